@@ -2,7 +2,7 @@
 
     python -m benchmarks.explore [--short] [--part list|text] [--folder DIR]
 
-The index is written directly, in the layout that `camel index` leaves behind, with one real shard of conversations for the
+The index is written directly, in the layout that `camel run index` leaves behind, with one real shard of conversations for the
 opening of one. What is timed is what a reader waits for: `Catalogue` from Python, the first time each question is asked.
 Exits with 1 where a limit is passed; with --short the limits are wider and the sizes small.
 """

@@ -149,7 +149,7 @@ def drawn(where: Path, times: int) -> float:
             for _ in range(times):
                 page = browser.new_page(viewport={"width": 1280, "height": 900})
                 started = time.perf_counter()
-                page.goto(f"{server.url}/map?colour=stop", wait_until="load")
+                page.goto(f"{server.url}/map?color=stop", wait_until="load")
                 page.wait_for_selector("#map[data-drawn], #map[data-failed]", timeout=120_000)
                 # A frame after the last command: until then it may still be in a queue.
                 page.evaluate(

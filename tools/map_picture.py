@@ -113,7 +113,7 @@ FIELDS = {
 VERBS = "Plan|Design|Write|Improve|Explain|Prepare|Review"
 LOOKS = {
     "light": "area=-0.36,0.3;0.1,0.42;0.36,0.3;0.42,-0.1;0.36,-0.3;0.1,-0.3;-0.3,-0.2;-0.42,0.1",
-    "dark": "colour=length",
+    "dark": "color=length",
     "phone": "",
 }
 STOPS = [Stop("done", "done")] * 7 + [Stop("max_messages", "40")] * 2 + [Stop("user_no_instruction", "3")]

@@ -331,7 +331,7 @@ def test_of_no_verdict_there_are_no_figures(tmp_path: Path):
     made, _, _ = evaluate(one.contest)
     assert made.comparisons[0].shares.of == 0
     tables = (
-        render_markdown(report(made)).partition("## What the order does")[2].partition("## The judges")[0]
+        render_markdown(report(made)).partition("## Verdicts in both orders")[2].partition("## The judges")[0]
     )
     assert "%" not in tables
     assert "–" in tables

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from camel import ScriptedModel
 from camel.core.model import Request
@@ -23,7 +24,7 @@ from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.windows import AskedModel
 from camel.reports.html import render_html
 from camel.reports.markdown import fenced, line_of, paragraph, render_markdown
-from camel.reports.plots import png, svg
+from camel.reports.plots import drawn, png
 from tests.support.closed_pages import browse, check, tags
 from tests.support.contests import EVIL, answer
 from tests.support.contests import a_run as planted_run
@@ -86,15 +87,15 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def test_the_page_is_closed_and_escaped(which: str, request: pytest.FixtureRequest):
     figures = request.getfixturevalue(which).figures
     made = report(figures)
-    drawn = {plot.name: svg(plot) for plot in made.plots}
-    html = render_html(made, drawn)
+    pictures = {plot.name: drawn(plot) for plot in made.plots}
+    html = render_html(made, pictures)
     check(html)
     assert EVIL not in html
     assert "<img" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
-    assert drawn
+    assert pictures
     for plot in made.plots:
-        assert "NaN" not in drawn[plot.name]
+        assert not re.search("NaN|undefined", "".join(pictures[plot.name]).replace("Kappa undefined", ""))
         assert png(plot).startswith(b"\x89PNG")
 
 
@@ -156,9 +157,18 @@ def test_all_forms_say_the_same(one: Made, tmp_path: Path):
     assert str(contest.folder.root.parents[1]) not in html + text + (tmp_path / "evaluation.json").read_text()
 
 
+def test_fixed_tasks_are_shown_with_the_papers_lines(one: Made):
+    drawn = [replace(drawn, scenario="table1_ai_society") for drawn in one.figures.drawn]
+    rows = table(replace(one.figures, drawn=drawn))
+    assert [(row.dataset, row.wins) for row in rows if not row.ours] == [
+        ("AI Society", 0.763),
+        ("AI Society", 0.73),
+    ]
+
+
 @pytest.mark.slow
 def test_a_browser_has_nothing_to_complain_about(many: Made, tmp_path: Path):
     file = tmp_path / "evaluation.html"
     made = report(many.figures)
-    file.write_text(render_html(made, {plot.name: svg(plot) for plot in made.plots}), "utf-8")
+    file.write_text(render_html(made, {plot.name: drawn(plot) for plot in made.plots}), "utf-8")
     browse(file)

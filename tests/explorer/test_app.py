@@ -78,7 +78,7 @@ def open_paths(id: str) -> list[str]:
         "/compare?" + urlencode({"left": f"caravan/{id}", "right": f"caravan/{id}"}),
         "/map",
         "/map?area=-2,-2;2,-2;2,2;-2,2",
-        "/map/points?colour=label",
+        "/map/points?color=label",
         "/map/text?at=10",
         "/map/rows?area=-2,-2;2,-2;2,2;-2,2",
         "/watch/caravan",

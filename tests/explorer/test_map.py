@@ -1,4 +1,4 @@
-"""The map's routes: points, colours, texts and lists, each for the rows that its reader may see."""
+"""The map's routes: points, colors, texts and lists, each for the rows that its reader may see."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.explorer.maps import BY, COLOURS, MapView, area_from, map_of, spread, within
+from camel.explorer.maps import BY, COLORS, MapView, area_from, map_of, within
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.runs.run import open_folder
@@ -47,8 +47,8 @@ def app(rows: tuple[Catalogue, list[Transcript]]) -> TestClient:
 
 def read(data: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     n = len(data) // 16
-    x, y, colour = (np.frombuffer(data, "<f4", n, 4 * n * part) for part in range(3))
-    return x, y, colour, np.frombuffer(data, "<u4", n, 12 * n)
+    x, y, color = (np.frombuffer(data, "<f4", n, 4 * n * part) for part in range(3))
+    return x, y, color, np.frombuffer(data, "<u4", n, 12 * n)
 
 
 def visible(made: list[Transcript]) -> list[Transcript]:
@@ -59,12 +59,12 @@ def test_points_are_those_of_the_rows_that_may_be_seen(
     app: TestClient, rows: tuple[Catalogue, list[Transcript]]
 ):
     free = visible(rows[1])
-    for colour in BY:
-        answer = app.get(f"/map/points?colour={colour}")
+    for color in BY:
+        answer = app.get(f"/map/points?color={color}")
         x, y, codes, places = read(answer.content)
         assert len(x) == len(free)
         assert np.abs([x, y]).max() <= 1.0001
-        assert set(codes.tolist()) <= set(range(COLOURS + 1))
+        assert set(codes.tolist()) <= set(range(COLORS + 1))
         # Without gaps: they would tell how many are hidden.
         assert places.tolist() == list(range(len(free)))
     for place, talk in enumerate(free):
@@ -72,7 +72,7 @@ def test_points_are_those_of_the_rows_that_may_be_seen(
         assert said["text"] == talk.task.text.strip()
         assert said["link"] == f"/conversation/caravan?id={talk.id}"
     assert app.get(f"/map/text?at={len(free)}").status_code == 404
-    assert app.get("/map/points?colour=nothing").status_code == 400
+    assert app.get("/map/points?color=nothing").status_code == 400
     assert app.get("/map?of=dreams").status_code == 400
     assert app.get("/map?run=elsewhere").status_code == 200
 
@@ -82,7 +82,7 @@ def test_the_gate_holds_on_every_part_of_the_map(app: TestClient, rows: tuple[Ca
         texts = [app.get(f"/map/rows?of={of}&area={ALL}").text]
         while found := re.search(r'data-more href="([^"]+)"', texts[-1]):
             texts.append(app.get(found[1].replace("&amp;", "&")).text)
-        texts += [app.get(f"/map?of={of}&colour={colour}&area={ALL}").text for colour in BY]
+        texts += [app.get(f"/map?of={of}&color={color}&area={ALL}").text for color in BY]
         texts += [app.get(f"/map/rows?of={of}&area={ALL}&label=misalignment").text]
         assert not any(SECRET in text for text in texts)
         listed = sum(text.count('class="point"') for text in texts[: -1 - len(BY)])
@@ -90,7 +90,7 @@ def test_the_gate_holds_on_every_part_of_the_map(app: TestClient, rows: tuple[Ca
         assert listed == shown
         assert app.get(f"/map/points?of={of}&label=misalignment").content == b""
     assert f">{56}</b><span>tasks" in app.get("/map").text
-    legend = Page(app.get("/map?colour=label").text)
+    legend = Page(app.get("/map?color=label").text)
     assert "misalignment4" not in legend.said.replace("\n", "").replace(" ", "")
     consent(app)
     assert len(read(app.get("/map/points").content)[0]) == 60
@@ -107,8 +107,8 @@ def test_the_gate_goes_by_the_label_in_the_row(tmp_path: Path):
         assert SECRET not in app.get(f"/map?area={ALL}").text
 
 
-@pytest.mark.parametrize("colour", BY)
-def test_the_legend_counts_what_is_drawn(rows: tuple[Catalogue, list[Transcript]], colour: str):
+@pytest.mark.parametrize("color", BY)
+def test_the_legend_counts_what_is_drawn(rows: tuple[Catalogue, list[Transcript]], color: str):
     for query in (
         Query(),
         Query(facets={"stop": ("done",)}),
@@ -116,11 +116,11 @@ def test_the_legend_counts_what_is_drawn(rows: tuple[Catalogue, list[Transcript]
         Query(ranges={"messages": (2, 12)}),
     ):
         view = map_of(rows[0], "caravan", "tasks", query)
-        legend = view.legend(colour)
-        codes = Counter(read(view.points(colour))[2].astype(int).tolist())
+        legend = view.legend(color)
+        codes = Counter(read(view.points(color))[2].astype(int).tolist())
         counted: Counter[int] = Counter()
         for entry in legend.entries:
-            counted[entry.colour] += entry.texts
+            counted[entry.color] += entry.texts
         assert counted == codes
 
 
@@ -141,6 +141,18 @@ def test_every_query_of_the_list_can_be_asked_of_the_map(rows: tuple[Catalogue, 
         assert sorted(point.id for point in view.read(view.rows)) == sorted(listed)
 
 
+def test_no_color_stands_for_two_groups(tmp_path: Path):
+    society(tmp_path / "large", rows=120, shard=60)
+    mapped(tmp_path / "large", "instructions")
+    with Catalogue([tmp_path / "large"]) as catalogue:
+        view = map_of(catalogue, "large", "instructions")
+        entries = view.legend("cluster").entries
+        colors = [entry.color for entry in entries]
+        assert len(colors) > COLORS
+        assert colors == [*range(COLORS), *[COLORS] * (len(colors) - COLORS)]
+        assert sorted((entry.texts for entry in entries), reverse=True) == [entry.texts for entry in entries]
+
+
 def test_an_instruction_leads_to_its_message(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
     by_id = {talk.id: talk for talk in rows[1]}
     view: MapView = map_of(rows[0], "caravan", "instructions")
@@ -154,7 +166,11 @@ def test_a_run_without_a_map_says_how_to_make_one(tmp_path: Path):
     society(tmp_path / "plain", rows=4)
     with Catalogue([tmp_path / "plain"]) as catalogue:
         app = client(catalogue)
-        assert f"camel map {tmp_path / 'plain'}" in Page(app.get("/map").text).said
+        said = Page(app.get("/map").text).said
+        assert (
+            f"camel map {tmp_path / 'plain'} --of tasks --model sentence-transformers/all-MiniLM-L6-v2"
+            in said
+        )
         assert app.get("/map/points").status_code == 404
 
 
@@ -175,8 +191,8 @@ def test_hostile_text_is_only_ever_text_on_the_map(tmp_path: Path):
     mapped(tmp_path / "caravan")
     with Catalogue([tmp_path / "caravan"]) as catalogue:
         app = client(catalogue)
-        for colour in BY:
-            assert Page(app.get(f"/map?colour={colour}&area={ALL}").text).wrong == []
+        for color in BY:
+            assert Page(app.get(f"/map?color={color}&area={ALL}").text).wrong == []
         for start in range(0, len(made), 40):
             assert Page(app.get(f"/map/rows?area={ALL}&from={start}").text).wrong == []
         said = [
@@ -212,10 +228,3 @@ def test_within_a_round_line_are_the_points_close_to_its_middle(
     inner = radius * np.cos(np.pi / corners)
     assert found[away < inner - 1e-9].all()
     assert not found[away > radius + 1e-9].any()
-
-
-@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), max_size=40))
-def test_groups_beside_each_other_differ_in_colour(centres: list[tuple[float, float]]):
-    slots = spread(centres)
-    assert len(slots) == len(centres)
-    assert len(set(slots)) == min(COLOURS, len(centres))

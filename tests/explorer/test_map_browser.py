@@ -57,8 +57,8 @@ PIXELS = """() => {
   brush.drawImage(from, 0, 0);
   const data = brush.getImageData(0, 0, into.width, into.height).data, seen = new Map();
   for (let at = 0; at < data.length; at += 4) {
-    const colour = `${data[at]},${data[at + 1]},${data[at + 2]},${data[at + 3]}`;
-    seen.set(colour, (seen.get(colour) ?? 0) + 1);
+    const color = `${data[at]},${data[at + 1]},${data[at + 2]},${data[at + 3]}`;
+    seen.set(color, (seen.get(color) ?? 0) + 1);
   }
   return seen.size;
 }"""
@@ -111,7 +111,7 @@ def test_points_are_drawn_in_both_themes_and_on_a_phone(reader: Reader):
     draw(page)
     assert page.evaluate(PIXELS) > 3
     page.set_viewport_size({"width": 390, "height": 844})
-    page = open_map(reader, "/map?run=caravan&colour=length")
+    page = open_map(reader, "/map?run=caravan&color=length")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(PIXELS) > 3
     page.click("#names")
@@ -167,8 +167,8 @@ def test_no_text_does_anything_but_be_read(reader: Reader):
         count = page.locator("#points .point").count()
         page.click("[data-more]")
         until(page, "n => document.querySelectorAll('#points .point').length > n", count)
-    for colour in ("scenario", "assistant", "label", "model"):
-        open_map(reader, f"/map?run=hostile&colour={colour}")
+    for color in ("scenario", "assistant", "label", "model"):
+        open_map(reader, f"/map?run=hostile&color={color}")
     assert page.evaluate("window.pwned") is None
     assert page.locator("#points script, #points img, #map script").count() == 0
 

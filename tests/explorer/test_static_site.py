@@ -101,7 +101,7 @@ def test_every_page_names_model_and_licence_and_no_cost(run: Path, tmp_path: Pat
         for html in check(tmp_path / site).values():
             said = Page(html).said
             assert f"written by {models}," in said
-            assert f"Licence: {licence}" in said
+            assert f"License: {licence}" in said
             assert "$1.25" not in said
 
 
@@ -122,7 +122,7 @@ def test_choosing(run: Path):
             chosen(catalogue, ids=["nobody"])
         with pytest.raises(InputError, match="from 1 to"):
             chosen(catalogue, first=0)
-        with pytest.raises(InputError, match="nothing to make"):
+        with pytest.raises(InputError, match="no conversation"):
             write_site(catalogue, [], Path("nowhere"))
 
 
@@ -182,7 +182,7 @@ def test_the_command(run: Path, tmp_path: Path):
     refused = export("site", str(tmp_path / "other"), "--id", "000_003")
     assert "--acknowledge misalignment" in str(refused.exception)
     wrong = export("chat", str(tmp_path / "chat.jsonl"), "--where", "stop=done")
-    assert "of a site" in str(wrong.exception)
+    assert "format site" in str(wrong.exception)
     unknown = export("site", str(tmp_path / "x"), "--acknowledge", "misalignment")
     assert "canary" in str(unknown.exception), "a release of such rows carries one"
 

@@ -21,7 +21,7 @@ from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from tests.support.societies import commit, transcript
 
-LOOK = "camel index RUN --findings"
+LOOK = "camel run index RUN --findings"
 """What to do about conversations that were not searched for findings yet."""
 
 

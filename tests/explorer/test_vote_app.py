@@ -93,7 +93,7 @@ def test_what_is_clicked_is_what_counts(opened: Open, tmp_path: Path):
         assert not Page(
             html.replace(f'action="{path}"', 'action="/list"').replace('action="/leave"', "")
         ).wrong
-        halves = re.findall(r'<article class="side".*?</article>', html, re.DOTALL)
+        halves = re.findall(r'<article class="side-col.*?</article>', html, re.DOTALL)
         one = next(p for p in made if f"Task number {p.id.rpartition('/')[2]}:" in html)
         first = "a" if "<strong>first</strong>" in halves[0] else "b"
         assert ("<em>second</em>" in halves[1]) == (first == "a")
@@ -350,7 +350,7 @@ def test_labelled_pairs_only_after_consent(opened: Open, tmp_path: Path):
     assert answer.headers["location"] == "/"
     page = client.get(go_on(client)).text
     assert "4 of 6" in page
-    assert 'class="badge label">misalignment<' in page
+    assert 'class="chip shown-label">misalignment<' in page
     assert browser(client).get(booth_paths[2]).status_code == 401
     client.post("/consent", data={**hidden_fields(client.get("/consent").text), "answer": "hide"})
     assert client.get("/").status_code == 200

@@ -268,6 +268,18 @@ def test_groups_are_named_by_words_that_others_lack_and_not_by_restricted_ones()
     assert clustered(vectors[:1]).tolist() == [0]
 
 
+def test_a_phrase_that_every_group_has_names_none():
+    things = ("bread", "boat", "garden", "violin")
+    texts = [f"write a detailed plan for a {thing} number {n}" for thing in things for n in range(10)]
+    groups = np.repeat(np.arange(4, dtype=np.int32), 10)
+    names = labelled(texts, groups, np.zeros(40, np.bool_))
+    for thing, name in zip(things, names, strict=True):
+        assert thing in name
+        assert "detailed" not in name
+        assert "plan" not in name
+    assert labelled(["bake bread"] * 3, np.zeros(3, np.int32), np.zeros(3, np.bool_)) == ["bake bread"]
+
+
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 1_000))
 def test_places_are_between_minus_one_and_one(n: int, width: int, seed: int):
     vectors = unit(np.random.default_rng(seed).normal(0, 1, (n, width)))
@@ -360,7 +372,7 @@ def test_exports_are_whole_and_restricted_rows_leave_only_on_purpose(tmp_path: P
 
 
 def test_a_model_must_be_named_and_be_there(tmp_path: Path):
-    with pytest.raises(InputError, match="--model"):
+    with pytest.raises(InputError, match="--embedder"):
         SentenceModel(" ")
     with pytest.raises(InputError, match="no folder"):
         SentenceModel(str(tmp_path / "missing"))

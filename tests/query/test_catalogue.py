@@ -386,7 +386,7 @@ def test_rows_say_what_the_conversations_are(world: World):
 
 
 def test_it_says_what_has_no_index(world: World):
-    assert any("bare" in note and "camel index" in note for note in world.catalogue.notes())
+    assert any("bare" in note and "camel run index" in note for note in world.catalogue.notes())
     assert not any("large" in note for note in world.catalogue.notes())
 
 

@@ -15,6 +15,8 @@ from camel.reports.numbers import (
     percent,
     points,
     probability,
+    share,
+    share_with_interval,
     short,
 )
 
@@ -22,12 +24,12 @@ from camel.reports.numbers import (
 @pytest.mark.parametrize(
     ("count", "of", "words"),
     [
-        (0, 36, "0% 0 – 9.6%"),
-        (1, 25_000, "0.004% 0.0007 – 0.02%"),
-        (5, 36, "14% 6.1 – 29%"),
-        (23_497, 25_000, "94% 93.7 – 94.3%"),
-        (199, 200, "99.5% 97 – 99.9%"),
-        (36, 36, "100% 90 – 100%"),
+        (0, 36, "0% 0 to 10%"),
+        (1, 25_000, "0.004% 0.00 to 0.02%"),
+        (5, 36, "14% 6 to 29%"),
+        (23_497, 25_000, "94% 93.7 to 94.3%"),
+        (199, 200, "99.5% 97 to 100%"),
+        (36, 36, "100% 90 to 100%"),
     ],
 )
 def test_shares_in_words(count: int, of: int, words: str):
@@ -86,8 +88,13 @@ def test_durations(seconds: float, words: str):
 
 def test_differences_have_a_sign_of_their_own():
     assert [points(value) for value in (0.123, -0.05, 0.001, -0.001)] == ["+12", "−5", "0", "0"]
-    assert bounds(-0.25, 0.24) == "−25 – 24%"
-    assert bounds(0.1234, 0.5, 1) == "12.3 – 50.0%"
+    assert bounds(-0.25, 0.24) == "−25 to 24%"
+    assert bounds(0.1234, 0.5) == "12 to 50%"
+
+
+def test_few_items_have_no_percentage():
+    assert (share(wilson(1, 3)), share_with_interval(wilson(1, 3))) == ("1 of 3", "1 of 3")
+    assert (share(wilson(5, 10)), share_with_interval(wilson(5, 10))) == ("50%", "50% (24 to 76%)")
 
 
 def test_counts_and_probabilities():

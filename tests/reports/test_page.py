@@ -19,10 +19,15 @@ from camel.evaluation.study_plots import plots
 from camel.evaluation.study_report import marked, report
 from camel.reports.html import line_of, render_html, text
 from camel.reports.markdown import render_markdown
-from camel.reports.plots import png, svg
+from camel.reports.plots import LOOK, as_csv, drawn, png
 from tests.support.closed_pages import browse, check
 from tests.support.jobs import run
 from tests.support.sheds import EVIL, a_run
+
+TOKENS = (LOOK / "tokens.css").read_text()
+COLORS = set(re.findall(r"light-dark\((#\w{6})", TOKENS))
+"""What a plot may be drawn in: the page maps these to its theme."""
+PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 22, 24)"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 def page(study: Study) -> str:
     made = report(study)
-    return render_html(made, {plot.name: svg(plot) for plot in made.plots})
+    return render_html(made, {plot.name: drawn(plot) for plot in made.plots})
 
 
 def test_the_page_is_closed_and_escaped(study: Study):
@@ -61,22 +66,21 @@ def test_a_comparison_s_page_is_too():
 def test_labeled_conversations_have_their_warning_and_canary_in_both_forms(study: Study):
     labeled = msgspec.structs.replace(study, labels=["misalignment"], canary="canary-1")
     for made in (page(labeled), render_markdown(report(labeled))):
-        assert "Contains conversations labelled misalignment." in made
+        assert "Contains conversations labeled misalignment." in made
         assert "canary-1" in made
-    assert "labelled" not in page(study)
+    assert "Contains conversations" not in page(study)
 
 
 def test_every_plot_is_drawn(study: Study):
-    drawn = plots(study)
-    assert {plot.name for plot in drawn} == {
-        "stops", "behaviours", "by-turn", "by-stop", "by-seat", "length", "tokens",
-    }  # fmt: skip
-    for plot in drawn:
-        picture = svg(plot)
-        assert "<script" not in picture
-        assert "Infinity" not in picture
-        assert "NaN" not in picture
+    made = plots(study)
+    assert {plot.name for plot in made} == {"stops", "behaviors", "by-turn", "by-seat", "length", "tokens"}
+    for plot in made:
+        for picture in drawn(plot):
+            assert "<script" not in picture
+            assert not re.search("Infinity|NaN|undefined", picture)
+            assert set(re.findall(r'(?:fill|stroke)="(#\w+)"', picture)) <= COLORS
         assert png(plot).startswith(b"\x89PNG")
+        assert as_csv(plot.spec["data"]["values"]).count("\n") == len(plot.spec["data"]["values"]) + 1
 
 
 @given(st.text(), st.text(max_size=5))
@@ -91,7 +95,14 @@ def test_a_browser_has_nothing_to_complain_about(study: Study, tmp_path: Path):
 
     def look(tab: Any, scheme: str) -> None:
         assert tab.locator("mark").first.is_visible()
-        color = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert color == ("rgb(246, 247, 249)" if scheme == "light" else "rgb(16, 19, 24)")
+        paper = "getComputedStyle(document.body).backgroundColor"
+        assert tab.evaluate(paper) == PAPER[scheme]
+        tab.click("#theme")
+        assert tab.evaluate(paper) != PAPER[scheme]
+        tab.keyboard.press("t")
+        assert tab.evaluate(paper) == PAPER[scheme]
+        assert tab.evaluate(
+            "document.fonts.check('16px \"Plex Sans\"') && document.fonts.check('16px \"Source Serif\"')"
+        )
 
     browse(file, look)

@@ -21,7 +21,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent.parent
-HIDDEN = {"index.md": ["navigation"], "quick-start.md": ["navigation"], "features.md": ["navigation", "toc"]}
+LOOK = ROOT / "src" / "camel" / "reports" / "look"
+HIDDEN = {"index.md": ["navigation"], "compare.md": ["navigation", "toc"]}
 """Pages that need the room beside them."""
 FENCE = re.compile(r"(^(?P<mark>```+|~~~+)[^\n]*\n.*?^(?P=mark)[ ]*$)", re.MULTILINE | re.DOTALL)
 INFO = re.compile(r"^(```+\w+)[^\n]*?( title=\"[^\"]*\")?[^\n\"]*$", re.MULTILINE)
@@ -54,6 +55,11 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         pages |= waiting
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
+    # The variables and fonts of the visual system; its base rules are Material's task.
+    tokens = (LOOK / "tokens.css").read_text().partition("/* Base */")[0]
+    files.append(File.generated(config, "site/look/tokens.css", content=tokens))
+    for font in (LOOK / "fonts").iterdir():
+        files.append(File.generated(config, f"site/look/fonts/{font.name}", abs_src_path=str(font)))
     return files
 
 

@@ -15,6 +15,7 @@ from camel.evaluation.findings import Looked
 from camel.reports.blocks import (
     Block,
     Cell,
+    Fact,
     Grid,
     Heading,
     Inline,
@@ -24,16 +25,15 @@ from camel.reports.blocks import (
     Section,
     Shade,
     Span,
-    Tile,
     styled,
 )
 from camel.reports.intervals import Difference, Rate, holm, paired, wilson
-from camel.reports.numbers import percent, points
-from camel.reports.plots import Plot, Spec, names
+from camel.reports.numbers import counted, percent, points
+from camel.reports.plots import GRAY, PALETTE, SHADES, Plot, Spec, names
 
 SURE = 0.05
 DONE = "ended_done"
-"""Beside the behaviours: that the conversation was declared done."""
+"""Counted like a behavior: that the conversation was declared done."""
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -141,41 +141,42 @@ def compare(
 
 
 def plot(made: AblationFigures) -> Plot:
-    """Sentences against behaviours, coloured by what taking the sentence out does."""
+    """Sentences against behaviors, shaded by what removing the sentence does."""
     rows = [
         {
             "sentence": _label(removal),
-            "behaviour": effect.title,
+            "behavior": effect.title,
             "difference": effect.difference.difference,
+            "size": abs(effect.difference.difference),
             "words": points(effect.difference.difference) + (" *" if effect.adjusted < SURE else ""),
         }
         for removal in made.removals
         for effect in removal.effects
     ]
-    color: Spec = {
-        "field": "difference",
+    color = {"condition": {"test": "datum.difference < 0", "value": GRAY}, "value": PALETTE[0]}
+    opacity = {
+        "field": "size",
         "type": "quantitative",
-        "scale": {"domain": [-1, -0.001, 0.001, 1], "range": ["#3d74db", "#3d74db", "#d9562b", "#d9562b"]},
         "legend": None,
+        "scale": {"domain": [0, 0.6], "range": list(SHADES), "clamp": True},
     }
-    much = {"expr": "0.05 + 0.75 * min(1, 1.6 * abs(datum.difference))"}
-    opacity = {"condition": {"test": "true", "value": much}, "value": 0.1}
-    sentences = [_label(removal) for removal in made.removals]
-    top: Spec = {"orient": "top", "labelAngle": -32, "labelAlign": "left"}
     spec: Spec = {
         "data": {"values": rows},
-        "width": {"step": 74},
-        "height": {"step": 22},
+        "width": {"step": 84},
+        "height": {"step": 24},
         "encoding": {
-            "y": names("sentence", sentences, labelFontSize=11, labelLimit=420),
-            "x": names("behaviour", map(title_of, made.whole), labelFontSize=11, **top),
+            "y": names("sentence", [_label(removal) for removal in made.removals], labelLimit=420),
+            "x": names("behavior", map(title_of, made.whole), orient="top"),
         },
         "layer": [
-            {"mark": {"type": "rect", "cornerRadius": 2}, "encoding": {"color": color, "opacity": opacity}},
+            {"mark": "rect", "encoding": {"color": color, "opacity": opacity}},
             {"mark": {"type": "text", "fontSize": 11}, "encoding": {"text": {"field": "words"}}},
         ],
     }
-    caption = "Percentage points by which a behaviour is more (red) or less (blue) frequent without the sentence; * where that is sure."
+    caption = (
+        f"Percentage points by which a behavior is more (blue, +) or less (gray, −) frequent without the sentence, in "
+        f"{made.conversations:,} conversations of each variant; * where the difference is significant."
+    )
     return Plot("ablation", "What each sentence prevents", caption, spec)
 
 
@@ -186,19 +187,31 @@ def _label(removal: Removal, most: int = 62) -> str:
 
 def report(made: AblationFigures) -> Report:
     """The comparison as a report."""
-    tiles = [
-        Tile("Sentences taken out", f"{len(made.removals):,}", "one at a time"),
-        Tile("Conversations", f"{made.conversations:,}", "of each variant, the same items"),
-        Tile("Comparisons", f"{made.comparisons:,}", f"corrected together ({made.correction})"),
-        Tile("Sure differences", f"{len(made.sure()):,}", f"adjusted p below {SURE:g}"),
+    sure, of = made.sure(), counted(len(made.removals), "sentence")
+    changing = len({removal.name for removal, _ in sure})
+    facts = [
+        Fact("Scenario", made.scenario),
+        Fact("Model", made.model),
+        Fact("Sentences", f"{len(made.removals):,}, removed one at a time"),
+        Fact("Conversations", f"{made.conversations:,} of each variant, with the same roles and tasks"),
+        Fact("Comparisons", f"{made.comparisons:,}, corrected together ({made.correction})"),
+        Fact("Significant", f"{len(sure):,}, adjusted p below {SURE:g}"),
     ]
-    sections = [
-        Section("Result", _result(made)),
-        Section("Sentences", _sentences(made)),
-        Section("Method", _method(made)),
-    ]
-    about = f"{made.scenario} · {made.model}"
-    return Report("Prompt ablation", about, tiles, sections, subject=made.scenario)
+    return Report(
+        "Ablation",
+        f"{changing} of {of} {'changes' if changing == 1 else 'change'} a behavior"
+        if sure
+        else f"None of {of} is shown to change a behavior",
+        "The scenario ran as it is, and once without each sentence of its two prompts, over the same roles and tasks. Behaviors "
+        "are compared conversation by conversation.",
+        facts,
+        [
+            Section("Result", _result(made)),
+            Section("Sentences", _sentences(made)),
+            Section("Method", _method(made)),
+        ],
+        [plot(made)] if made.removals and made.whole else [],
+    )
 
 
 def _result(made: AblationFigures) -> list[Block]:
@@ -207,11 +220,11 @@ def _result(made: AblationFigures) -> list[Block]:
         effects = [effect.difference for removal in made.removals for effect in removal.effects]
         widest = max((one.high - one.low for one in effects), default=2.0)
         said = (
-            "No difference is sure after correction for the number of comparisons. That is not to say that the sentences do "
-            f"nothing: with {made.conversations:,} conversations of each variant an interval is up to {widest * 100:.0f} "
-            "points wide. More conversations narrow it."
+            "No difference is significant after correction for the number of comparisons. The sentences may still have an effect: "
+            f"with {made.conversations:,} conversations of each variant an interval is up to {widest * 100:.0f} points wide. "
+            "More conversations make it narrower."
         )
-        return [Heading("Result"), Paragraph(said)]
+        return [Paragraph(said)]
     rows = [
         (
             effect.title,
@@ -222,12 +235,8 @@ def _result(made: AblationFigures) -> list[Block]:
         )
         for removal, effect in sure
     ]
-    head = ("Behaviour", "Sentence taken out", "With → without", "Points, 95% interval", "p, adjusted")
-    return [
-        Heading("Result"),
-        Note("Differences that are sure after correction."),
-        Grid(head, rows, left=2, wide=True),
-    ]
+    head = ("Behavior", "Sentence removed", "With → without", "Points, 95% interval", "p, adjusted")
+    return [Grid(head, rows, left=2, wide=True, title="Significant differences")]
 
 
 def _sentence(removal: Removal) -> Inline:
@@ -240,7 +249,7 @@ def _bounds(effect: Effect) -> str:
 
 def _sentences(made: AblationFigures) -> list[Block]:
     whole = [Shade(percent(rate.rate)) for rate in made.whole.values()]
-    rows: list[Sequence[Cell]] = [(Span("none: the whole prompts", "strong"), *whole)]
+    rows: list[Sequence[Cell]] = [(Span("none: the complete prompts", "strong"), *whole)]
     for removal in made.removals:
         cells = [
             Shade(points(value), value, effect.adjusted < SURE, f"{_bounds(effect)} points")
@@ -248,34 +257,33 @@ def _sentences(made: AblationFigures) -> list[Block]:
             for value in [effect.difference.difference]
         ]
         rows.append((_sentence(removal), *cells))
+    head = ("Sentence removed", *map(title_of, made.whole))
     return [
-        Heading("What each sentence prevents"),
+        Grid(head, rows, left=len(head), wide=True, title="What each sentence prevents"),
         Note(
-            "Percentage points by which a behaviour is more (red) or less (blue) frequent in conversations without the "
-            "sentence; outlined (●) where that is sure after correction."
+            "Percentage points by which a behavior is more (blue, +) or less (gray, −) frequent in conversations without the "
+            "sentence. Outlined (●): significant after correction."
         ),
-        Grid(("Sentence taken out", *map(title_of, made.whole)), rows, left=len(made.whole) + 1, wide=True),
     ]
 
 
 def _method(made: AblationFigures) -> list[Block]:
     return [
-        Heading("How this was made"),
+        Heading("Method"),
         Paragraph(
-            "The scenario was run as it is, and once for each sentence of the two inception prompts with that sentence taken "
-            "out, over the same roles and tasks. Each pair of conversations, with and without, shows a behaviour in both, in "
-            "neither, or in one of them. The interval of the difference is Bonett and Price's, the p-value McNemar's exact "
-            f"one, and all {made.comparisons:,} of them are corrected together by Holm's method: if no sentence did anything, "
-            "there would be a sure difference on this page in at most one of twenty such studies."
+            "Each pair of conversations, with and without a sentence, shows a behavior in both, in neither, or in one of them. The "
+            "interval of the difference is Bonett and Price's, the p-value McNemar's exact one. All "
+            f"{made.comparisons:,} p-values are corrected together by Holm's method: if no sentence had an effect, at most one "
+            "of twenty such studies would report a significant difference."
         ),
         Note(
-            styled("All figures are in `ablation.json`; each variant is an ordinary run below this folder.")
+            styled("All figures are in `ablation.json`. Each variant is an ordinary run below this folder.")
         ),
     ]
 
 
 def summary(made: AblationFigures) -> Sequence[str]:
-    """The sure differences, a line each."""
+    """The significant differences, one line each."""
     return [
         f"{effect.title}: {percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)} without {removal.name} "
         f"“{' '.join(removal.sentence.split())[:70]}”"

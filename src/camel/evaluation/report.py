@@ -1,6 +1,6 @@
-"""The report of an evaluation of agents: the paper's Table 1 with ours next to it.
+"""The report of an evaluation of agents: the paper's Table 1 and our own figures.
 
-The one decision to know: nothing here counts. Every number comes from the `Evaluation`, which is also written as JSON.
+The one decision to know: this module computes nothing. Every number comes from the `Evaluation`, which is also the JSON file.
 """
 
 from __future__ import annotations
@@ -14,22 +14,33 @@ from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AGENTS
 from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.report_plots import plots
-from camel.evaluation.report_table import STEPS, WORDS, TableRow, by_judge, points, table, titled
+from camel.evaluation.report_table import (
+    STEPS,
+    WORDS,
+    TableRow,
+    by_judge,
+    headline,
+    points,
+    table,
+    titled,
+)
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
 from camel.evaluation.standing import Interval, WinShares
 from camel.reports import report_files
 from camel.reports.blocks import (
+    A,
+    B,
     Block,
     Cell,
     Columns,
     Details,
+    Fact,
     Grid,
     Heading,
     Inline,
     Muted,
     Note,
     OutcomeBar,
-    OutcomeKey,
     Paragraph,
     Picture,
     Points,
@@ -38,16 +49,16 @@ from camel.reports.blocks import (
     Section,
     Span,
     Style,
-    Tile,
     joined,
     settings_block,
+    share_cell,
 )
 from camel.reports.intervals import Rate
-from camel.reports.numbers import bounds, cost, interval, percent, probability, short, signed
+from camel.reports.numbers import FEW, bounds, cost, percent, probability, short, signed
 from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
-STYLES: dict[Winner | None, Style] = {"a": "good", "b": "bad", "draw": "strong", None: "strong"}
+STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
 
 
 def write_report(
@@ -63,19 +74,21 @@ def write_report(
 
 def report(made: Evaluation) -> Report:
     """The whole report."""
-    runs = joined(Span(one.run, "mono") for one in made.drawn)
-    judges = joined(Span(one, "mono") for one in made.judges)
+    runs = [one.run for one in made.drawn]
     return Report(
-        "Agent evaluation",
-        [*runs, " · judged by ", *judges],
-        _tiles(made),
+        "Evaluation",
+        headline(made),
+        "Agents discussed each task, and a model summarized the conversation into one solution. A model also answered the same "
+        "task in one reply. A judge compared two solutions at a time without knowing whose they were, in both orders.",
+        _facts(made),
         [Section("Results", _results(made)), *judging(made), Section("Method", _method(made))],
         plots(made),
+        runs[0] if len(runs) == 1 else "",
     )
 
 
 def judging(made: Evaluation) -> list[Section]:
-    """The sections about the judges, the solutions and the cost, whatever was compared."""
+    """The sections about judges, solutions and cost, for any kind of comparison."""
     return [
         Section("Order", _order(made)),
         Section("Length", _length(made)),
@@ -86,105 +99,106 @@ def judging(made: Evaluation) -> list[Section]:
     ]
 
 
-def cost_tile(costs: Sequence[Usage], dollars: float | None) -> Tile:
+def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Fact:
     """What everything took: dollars where all prices are known, else tokens."""
     usage = sum(costs, Usage())
     if dollars is None:
-        return Tile("Tokens", short(usage.total), f"{usage.calls:,} calls")
-    return Tile("Cost", cost(dollars), f"{usage.calls:,} calls, {short(usage.total)} tokens")
+        return Fact("Tokens", f"{short(usage.total)}, {usage.calls:,} calls")
+    return Fact("Cost", f"{cost(dollars)}, {usage.calls:,} calls, {short(usage.total)} tokens")
 
 
-def _tiles(made: Evaluation) -> list[Tile]:
-    tiles: list[Tile] = []
-    for drawn in made.drawn[:3]:
-        one = next((one for one in made.headline if one.group == drawn.group and one.a == AGENTS), None)
-        if one:
-            versus = f" against {one.b}" if len(made.headline) > len(made.drawn) else ""
-            wins = one.shares.wins
-            tiles.append(Tile(f"{titled(one.group)}: agents win{versus}", f"{wins.rate:.1%}", interval(wins)))
+def _facts(made: Evaluation) -> list[Fact]:
+    pairs = list(dict.fromkeys((one.a, one.b) for one in made.headline))
+    about = {one.name: f"{one.name}: {one.made}" for one in reversed(made.systems)}
+    a, b = ("the first of two systems", "the second")
+    if len(pairs) == 1:
+        a, b = (about.get(name, name) for name in pairs[0])
+    facts = [
+        Fact(
+            "Run" if len(made.drawn) == 1 else "Runs",
+            joined(Span(one.run, "mono") for one in made.drawn if one.run),
+        ),
+        Fact(A, a),
+        Fact(B, b),
+        Fact("Judge" if len(made.judges) == 1 else "Judges", ", ".join(made.judges)),
+        Fact("Pairs", f"{sum(one.shares.of for one in made.headline):,} judged"),
+    ]
     flips = [one.position for one in made.comparisons if one.position]
-    if pairs := sum(one.pairs for one in flips):
-        changed = sum(one.flips for one in flips)
-        note = f"{changed:,} of {pairs:,} verdicts, counted as draws"
-        tiles.append(Tile("Change with the order", f"{changed / pairs:.0%}", note))
+    if of := sum(one.pairs for one in flips):
+        facts.append(Fact("Order", f"{sum(one.flips for one in flips):,} of {of:,} verdicts change with it"))
     agreed = made.agreement[-1].kappa if made.agreement else None
     if agreed and agreed.kappa is not None:
-        tiles.append(Tile("Judges agree", f"{agreed.observed:.0%}", f"kappa {_kappa(agreed)}"))
-    return [*tiles, cost_tile([one.usage for one in made.costs], made.money)]
+        facts.append(Fact("Agreement", f"{agreed.observed:.0%}, kappa {_kappa(agreed)}"))
+    facts.append(cost_fact([one.usage for one in made.costs], made.money))
+    return [one for one in facts if one.value]
+
+
+def _results(made: Evaluation) -> list[Block]:
+    rows, alone = table(made), by_judge(made)
+    several = len({(row.a, row.b) for row in rows if row.ours}) > 1
+    return [
+        Picture("results"),
+        Note(
+            "Won, drawn and lost are always in this order and seen from A. A verdict counts only if it is the same in both "
+            "orders; otherwise it is a draw."
+        ),
+        Points(points(made)),
+        _wins(rows, "Verdicts", several=several),
+        Note(
+            "95% intervals by bootstrap over the tasks. Rows that begin with “Paper” are the paper's Table 1, against "
+            "gpt-3.5-turbo in a single shot; 453 people voted."
+        ),
+        *([Details("Each judge alone", [_wins(alone, "", several=several)])] if alone else []),
+    ]
 
 
 def rate_cell(value: Rate | float) -> Inline:
     """A share, with its interval where it has one."""
-    if not isinstance(value, Rate):
-        return f"{value:.1%}"
-    return (f"{value.rate:.1%} ", Span(interval(value), "interval")) if value.of else "–"
+    return share_cell(value) if isinstance(value, Rate) else f"{value:.1%}"
 
 
-def _results(made: Evaluation) -> list[Block]:
-    rows = table(made)
-    pairs = {(row.a, row.b) for row in rows if row.ours}
-    # One opponent: its name is in the head, as in the paper; else each row says who met whom.
-    several = len(pairs) != 1
-    first, second = ("first wins", "second wins") if several else ("agents win", f"{pairs.pop()[1]} wins")
-    alone = by_judge(made)
-    return [
-        Heading("Results"),
-        Points(points(made)),
-        OutcomeKey(first, second),
-        _wins(rows, first, second, several=several),
-        Note(
-            "With 95% intervals (bootstrap over the tasks). Lines that begin with “Paper” are the paper's Table 1, against "
-            "gpt-3.5-turbo in a single shot; the votes of humans were 453. Ours count a verdict only if it is the same in "
-            "both orders; if not it is a draw.",
-        ),
-        *([Details("Each judge by itself", [_wins(alone, first, second, several=several)])] if alone else []),
-    ]
-
-
-def _wins(rows: Sequence[TableRow], first: str, second: str, *, several: bool) -> Grid:
+def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> Grid:
     body: list[Sequence[Cell] | Muted] = []
     last = ""
     for row in rows:
         name = "" if row.dataset == last else row.dataset
         last = row.dataset
-        won, drawn, lost = (
-            one.rate if isinstance(one, Rate) else one for one in (row.wins, row.draws, row.losses)
-        )
+        rates = (row.wins, row.draws, row.losses)
         cells: list[Cell] = [
             Span(name, "strong") if row.ours else name,
             row.evaluation,
             *([f"{row.a} / {row.b}"] if several else []),
-            OutcomeBar(won, drawn, lost),
-            *map(rate_cell, (row.draws, row.losses, row.wins)),
+            OutcomeBar(*(one.rate if isinstance(one, Rate) else one for one in rates)),
+            *map(rate_cell, rates),
             f"{row.of:,}",
         ]
         body.append(cells if row.ours else Muted(cells))
-    names = ("Dataset", "Evaluation", *(("First / second",) if several else ()), "")
-    return Grid((*names, "Draw", second, first.capitalize(), "Verdicts"), body, len(names))
+    names = ("Dataset", "Evaluation", *(("A / B",) if several else ()), "")
+    return Grid((*names, "A won", "Drawn", "A lost", "Verdicts"), body, len(names), title=title)
 
 
 def _compared(
-    made: Evaluation, names: Sequence[str], rows: Iterable[tuple[Comparison, Sequence[Cell]]]
+    made: Evaluation, title: str, names: Sequence[str], rows: Iterable[tuple[Comparison, Sequence[Cell]]]
 ) -> Grid:
-    """A table with a row for each comparison, which says what tells it from the others."""
+    """A table with a row for each comparison, which begins with what distinguishes it from the others."""
     several = len({(one.a, one.b) for one in made.comparisons}) > 1
-    head = ("Dataset", "Pair", "Judge") if several else ("Dataset", "Judge")
+    head = ("Dataset", "A / B", "Judge") if several else ("Dataset", "Judge")
     body = [
         (titled(one.group), *((f"{one.a} / {one.b}",) if several else ()), one.judge, *cells)
         for one, cells in rows
     ]
-    return Grid((*head, *names), body, len(head))
+    return Grid((*head, *names), body, len(head), title=title)
 
 
 def _order(made: Evaluation) -> list[Block]:
     names = (
-        "Change",
+        "Verdicts that change",
         "to the first",
         "to the second",
-        "Preference for the first",
+        "Preference",
         "p",
-        "A wins, A first",
-        "B first",
+        "A won, A first",
+        "A won, B first",
     )
     rows = [
         (
@@ -200,25 +214,18 @@ def _order(made: Evaluation) -> list[Block]:
         if found
     ]  # fmt: skip
     return [
-        Picture("order", "What the order does"),
-        _compared(made, names, rows),
+        Picture("order"),
+        _compared(made, "Verdicts in both orders", names, rows),
         Note(
-            "Each pair was shown twice, with either solution first. “To the first”: each solution won when it was shown "
-            "first. The preference is the share of verdicts for the first less that for the second: 0 without bias. p: how "
-            "likely flips as uneven as these are without it.",
+            "Each pair was shown twice, with either solution first. “To the first”: each solution won when it was shown first. "
+            "Preference: share of verdicts for the first solution minus share for the second, 0 without bias. p: probability "
+            "of changes as uneven as these without bias."
         ),
     ]
 
 
 def _length(made: Evaluation) -> list[Block]:
-    names = (
-        "Length ratio",
-        "The longer wins",
-        "A wins if longer",
-        "if shorter",
-        "Score of A",
-        "at equal length",
-    )
+    names = ("Length ratio", "Longer won", "A won if longer", "if shorter", "Score of A", "at equal length")
     rows = [
         (
             one,
@@ -232,12 +239,12 @@ def _length(made: Evaluation) -> list[Block]:
         for of in [one.shares.of]
     ]  # fmt: skip
     return [
-        Picture("length", "What the length does"),
-        _compared(made, names, rows),
+        Picture("length"),
+        _compared(made, "Verdicts by length", names, rows),
         Note(
-            "Length ratio: characters of A over those of B, the median. The score counts a draw as half a win. At equal "
-            "length: what a logistic regression on the log of the ratio expects where both are equally long. A longer solution "
-            "may win because it is better; this table cannot tell, it only says how much of the result goes with length.",
+            "Length ratio: characters of A divided by those of B, median. The score counts a draw as half a win. At equal "
+            "length: estimate of a logistic regression on the logarithm of the ratio. A longer solution may win because it is "
+            "better; the table cannot separate the two."
         ),
     ]
 
@@ -247,20 +254,18 @@ def _won(shares: WinShares) -> str:
 
 
 def _interval_cell(value: Interval, of: int) -> Inline:
-    """Percentage points with their interval; a dash where there is nothing."""
-    return (
-        (f"{value.value:.1%} ".replace("-", "−"), Span(bounds(value.low, value.high), "interval"))
-        if of
-        else "–"
-    )
+    """A figure in percent with its interval; a dash where there are too few items for one."""
+    if of < FEW:
+        return "–"
+    return (f"{value.value:.0%} ".replace("-", "−"), Span(bounds(value.low, value.high), "interval"))
 
 
 def _kappa(kappa: Kappa) -> str:
     if kappa.kappa is None:
-        return "not defined: always the same answer" if kappa.items else "nothing in common"
+        return "undefined" if kappa.items else "no pair in common"
     if kappa.low is None or kappa.high is None:
         return f"{kappa.kappa:.2f}"
-    return f"{kappa.kappa:.2f} ({kappa.low:.2f} – {kappa.high:.2f})"
+    return f"{kappa.kappa:.2f} ({kappa.low:.2f} to {kappa.high:.2f})"
 
 
 def _judges(made: Evaluation) -> list[Block]:
@@ -275,17 +280,13 @@ def _judges(made: Evaluation) -> list[Block]:
         (", ".join(one.judges), f"{one.kappa.observed:.0%}", _kappa(one.kappa), f"{one.kappa.items:,}")
         for one in made.agreement
     ]
+    head = ("Judges", "Agree", "Kappa", "Pairs")
     return [
-        Heading("The judges"),
-        _compared(made, names, rows),
-        *(
-            [Heading("Agreement"), Grid(("Judges", "Agree", "Kappa", "Pairs"), agreement)]
-            if agreement
-            else []
-        ),
+        _compared(made, "The judges", names, rows),
+        *([Grid(head, agreement, title="Agreement of judges")] if agreement else []),
         Note(
-            "Kappa is agreement beyond chance: Cohen's for two, Fleiss' for more; 1 is full, 0 as by chance. Where a judge "
-            "always gives the same answer there is none.",
+            "Kappa is agreement beyond chance: Cohen's for two judges, Fleiss' for more. 1 is full agreement, 0 is chance. It is "
+            "undefined where a judge always gives the same answer."
         ),
     ]
 
@@ -294,50 +295,58 @@ def _ratings(made: Evaluation) -> list[Block]:
     others = [one.system for one in made.ratings]
     rows = [
         (
-            str(one.rank), one.system, signed(one.rating.value), f"{signed(one.rating.low)} – {signed(one.rating.high)}",
+            str(one.rank), one.system, signed(one.rating.value), f"{signed(one.rating.low)} to {signed(one.rating.high)}",
             *("" if other == one.system else percent(one.beats[other]) for other in others),
         )
         for one in made.ratings
     ]  # fmt: skip
     return [
         Picture("ratings"),
-        Grid(("Rank", "System", "Rating", "95%", *(f"beats {other}" for other in others)), rows, 2),
-        Note(
-            "Bradley–Terry, in Elo's points around the average system; a draw is half a win. Intervals by drawing the tasks "
-            "again, with all that was judged on them.",
+        Grid(
+            ("Rank", "System", "Rating", "95%", *(f"beats {other}" for other in others)),
+            rows,
+            2,
+            title="Ratings in numbers",
         ),
+        Note("A draw is half a win. Intervals by drawing the tasks again, with all their verdicts."),
     ]
 
 
 def _pairs(examples: Sequence[ShownPair]) -> list[Block]:
     note = (
-        "Of each kind of verdict some, in the order in which the tasks were drawn. All pairs are in pairs.jsonl, all verdicts "
-        "in verdicts.jsonl."
+        "Some of each verdict, in the order in which the tasks were drawn. All pairs are in pairs.jsonl, all verdicts in "
+        "verdicts.jsonl."
     )
     folds = [_pair(shown, is_first=not place) for place, shown in enumerate(examples)]
-    return [Heading("Pairs"), Note(note), *folds]
+    return [Heading("Pairs"), Note(note), *folds] if folds else []
 
 
 def _pair(shown: ShownPair, *, is_first: bool) -> Details:
     pair = shown.pair
-    sides = [_side("A", "seat", pair.system_a, pair.text_a), _side("B", "user", pair.system_b, pair.text_b)]
+    sides = [_side(A, pair.system_a, pair.text_a, pair), _side(B, pair.system_b, pair.text_b, pair)]
     verdicts = [
         (
             Span(one.judge, "strong"),
-            f" · {WORDS[one.winner]}{_scores(one)} · {one.reason or 'no reason given'}",
+            f" {WORDS[one.winner]}{_scores(one)}. {one.reason or 'No reason given.'}",
         )
         for one in shown.verdicts
     ]
+    task = " ".join(pair.task.split())
     return Details(
-        f"{titled(pair.group)} {pair.source}",
+        task if len(task) <= 72 else f"{task[:71]}…",
         [Paragraph(pair.task, "context"), Columns(sides), *(Paragraph(one, "reason") for one in verdicts)],
-        [Span(WORDS[shown.winner], STYLES[shown.winner]), *(Span(label, "bad") for label in pair.labels)],
+        [
+            Span(WORDS[shown.winner], STYLES[shown.winner]),
+            Span(titled(pair.group), "muted"),
+            *(Span(label, "bad") for label in pair.labels),
+        ],
         open=is_first,
     )
 
 
-def _side(name: str, style: Style, system: str, said: str) -> Quote:
-    return Quote([Span(name, style), system, Span(f"{len(said):,} characters", "muted")], said)
+def _side(letter: Span, system: str, said: str, pair: Pair) -> Quote:
+    source = [Span(pair.source, "source", conversation=pair.source)] if system == AGENTS else []
+    return Quote([letter, system, Span(f"{len(said.split()):,} words", "muted"), *source], said)
 
 
 def _scores(one: PairVerdict) -> str:
@@ -349,9 +358,15 @@ def cost_row(step: str, model: str, usage: Usage, dollars: float | None) -> tupl
     return step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars)
 
 
-def cost_table(rows: Sequence[Sequence[str]], step: str = "Step") -> Grid:
+def cost_table(rows: Sequence[Sequence[str]], title: str = "Cost", *, total: bool = True) -> Grid:
     """What steps took."""
-    return Grid((step, "Model", "Calls", "Prompt tokens", "Completion tokens", "Money"), rows, 2)
+    return Grid(
+        ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"),
+        rows,
+        2,
+        title=title,
+        total=total,
+    )
 
 
 def _cost(made: Evaluation) -> list[Block]:
@@ -376,12 +391,10 @@ def _cost(made: Evaluation) -> list[Block]:
         "From a part",
     )
     return [
-        Heading("Cost"),
         cost_table([*rows, total]),
-        Heading("Solutions"),
-        Grid(head, systems, 4),
+        Grid(head, systems, 4, title="Solutions"),
         Note(
-            "Cut off: ended at the token limit. From a part: the conversation did not fit the summariser's window.",
+            "Cut off: ended at the token limit. From a part: the conversation did not fit the summarizer's context window."
         ),
     ]
 
@@ -389,19 +402,18 @@ def _cost(made: Evaluation) -> list[Block]:
 def _method(made: Evaluation) -> list[Block]:
     drawn = "; ".join(
         f"{titled(one.group)}: {one.tasks:,} of {one.of:,} conversations"
-        + (f", {one.excluded:,} labelled ones left out" if one.excluded else "")
+        + (f", {one.excluded:,} labeled ones excluded" if one.excluded else "")
         for one in made.drawn
     )
     decisive = ("config", "prompts", "judges", "drawn", "version")
     return [
-        Heading("How this was made"),
+        Heading("Method"),
         Paragraph(
-            "Tasks were drawn by a seed. A model wrote down the solution that each conversation arrived at, as one text that "
-            "does not show how it came about (paper, section 5.1); the single shot is one answer to the same task. A judge was "
-            "shown the task and two solutions without names, in both orders, and gave scores, a reason and a decision. A "
-            "verdict that changes with the order is a draw. What solutions say to their judge stands behind signs that they "
-            "cannot remove, and the judge is told that it is material. Shares have 95% intervals by a Bayesian bootstrap over "
-            "the tasks; they say nothing about other judges, prompts or models."
+            "Tasks are drawn with a seed. A model writes down the solution of each conversation as one text that does not show how "
+            "it came about (paper, section 5.1). The judge sees the task and two solutions without names, in both orders, and "
+            "gives scores, a reason and a decision. Solutions are marked as material in the judge's prompt with delimiters that "
+            "they cannot contain. Shares have 95% intervals by a Bayesian bootstrap over the tasks. The intervals do not cover "
+            "other judges, prompts or models."
         ),
         Note(f"{drawn}."),
         settings_block({name: getattr(made, name) for name in decisive}),

@@ -2,155 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from msgspec import to_builtins
 
 from camel.evaluation.contest_records import AGENTS
-from camel.evaluation.report_table import table, titled
-from camel.evaluation.results import Evaluation
+from camel.evaluation.report_table import TableRow, table, titled
+from camel.evaluation.results import Comparison, Evaluation
+from camel.evaluation.standing import Interval
 from camel.reports.intervals import Rate
-from camel.reports.plots import ACCENT, GRID, Plot, Spec, colors, intervals, names, shares
+from camel.reports.numbers import FEW, bounds, percent, signed
+from camel.reports.plots import GRAY, SIDE_A, Plot, Spec, count_axis, dots, drawing, outcomes, panels, plot
 
-WIN, DRAW, LOSS = ACCENT, "#9aa4b2", "#d97a1f"
 MOST_ROWS = 12
 """Of a plot; the tables have all."""
 
 
 def plots(made: Evaluation) -> list[Plot]:
     """All plots that the figures allow."""
-    return [_plot_results(made), *judging_plots(made)]
+    return [_results(made), *judging_plots(made)]
 
 
 def judging_plots(made: Evaluation) -> list[Plot]:
-    """Those about the judges, whatever was compared."""
-    drawn: list[Plot] = []
-    if any(one.position and one.position.pairs for one in made.comparisons):
-        drawn.append(_plot_order(made))
-    # A panel for each comparison: of many the tables have to do.
-    if len(made.headline) <= MOST_ROWS and any(one.length.bins for one in made.headline):
-        drawn.append(_plot_length(made))
+    """The plots about the judges, for any kind of comparison."""
+    found = [_order(made)] if any(_judged_twice(one) for one in made.comparisons) else []
+    # A panel for each comparison: for many the tables have to do.
+    if len(made.headline) <= MOST_ROWS and any(
+        one.length.bins and one.shares.of >= FEW for one in made.headline
+    ):
+        found.append(_length(made))
     if made.ratings:
-        drawn.append(_plot_ratings(made))
-    return drawn
+        found.append(_ratings(made))
+    return found
 
 
-KINDS = ("A wins", "draw", "B wins")
-STACKED: Spec = {
-    "color": colors("kind", KINDS, (WIN, DRAW, LOSS)),
-    "order": {"field": "place", "type": "quantitative"},
-}
-"""Wins, draws and losses, one on the other."""
+def _results(made: Evaluation) -> Plot:
+    rows = sorted(table(made), key=lambda row: not row.ours)
+    several = len({(row.a, row.b) for row in rows if row.ours}) > 1
+    drawn = [_row(row, several=several) for row in rows]
+    total = sum(row.of for row in rows if row.ours)
+    caption = f"{total:,} verdicts of ours. The line below a bar is the 95% interval of the share that A won."
+    if any(not row.ours for row in rows):
+        caption += " Rows that begin with “Paper” are the paper's Table 1."
+    return plot("results", "Won, drawn and lost", caption, lambda width: outcomes(drawn, width))
 
 
-def _stacked(amounts: Sequence[float], unit: str, **more: Any) -> list[Spec]:
-    return [
-        {**more, "kind": kind, unit: amount, "place": place}
-        for place, (kind, amount) in enumerate(zip(KINDS, amounts, strict=True))
-    ]
+def _row(row: TableRow, *, several: bool) -> Spec:
+    rates = (row.wins, row.draws, row.losses)
+    won, drawn, lost = (one.rate if isinstance(one, Rate) else one for one in rates)
+    words = [f"{one.count:,}" if isinstance(one, Rate) else percent(one) for one in rates]
+    pair = f": {row.a} / {row.b}" if several and row.ours else ""
+    made: Spec = {
+        "name": f"{row.dataset}, {row.evaluation}{pair}", "won": won, "drawn": drawn, "lost": lost,
+        "won_words": f"A won {words[0]}", "drawn_words": f"drawn {words[1]}", "lost_words": f"A lost {words[2]}",
+    }  # fmt: skip
+    if isinstance(row.wins, Rate) and row.of >= FEW:
+        made |= {
+            "low": row.wins.low,
+            "high": row.wins.high,
+            "says": f"{percent(won)} won, {bounds(row.wins.low, row.wins.high)}",
+        }
+    return made
 
 
-def _plot_results(made: Evaluation) -> Plot:
+def _judged_twice(one: Comparison) -> bool:
+    return one.position is not None and one.position.pairs >= FEW
+
+
+def _dot(name: str, found: Interval, color: str) -> Spec:
+    return {
+        "name": name, **to_builtins(found), "says": percent(found.value), "span": bounds(found.low, found.high), "color": color
+    }  # fmt: skip
+
+
+def _order(made: Evaluation) -> Plot:
+    judged = [one for one in made.comparisons if _judged_twice(one)]
+    if len(judged) > MOST_ROWS // 3:
+        judged = [one for one in judged if one.a == AGENTS] or judged
+    several = len({(one.a, one.b) for one in judged}) > 1
     rows: list[Spec] = []
-    order: list[str] = []
-    for row in table(made):
-        order.append(f"{row.dataset}, {row.evaluation}" + (f": {row.a} / {row.b}" if row.ours else ""))
-        outcomes = (row.wins, row.draws, row.losses)
-        amounts = [one.rate if isinstance(one, Rate) else one for one in outcomes]
-        rows += _stacked(amounts, "share", row=order[-1])
-    x = shares("share", "of verdicts", stack="zero", scale={"domain": [0, 1]})
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": 520,
-        "height": {"step": 30},
-        "mark": {"type": "bar", "height": 16},
-        "encoding": {"y": names("row", order, labelLimit=420), "x": x, **STACKED},
-    }
-    return Plot("results", "Who wins", "Shares of verdicts; the paper's lines are its Table 1.", spec)
-
-
-def _plot_order(made: Evaluation) -> Plot:
-    rows: list[Spec] = []
-    order: list[str] = []
-    shown = [one for one in made.comparisons if one.position and one.position.pairs]
-    if len(shown) > MOST_ROWS:
-        shown = [one for one in shown if one.a == AGENTS] or shown
-    kinds = ("A shown first", "B shown first", "both orders")
-    for one in shown[:MOST_ROWS]:
+    for one in judged[: MOST_ROWS // 3]:
         assert one.position
-        pair = f": {one.a} / {one.b}" if len({(other.a, other.b) for other in shown}) > 1 else ""
-        order.append(f"{titled(one.group)}, {one.judge}{pair}")
-        for kind, found in zip(kinds, (one.position.a_first, one.position.b_first, one.shares), strict=True):
-            rows.append({"row": order[-1], "kind": kind, **to_builtins(found.score)})
-    x = shares("low", "score of A (wins and half of the draws)", scale={"domain": [0, 1]})
-    half: Spec = {
-        "mark": {"type": "rule", "color": GRID, "strokeWidth": 2},
-        "data": {"values": [{"half": 0.5}]},
-        "encoding": {"x": {"field": "half", "type": "quantitative"}, "y": None, "yOffset": None},
-    }
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": 520,
-        "height": {"step": 48, "for": "position"},
-        "encoding": {
-            "y": names("row", order, labelLimit=420),
-            "yOffset": {"field": "kind", "type": "nominal", "sort": list(kinds)},
-        },
-        "layer": [half, *intervals(x, "value", color=colors("kind", kinds, ("#1f9d7a", "#a35bd1", WIN)))],
-    }
+        pair = f": {one.a} / {one.b}" if several else ""
+        rows += [
+            *([{"name": f"{titled(one.group)}, {one.judge}{pair}"}] if len(judged) > 1 else []),
+            _dot("A shown first", one.position.a_first.score, GRAY),
+            _dot("B shown first", one.position.b_first.score, GRAY),
+            _dot("both orders, as reported", one.shares.score, SIDE_A),
+        ]
+    pairs = sum(one.position.pairs for one in judged if one.position)
     caption = (
-        "What one order alone would have said, and what is reported. Without bias the first two are the same."
+        f"Score of A (wins and half of the draws) on {pairs:,} pairs, each judged in both orders. Without bias, “A shown first” "
+        "and “B shown first” are equal."
     )
-    return Plot("order", "What the order does", caption, spec)
+    return plot("order", "What the order changes", caption, lambda width: dots(rows, width, middle=0.5))
 
 
-def _plot_length(made: Evaluation) -> Plot:
+def _length(made: Evaluation) -> Plot:
     rows: list[Spec] = []
-    panels: list[str] = []
-    labels: list[str] = []
     for one in made.headline:
-        panels.append(f"{titled(one.group)}: {one.a} / {one.b}")
+        panel = f"{titled(one.group)}: {one.a} / {one.b}"
         for place, found in enumerate(one.length.bins):
-            label = f"{found.low:g}–{found.high:g}" if place and found.high is not None else f"≥{found.low:g}"
-            labels.append(label if place else f"<{found.high:g}")
-            counts = (found.wins, found.draws, found.losses)
-            rows += _stacked(counts, "count", panel=panels[-1], bin=labels[-1])
-    order = list(dict.fromkeys(labels))
-    x: Spec = {"field": "bin", "type": "nominal", "sort": order, "title": "length of A over that of B"}
-    y: Spec = {"field": "count", "type": "quantitative", "title": "pairs"}
-    axes = {
-        "x": {**x, "axis": {"labelAngle": 0}},
-        "y": {**y, "axis": {"tickCount": 4, "tickMinStep": 1}},
-    }
-    spec: Spec = {
-        "data": {"values": rows},
-        "facet": {"field": "panel", "type": "nominal", "sort": panels, "title": None},
-        "columns": min(2, len(panels)),
-        "spacing": 26,
-        "spec": {
-            "width": 330,
-            "height": 150,
-            "mark": {"type": "bar", "width": {"band": 0.75}},
-            "encoding": {**axes, **STACKED},
-        },
-    }
+            last = found.high is None
+            ends = (
+                f"{found.low:g} to {found.high:g}"
+                if place and not last
+                else f"≥ {found.low:g}"
+                if last
+                else f"< {found.high:g}"
+            )
+            counts = {"A won": found.wins, "drawn": found.draws, "A lost": found.losses}
+            rows += [
+                {"panel": panel, "length": ends, "verdict": verdict, "pairs": count, "place": at}
+                for at, (verdict, count) in enumerate(counts.items())
+            ]
+    most = max(found.wins + found.draws + found.losses for one in made.headline for found in one.length.bins)
+    unit = drawing("verdicts")
+    unit["encoding"]["x"]["axis"] |= count_axis(most)
     caption = (
-        "Pairs by how much longer A's solution is, and who wins them. Where the colours change from left to right, length "
-        "goes with winning."
+        f"{sum(row['pairs'] for row in rows):,} pairs by the length of A's solution, in multiples of that of B's. If the colors "
+        "change from top to bottom, winning depends on length."
     )
-    return Plot("length", "What the length does", caption, spec)
+    return plot(
+        "length",
+        "What the length changes",
+        caption,
+        lambda width: panels(rows, "panel", unit, width, columns=2),
+    )
 
 
-def _plot_ratings(made: Evaluation) -> Plot:
-    rows = [{"system": one.system, **to_builtins(one.rating)} for one in made.ratings]
-    x: Spec = {"field": "low", "type": "quantitative", "title": "rating", "axis": {"tickCount": 6}}
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": 520,
-        "height": {"step": 28},
-        "encoding": {"y": names("system", [one.system for one in made.ratings], labelLimit=420)},
-        "layer": intervals(x, "value", color=WIN, size=70, opacity=0.4),
-    }
-    caption = "Bradley–Terry ratings with 95% intervals; 0 is the average system."
-    return Plot("ratings", "Ratings", caption, spec)
+def _ratings(made: Evaluation) -> Plot:
+    rows = [
+        {"name": one.system, **to_builtins(one.rating), "says": signed(one.rating.value),
+         "span": f"{signed(one.rating.low)} to {signed(one.rating.high)}"}
+        for one in made.ratings
+    ]  # fmt: skip
+    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+    room = 0.05 * (high - low) + 1
+    caption = "Bradley–Terry ratings in Elo points, with 95% intervals; 0 is the average system."
+    return plot(
+        "ratings",
+        "Ratings",
+        caption,
+        lambda width: dots(rows, width, domain=(low - room, high + room), middle=0),
+    )

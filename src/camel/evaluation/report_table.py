@@ -1,4 +1,4 @@
-"""The table of an evaluation and the sentences about it, for the report, the plots and the terminal."""
+"""The table of an evaluation and the sentences about it, for the report, its plots and the terminal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from camel.evaluation.contest_records import AGENTS, Kind
+from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Kind
 from camel.evaluation.pairs import Winner
 from camel.evaluation.results import Comparison, Evaluation
 from camel.reports.intervals import Rate, holm, paired
-from camel.reports.numbers import bounds
+from camel.reports.numbers import share_with_interval
 
-TITLES = {"ai_society": "AI Society", "code": "Code"}
+TITLES = {
+    "ai_society": "AI Society",
+    "code": "Code",
+    "table1_ai_society": "AI Society, fixed tasks",
+    "table1_code": "Code, fixed tasks",
+}
+TABLE1 = "table1_"
+"""Begins the names of the scenarios with fixed tasks."""
+NAMES = {SINGLE_SHOT: "single answers"}
 
 
 STEPS: dict[Kind, str] = {
@@ -23,7 +31,7 @@ STEPS: dict[Kind, str] = {
 }
 
 
-WORDS: dict[Winner | None, str] = {"a": "A wins", "b": "B wins", "draw": "draw", None: "undecided"}
+WORDS: dict[Winner | None, str] = {"a": "A won", "b": "B won", "draw": "drawn", None: "undecided"}
 CHANCE = 0.05
 
 
@@ -46,11 +54,12 @@ def table(made: Evaluation) -> list[TableRow]:
     rows: list[TableRow] = []
     seen: set[str] = set()
     for drawn in made.drawn:
-        paper = () if drawn.scenario in seen else made.paper.get(drawn.scenario, ())
-        seen.add(drawn.scenario)
+        scenario = drawn.scenario.removeprefix(TABLE1)
+        paper = () if scenario in seen else made.paper.get(scenario, ())
+        seen.add(scenario)
         rows += [
             TableRow(
-                titled(drawn.scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
+                titled(scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
                 one.draws, one.losses, one.wins, one.of, False,
             )
             for one in paper
@@ -90,21 +99,35 @@ def share(value: Rate | float) -> str:
     """A share with its interval, where it has one."""
     if not isinstance(value, Rate):
         return f"{value:.1%}"
-    return f"{value.rate:.1%} ({bounds(value.low, value.high)})" if value.of else "–"
+    return share_with_interval(value) if value.of else "–"
+
+
+def headline(made: Evaluation) -> str:
+    """The finding in one sentence: who won against whom, or that it cannot be told."""
+    judged = [one for one in made.headline if one.shares.of]
+    if not judged:
+        return "No verdict could be read"
+    one = next((one for one in judged if AGENTS in (one.a, one.b)), judged[0])
+    shares, (a, b) = one.shares, (NAMES.get(name, name) for name in (one.a, one.b))
+    of = f"{shares.of:,} tasks" + (f" of {titled(one.group)}" if len(made.drawn) > 1 else "")
+    if shares.score.low > 0.5:
+        said = f"{a} beat {b} on {shares.wins.count:,} of {of}"
+    elif shares.score.high < 0.5:
+        said = f"{b} beat {a} on {shares.losses.count:,} of {of}"
+    else:
+        said = f"No clear difference between {a} and {b} on {of}"
+    return said[:1].upper() + said[1:]
 
 
 def points(made: Evaluation) -> list[str]:
-    """What one would say first, from the figures alone; plain text."""
+    """The findings of the figures, as sentences in plain text."""
     said: list[str] = []
     for one in made.headline:
         if not one.shares.of or AGENTS not in (one.a, one.b):
             continue
         score, where = one.shares.score, titled(one.group)
         better = one.a if score.low > 0.5 else one.b if score.high < 0.5 else ""
-        if better:
-            sure = f"{better} is better than {one.b if better == one.a else one.a}"
-        else:
-            sure = f"not enough to tell {one.a} and {one.b} apart"
+        sure = f"significantly in favor of {better}" if better else "the difference may be chance"
         said.append(
             f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
             f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
@@ -113,24 +136,24 @@ def points(made: Evaluation) -> list[str]:
 
 
 def judge_points(made: Evaluation) -> list[str]:
-    """What one would say of the judges, whatever was compared."""
+    """The findings about the judges, for any kind of comparison."""
     said: list[str] = []
     for judge in made.judges:
         said += _biases([one for one in made.comparisons if one.judge == judge])
     said += [
-        f"{judge} also wrote solutions that it judges: models tend to like their own." for judge in made.own
+        f"{judge} also wrote solutions that it judges. Models tend to prefer their own." for judge in made.own
     ]
     if made.shortened:
         said.append(f"In {made.shortened:,} questions a solution was cut to fit the judge's window.")
     if made.undecided.count:
         said.append(
-            f"{made.undecided.count:,} of {made.undecided.of:,} questions got no readable answer; they count nowhere."
+            f"{made.undecided.count:,} of {made.undecided.of:,} questions got no readable answer and are not counted."
         )
     return said
 
 
 def _biases(comparisons: Sequence[Comparison]) -> list[str]:
-    """What one judge prefers besides the better solution, as far as it is no accident."""
+    """What a judge prefers besides the better solution, where it is unlikely to be chance."""
     said: list[str] = []
     found = [one.position for one in comparisons if one.position]
     sure = [one for one, p in zip(found, holm([one.p for one in found]), strict=True) if p < CHANCE]
@@ -141,8 +164,8 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
         if mine:
             flips, pairs = sum(one.flips for one in mine), sum(one.pairs for one in mine)
             said.append(
-                f"{comparisons[0].judge} prefers what it is shown {side}: {flips:,} of {pairs:,} verdicts change with the order. "
-                "They are counted as draws."
+                f"{comparisons[0].judge} prefers the solution that it is shown {side}: {flips:,} of {pairs:,} verdicts change with "
+                "the order. They count as draws."
             )
     rates = [one.length.longer_wins for one in comparisons]
     chances = holm([paired(one.of - one.count, one.count, one.of).p for one in rates])
@@ -153,6 +176,6 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
             won, of = sum(one.count for one in mine), sum(one.of for one in mine)
             count = won if way == "longer" else of - won
             said.append(
-                f"For {comparisons[0].judge} the {way} solution wins {count:,} of {of:,} that are decided."
+                f"For {comparisons[0].judge} the {way} solution wins {count:,} of {of:,} decided pairs."
             )
     return said

@@ -365,7 +365,7 @@ def _systems(contest: Contest) -> list[System]:
         there = [one for one in solutions.values() if not one.failed]
         run = runs.get((job.group, system))
         by = str(run.settings.config.get("model.name", "")) if run else ""
-        how = f"conversations{f' of {by}' if by else ''}, summarised" if run else "one answer"
+        how = f"conversations{f' of {by}' if by else ''}, summarized" if run else "one answer"
         made.append(
             System(
                 job.group,

@@ -13,6 +13,7 @@ from camel.reports.blocks import (
     Block,
     Cell,
     Details,
+    Fact,
     Grid,
     Heading,
     Inline,
@@ -22,16 +23,15 @@ from camel.reports.blocks import (
     Picture,
     Points,
     Quote,
-    RateBar,
     Report,
     Section,
+    Shade,
     Span,
     Style,
-    Tile,
+    share_cell,
     styled,
 )
-from camel.reports.intervals import Rate
-from camel.reports.numbers import interval, percent, short
+from camel.reports.numbers import FEW, counted, percent, share, share_with_interval, short
 
 _SHOWN_ROLES = 8
 _LEAST_ROLE = 5
@@ -48,22 +48,22 @@ def write_study(study: Study, folder: Path) -> None:
 def report(study: Study) -> Report:
     """The whole report."""
     found = shown(study.behaviours)
-    name = study.run.rstrip("/").rpartition("/")[2]  # not where it lies: reports are passed on
-    about = [study.scenario, ", ".join(study.models[:4]) or "no model named"]
     warning: Inline = ""
     if study.labels:
         labels = ", ".join(study.labels)
         warning = styled(
-            "**Contains conversations labelled {}.** {} Canary: `{}`", labels, WARNING, study.canary
+            "**Contains conversations labeled {}.** {} Canary: `{}`", labels, WARNING, study.canary
         )
     return Report(
-        "Behaviour study",
-        (Span(name, "mono"), *(f" · {part}" for part in about if part)),
-        _tiles(study),
+        "Study",
+        _headline(study, found),
+        f"{counted(len(study.behaviours), 'rule')} looked for signs of failing conversations in every message of the run. "
+        "No model was asked for its opinion.",
+        _facts(study),
         [
-            Section("Behaviours", _behaviours(study, found)),
+            Section("Behaviors", _behaviours(study, found)),
             Section("When", [Picture("by-turn")]),
-            Section("Endings", [Picture("stops"), Picture("by-stop")]),
+            Section("Endings", _endings(study, found)),
             Section("Who", [Picture("by-seat"), *_roles(found)]),
             Section("Done", _deserved(study.deserved) if study.deserved else []),
             Section("Growth", [Picture("length"), Picture("tokens")]),
@@ -71,88 +71,86 @@ def report(study: Study) -> Report:
             Section("Method", _method(study)),
         ],
         plots(study),
-        name,
+        study.run.rstrip("/").rpartition("/")[2],  # without its path: reports are passed on
         warning,
     )
 
 
-def _tiles(study: Study) -> list[Tile]:
+def _headline(study: Study, found: Sequence[Behaviour]) -> str:
+    if not found:
+        return f"None of {counted(len(study.behaviours), 'behavior')} was found in {counted(study.conversations, 'conversation')}"
+    rate = found[0].conversations
+    rank = "the only behavior found" if len(found) == 1 else f"the most frequent of {len(found)} behaviors"
+    return f"{found[0].title} in {rate.count:,} of {counted(rate.of, 'conversation')}, {rank}"
+
+
+def _facts(study: Study) -> list[Fact]:
     length = study.length
-    spread = (
-        f"{length.median:g} in the median conversation, {length.low:g} to {length.high:g} in the middle half"
-    )
-    tiles = [
-        Tile("Conversations", f"{study.conversations:,}"),
-        Tile("Messages", f"{study.messages:,}", spread),
-        Tile("With any behaviour", percent(study.any.rate), interval(study.any)),
+    spread = f", {length.median:g} in the median conversation" if study.conversations >= FEW else ""
+    facts = [
+        Fact("Scenario", study.scenario),
+        Fact("Model", ", ".join(study.models[:4]) or "not recorded"),
+        Fact("Conversations", f"{study.conversations:,}"),
+        Fact("Messages", f"{study.messages:,}{spread}"),
+        Fact("With a behavior", share_cell(study.any)),
     ]
     if done := study.stops.get("done"):
-        tiles.append(Tile("Ended as done", percent(done.rate), interval(done)))
+        facts.append(Fact("Ended as done", share_cell(done)))
     if study.deserved and study.deserved.rate.of:
-        rate = study.deserved.rate
-        tiles.append(Tile("Done was deserved", percent(rate.rate), f"{interval(rate)} by a judge's word"))
-    elif study.usage.total:
-        cached = study.usage.cached / max(1, study.usage.prompt)
-        tiles.append(Tile("Tokens", short(study.usage.total), f"{percent(cached)} of the prompts cached"))
-    return tiles
-
-
-def _share(rate: Rate) -> Inline:
-    return (f"{percent(rate.rate)} ", Span(interval(rate), "interval"))
+        facts.append(Fact("Judged done", share_cell(study.deserved.rate)))
+    if study.usage.total:
+        cached = percent(study.usage.cached / max(1, study.usage.prompt))
+        facts.append(Fact("Tokens", f"{short(study.usage.total)}, {cached} of the prompts cached"))
+    return [one for one in facts if one.value]
 
 
 def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
     rows: list[Sequence[Cell] | Muted] = []
     for one in found:
-        rate = one.conversations
         seat = max(one.by_seat.items(), key=lambda item: item[1].rate, default=("", None))[0]
         name = Span(one.title, "strong", f"x-{one.name}")
-        rows.append((name, RateBar(rate.rate, rate.low, rate.high), _share(rate), _share(one.messages), seat))
-    for one in study.behaviours:
-        if not one.conversations.count:
-            most = Span(f"up to {percent(one.conversations.high)}", "interval")
-            rows.append(Muted((one.title, "not found", ("0% ", most), "", "")))
-    head = ("Behaviour", "Conversations that show it", "Share, 95% interval", "Of messages", "Most in")
-    return [
-        Heading("Behaviours"),
-        Points(list(_points(study, found))),
+        rows.append((name, share_cell(one.conversations), share_cell(one.messages), seat))
+    absent = [one for one in study.behaviours if not one.conversations.count]
+    blocks: list[Block] = [Picture("behaviors")]
+    if absent and found:
+        most = percent(max(one.conversations.high for one in absent))
+        bound = (
+            f" Each occurs in at most {most} of such conversations (95% interval)."
+            if study.conversations >= FEW
+            else ""
+        )
+        blocks.append(Note(f"Not found: {', '.join(one.title.lower() for one in absent)}.{bound}"))
+    if rows:
+        head = ("Behavior", "Conversations", "Messages", "Most in")
+        blocks.append(Grid(head, rows, title="Behaviors by conversation and message"))
+    blocks.append(Points(list(_points(study, found))))
+    blocks.append(
         Note(
             styled(
-                "{} {} Whether the work is any good, models and people say: `camel study RUN --judge`, "
-                "`camel evaluate agents RUN`, then `camel vote` on its pairs.",
+                "{} {} For the quality of the work ask models or people: `camel study RUN --judge MODEL`, `camel evaluate agents RUN`, "
+                "then `camel vote` on its pairs.",
                 SEEN,
                 UNSEEN,
             )
-        ),
-        Grid(head, rows, left=2, wide=True),
-    ]
+        )
+    )
+    return blocks
 
 
 def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
-    """What one would say first, from the figures alone."""
-    if not found:
+    """The findings of the figures, as sentences."""
+    if not found and study.conversations >= FEW:
         most = percent(max((one.conversations.high for one in study.behaviours), default=1.0))
-        yield (
-            f"None of the {len(study.behaviours)} behaviours was found in {study.conversations:,} conversations: "
-            f"each occurs in at most {most} of such conversations."
-        )
-        return
-    first = found[0]
-    yield styled(
-        "Most frequent: **{}**, in {} of the conversations ({}).",
-        first.title.lower(),
-        percent(first.conversations.rate),
-        interval(first.conversations),
-    )
+        yield f"Each behavior occurs in at most {most} of such conversations (95% interval)."
     for one in found[:3]:
         stops = {stop: rate for stop, rate in one.by_stop.items() if rate.of >= 20}
         if len(stops) > 1:
             high = max(stops, key=lambda stop: stops[stop].rate)
             low = min(stops, key=lambda stop: stops[stop].rate)
-            # Where the intervals do not meet, the difference is no accident.
+            # Where the intervals do not overlap, the difference is not chance.
             if stops[high].low > stops[low].high:
                 yield styled(
-                    "{} goes with the ending: {} where it is *{}*, {} where it is *{}*.",
+                    "**{}** depends on the ending: {} of conversations that end with *{}*, {} of those with *{}*.",
                     one.title,
                     percent(stops[high].rate),
                     high.replace("_", " "),
@@ -161,8 +159,38 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
                 )
     if study.stops:
         stop, rate = next(iter(study.stops.items()))
-        share = f"{percent(rate.rate)} ({interval(rate)})"
-        yield styled("Most conversations end with *{}*: {}.", stop.replace("_", " "), share)
+        yield styled(
+            "The most frequent ending is *{}*: {}.", stop.replace("_", " "), share_with_interval(rate)
+        )
+
+
+def _endings(study: Study, found: Sequence[Behaviour]) -> list[Block]:
+    words = {stop.replace("_", " "): rate for stop, rate in study.stops.items()}
+    if len(words) == 1:
+        blocks: list[Block] = [
+            Paragraph(f"All {study.conversations:,} conversations end with {next(iter(words))}.")
+        ]
+    elif study.conversations < FEW:
+        each = ", ".join(f"{stop} {share(rate)}" for stop, rate in words.items())
+        blocks = [Paragraph(f"Endings: {each}.")]
+    else:
+        blocks = [Picture("stops")]
+    if found and len(words) > 1:
+        head = ("Behavior", *(f"{stop} ({rate.count:,})" for stop, rate in words.items()))
+        rows = [
+            (
+                one.title,
+                *(Shade(share(rate), rate.rate) for rate in (one.by_stop[stop] for stop in study.stops)),
+            )
+            for one in found
+        ]
+        blocks += [
+            Grid(head, rows, left=len(head), title="Behaviors by ending"),
+            Note(
+                "Of the conversations with an ending (their number in brackets), the share that show a behavior."
+            ),
+        ]
+    return blocks
 
 
 def _roles(found: Sequence[Behaviour]) -> list[Block]:
@@ -172,20 +200,17 @@ def _roles(found: Sequence[Behaviour]) -> list[Block]:
         rows = [
             (
                 (f"{role.role} ", Span(f"as {role.seat}", "interval")),
-                _share(role.rate),
+                share_cell(role.rate),
                 f"{role.rate.count:,} of {role.rate.of:,}",
             )
             for role in roles
         ]
         if rows:
-            head = ("Role", "Its conversations in which it shows it", "")
+            head = ("Role", "Share of its conversations", "")
             folds.append(Details(one.title, [Grid(head, rows, wide=True)]))
     if not folds:
         return []
-    note = (
-        "Ordered by the lower end of the interval, so that rare roles do not lead by accident. Of many roles some lead by "
-        "accident all the same."
-    )
+    note = "Ordered by the lower end of the interval, so that a rare role does not lead by chance. Among many roles some still do."
     return [Heading("Roles that show them most"), Note(note), *folds]
 
 
@@ -197,26 +222,27 @@ def _deserved(deserved: Deserved) -> list[Block]:
         None: Span("undecided", "strong"),
     }
     quotes = [
-        Quote([words[one.deserved], Span(one.id, "source")], one.reason or "(no reason given)", one.task)
+        Quote(
+            [words[one.deserved], Span(one.id, "source", conversation=one.id)],
+            one.reason or "(no reason given)",
+            one.task,
+        )
         for one in deserved.examples
     ]
     more = f", {deserved.undecided:,} undecided" if deserved.undecided else ""
-    found = [f"Not one could be judged{more}: it says neither yes nor no."]
+    found = [f"It answered neither yes nor no to any of them{more}."]
     if rate.of:
-        count = f"{rate.count:,} of {rate.of:,}{more}"
-        found = styled(
-            "It found the task done in **{}** ({}; {}).", percent(rate.rate), interval(rate), count
-        )
+        found = styled("It found the task done in **{}**{}.", share_with_interval(rate), more)
     declared = styled(
-        "Of {} conversations that were declared done, {} were shown to `{}`. ",
+        "{} conversations declared their task done; `{}` was shown {} of them. ",
         f"{deserved.ended_done:,}",
-        f"{deserved.asked:,}",
         deserved.model,
+        f"{deserved.asked:,}",
     )
     return [
-        Heading("Was “done” deserved?"),
+        Heading("Was the task done when a conversation said so?"),
         Paragraph([*declared, *found]),
-        Details("In the judge's words", quotes),
+        Details("The judge's reasons", quotes),
     ]
 
 
@@ -231,16 +257,16 @@ def _examples(found: Sequence[Behaviour]) -> list[Block]:
         )
         for place, one in enumerate(found)
     ]
-    note = "Drawn by chance among the conversations that show it; what decided is marked."
+    note = "Drawn at random from the conversations that show it. The marked words triggered the rule."
     return [Heading("Examples"), Note(note), *folds]
 
 
 def _example(one: Example) -> Quote:
-    style: Style = "user" if one.speaker == "user" else "seat"
+    style: Style = "user" if one.speaker == "user" else "assistant"
     head = [
         Span(one.role, style),
         Span(one.speaker, "muted"),
-        Span(f"{one.id} · message {one.index + 1}", "source"),
+        Span(f"{one.id} · message {one.index + 1}", "source", conversation=one.id),
     ]
     return Quote(head, marked(one.excerpt, one.evidence), one.before, one.reason)
 
@@ -254,21 +280,19 @@ def marked(message: str, evidence: str) -> Inline:
 def _method(study: Study) -> list[Block]:
     versions = ", ".join(f"{one.name} {one.version}" for one in study.behaviours)
     return [
-        Heading("How this was made"),
+        Heading("Method"),
         Paragraph(
             styled(
-                "Rules (*detectors*) looked at every message; no model was asked what it thinks of them. A share of "
-                "conversations has Wilson's 95% interval. A share of messages has the same, after the number of messages was "
-                "reduced to as many independent ones as vary as much between conversations; a share of the messages at one "
-                "place in the conversation needs no such care, as there is one in each. The intervals say how far the run may "
-                "be from others made in the same way. They do not say how often a detector is wrong, and they hold one by "
-                "one: of twenty, one may miss."
+                "Rules (*detectors*) check every message. A share of conversations has Wilson's 95% interval. For a share of "
+                "messages, the number of messages is first reduced to the number of independent ones that would vary as much "
+                "between conversations. The intervals say how far the run may be from others made in the same way. They do not "
+                "say how often a detector is wrong, and they hold one by one: of twenty, one may miss."
             )
         ),
         Note(
             styled(
                 "Detectors and their versions: {}. Fingerprint of the run's configuration: `{}`. All figures are in "
-                "`study.json`, the plots in `plots/`.",
+                "`study.json`.",
                 versions,
                 study.fingerprint,
             )

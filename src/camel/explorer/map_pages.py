@@ -1,11 +1,12 @@
-"""The map's page, and what it asks for: points to draw, a text under the pointer, the list of what was chosen.
+"""The map's page and its data: points to draw, the text under the pointer, the list of selected texts.
 
-The one decision to know: the page is whole before any script runs. The legend, the groups' names and the list of a choice
-are HTML from here; the script only draws points and puts names where they belong. Texts reach it as text.
+The one decision to know: the page is complete before any script runs. The legend, the names of groups and the list of a
+selection are HTML from here; the script draws points and positions names. Texts reach it as text.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.explorer import views
 from camel.explorer.home import hidden_labels
-from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map_of, maps_in
+from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map_command, map_of, maps_in
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.views import Params
 from camel.index.facets import FACETS
@@ -26,7 +27,7 @@ from camel.query.answers import NotThere
 from camel.reports.numbers import counted, short
 
 ROWS = 40
-"""Texts of a choice that are listed at a time."""
+"""Texts of a selection that are listed at a time."""
 EXCERPT = 280
 REPEATS = 12
 """Near-duplicates that are named."""
@@ -44,22 +45,22 @@ class _View:
         kinds = self.maps.get(self.run, [])
         self.of = asked.last.get("of", "") or (kinds[0] if kinds else KINDS[0])
         if self.of not in KINDS:
-            raise InputError(f"a map is of {' or '.join(KINDS)}, not of {shown(self.of)}")
-        self.colour = asked.last.get("colour", "cluster")
-        if self.colour not in BY:
-            raise InputError(f"points are coloured by {', '.join(BY)}, not by {shown(self.colour)}")
+            raise InputError(f"of must be {' or '.join(KINDS)}, not {shown(self.of)}")
+        self.color = asked.last.get("color", "cluster")
+        if self.color not in BY:
+            raise InputError(f"color must be one of {', '.join(BY)}, not {shown(self.color)}")
         self.area = asked.last.get("area", "")[: 40 * MOST_CORNERS]
 
     def map(self) -> MapView:
         """The map."""
         if not self.run:
-            raise NotThere("no run here has a map yet: camel map RUN --model MODEL makes one")
+            raise NotThere(f"no run here has a map yet: make one with {map_command('RUN', self.of)}")
         return map_of(self.catalogue, self.run, self.of, self.state.query)
 
     def params(self, **changed: str) -> Params:
-        """What makes this map's address, besides the query."""
-        now = {"of": self.of, "colour": self.colour, "area": self.area, **changed}
-        usual = {"of": (self.maps.get(self.run) or [""])[0], "colour": "cluster", "area": ""}
+        """The parameters of this map's address, without the query."""
+        now = {"of": self.of, "color": self.color, "area": self.area, **changed}
+        usual = {"of": (self.maps.get(self.run) or [""])[0], "color": "cluster", "area": ""}
         return [(name, value) for name, value in now.items() if value and value != usual[name]]
 
     def url(self, path: str = "/map", *, query: Any = None, **changed: str) -> str:
@@ -72,7 +73,7 @@ class _View:
         return self.state.url(path, self.params(**changed), query=asked)
 
     def exact(self, path: str, *keep: str) -> str:
-        """The address of something that the page asks for: nothing is left to what is usual."""
+        """The address of data that the page requests, with every parameter written out."""
         params = [("of", self.of), *((name, getattr(self, name)) for name in keep)]
         return self.state.url(path, params, query=replace(self.state.query, runs=(self.run,)))
 
@@ -90,7 +91,7 @@ def add_map_pages(site: Site) -> None:
     @get("/map/points")
     def points(asked: PageRequest) -> Response:
         view = _View(asked)
-        return Response(view.map().points(view.colour), media_type="application/octet-stream")
+        return Response(view.map().points(view.color), media_type="application/octet-stream")
 
     @get("/map/text")
     def text(asked: PageRequest) -> Response:
@@ -113,11 +114,12 @@ def add_map_pages(site: Site) -> None:
 
 
 def _missing(view: _View) -> dict[str, Any]:
-    """The page where there is no map yet."""
+    """The page if there is no map yet."""
     runs = [one.address for one in view.catalogue.runs if not hidden_labels(one, view.asked.allowed)]
     return {
         "title": "Map",
-        "command": f"camel map {runs[0] if runs else 'RUN'} --of {view.of} --model MODEL",
+        "install": "" if find_spec("sentence_transformers") else "pip install 'camel-society[map]'",
+        "command": map_command(runs[0] if runs else "RUN", view.of),
         "others": [
             {"name": f"{run}, {of}", "link": view.url(run=run, of=of)}
             for run, kinds in view.maps.items()
@@ -128,7 +130,7 @@ def _missing(view: _View) -> dict[str, Any]:
 
 def _shown(view: _View) -> dict[str, Any]:
     drawn = view.map()
-    legend = drawn.legend(view.colour)
+    legend = drawn.legend(view.color)
     header, state = drawn.header, view.state
     source = next(one for one in view.catalogue.runs if one.name == view.run)
     count = sum(part.rows for part in source.parts)
@@ -138,11 +140,12 @@ def _shown(view: _View) -> dict[str, Any]:
         "title": f"Map of {view.of}",
         "command": "",
         "run": view.run,
+        "run_link": f"/run/{quote(view.run, safe='')}",
         "of": view.of,
         "total": len(drawn.rows),
         "figures": _figures(drawn),
-        "about": f"{header.method} over vectors of {header.model}",
-        "stale": f"{counted(stale, 'conversation')} came after this map was made: camel map {source.address} takes them in"
+        "about": f"{header.method} of vectors by {header.model}",
+        "stale": f"{counted(stale, 'conversation')} came after this map was made: add them with {map_command(source.address, view.of)}"
         if stale > 0 and not hidden_labels(source, view.asked.allowed)
         else "",
         "runs": [
@@ -151,10 +154,10 @@ def _shown(view: _View) -> dict[str, Any]:
         "kinds": [
             {"name": of, "on": of == view.of, "link": view.url(of=of, area="")} for of in view.maps[view.run]
         ],
-        "colours": [(name, TITLES[name]) for name in BY if name == "cluster" or name in TITLES],
-        "colour": view.colour,
-        "colour_keeps": [
-            *((name, value) for name, value in view.params() if name != "colour"),
+        "colors": [(name, TITLES[name]) for name in BY if name == "cluster" or name in TITLES],
+        "color": view.color,
+        "color_keeps": [
+            *((name, value) for name, value in view.params() if name != "color"),
             *replace(state.query, runs=(view.run,) if len(view.maps) > 1 else state.query.runs).to_params(),
         ],
         "steps": legend.steps,
@@ -168,7 +171,7 @@ def _shown(view: _View) -> dict[str, Any]:
         "hidden": view.catalogue.restricted(),
         "here_link": view.url(),
         "area": view.area if area else "",
-        "points": view.exact("/map/points", "colour"),
+        "points": view.exact("/map/points", "color"),
         "text": view.exact("/map/text"),
         "rows_link": view.exact("/map/rows"),
         "clear": view.url(area=""),
@@ -183,12 +186,12 @@ def _with(link: str, view: _View) -> str:
 
 
 def _entry(view: _View, entry: Any) -> dict[str, Any]:
-    query, by = view.state.query, view.colour
+    query, by = view.state.query, view.color
     name = views.facet_name(by, entry.value) if by in FACETS else entry.value
-    single = by in FACETS and entry.colour < 8 and not (FACETS[by].many and ", " in entry.value)
+    single = by in FACETS and entry.color < 8 and not (FACETS[by].many and ", " in entry.value)
     return {
-        "name": name if entry.value or entry.colour < 8 else "others",
-        "colour": entry.colour,
+        "name": name if entry.value or entry.color < 8 else "other",
+        "color": entry.color,
         "count": f"{entry.texts:,}",
         "x": entry.x,
         "y": entry.y,
@@ -211,19 +214,19 @@ def _figures(drawn: MapView) -> list[tuple[str, str, str]]:
             (
                 "" if found.nearest is None else f"{found.nearest:.2f}",
                 "to the nearest",
-                "mean distance (1 - cosine) to the nearest other text",
+                "mean distance (1 - cosine) of a text to the nearest other one",
             ),
             (
                 f"{found.effective:.0f}",
                 "effective number",
-                "of different texts: Vendi score with cosine similarity",
+                "number of texts that differ as much as these do: Vendi score with cosine similarity",
             ),
         ]
     return [one for one in figures if one[0]]
 
 
 def _repeats(view: _View, drawn: MapView) -> list[dict[str, str]]:
-    """The closest near-duplicates of different conversations that the reader may see, side by side."""
+    """The closest near-duplicates from different conversations that the reader may see."""
     whole = len(drawn.visible) == len(drawn.file.x)
     made: list[dict[str, str]] = []
     for one in drawn.header.repeats:
@@ -235,7 +238,7 @@ def _repeats(view: _View, drawn: MapView) -> list[dict[str, str]]:
 
 
 def _choice(view: _View, drawn: MapView) -> dict[str, Any]:
-    """The texts within the line, or nothing where none is drawn."""
+    """The texts inside the line; none if no line is drawn."""
     area = area_from(view.area)
     if area is None:
         return {"chosen": None, "points_chosen": [], "more": ""}
@@ -260,7 +263,7 @@ def _choice(view: _View, drawn: MapView) -> dict[str, Any]:
 
 
 def _link(view: _View, point: Point) -> str:
-    """The conversation of a point, at its message. Without the query: it may have come from a map of another run."""
+    """The conversation of a point, at its message. Without the query, which may be about another run."""
     base = views.url(f"/conversation/{quote(view.run, safe='')}", [("id", point.id)])
     return base + views.at_message(point.message)
 

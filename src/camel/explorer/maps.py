@@ -1,12 +1,13 @@
-"""The map of a run as one reader may see it: points, colours, a text, what lies within a line drawn around them.
+"""The map of a run as one reader may see it: points, colors, texts, and the points inside a drawn line.
 
-The one decision to know: a point is known by its place among those that its reader may see. Rows with a hidden label are
-taken out first, by the label in the row, before anything is counted, coloured, listed or numbered.
+The one decision to know: a point is identified by its place among those that its reader may see. Rows with a hidden label
+are removed first, by the label in the row, before anything is counted, colored, listed or numbered.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,17 +28,25 @@ from camel.query.view import Derived
 from camel.query.where import Query
 from camel.record.parquet import arrow
 
-COLOURS = 8
-"""Of the palette; the values beyond share one more."""
-OTHERS = COLOURS
+COLORS = 8
+"""Of the palette: the most frequent values have one each, all others are gray. No color stands for two values."""
+OTHERS = COLORS
 BY = ("cluster", *FACETS)
-"""What points can be coloured by."""
+"""What points can be colored by."""
 MOST_CORNERS = 80
-"""Of the line around a choice."""
+"""Of the line around a selection."""
+
+EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
+"""A small public model that the first `camel map` downloads, about 90 MB."""
 
 Rows = NDArray[np.int64]
 Narrow = Callable[[str], Any]
 """Finds the rows of a map's file that fit what else is asked, as an array."""
+
+
+def map_command(run: str, of: str) -> str:
+    """The command that makes a map, for a shell."""
+    return f"camel map {shlex.quote(run)} --of {of} --embedder {EMBEDDER}"
 
 
 def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:
@@ -54,11 +63,15 @@ def _map_view(of: str, derived: Derived) -> MapView:
     source = derived.source
     path = maps_of(source.folder).get(of)
     if path is None:
-        raise NotThere(f"{source.name} has no map of its {of}: camel map {source.address} --of {of} makes it")
+        raise NotThere(
+            f"{source.name} has no map of its {of}: make one with {map_command(source.address, of)}"
+        )
     known = ("map", str(path), path.stat().st_mtime_ns)
     file: MapFile = derived.remember(known, lambda: MapFile(path))
     if file.header.fingerprint != source.folder.settings().fingerprint:
-        raise NotThere(f"the map of {source.name} is of another run: remove its folder 'map', then camel map")
+        raise NotThere(
+            f"the map of {source.name} belongs to another run: remove its folder 'map' and run camel map again"
+        )
     return derived.remember(
         ("drawn", *known, derived.query.digest, derived.hidden),
         lambda: MapView(file, source.name, derived.hidden, derived.narrow),
@@ -69,7 +82,7 @@ class LegendEntry(NamedTuple):
     """A line of the legend."""
 
     value: str
-    colour: int
+    color: int
     texts: int
     x: float = 0.0
     y: float = 0.0
@@ -77,7 +90,7 @@ class LegendEntry(NamedTuple):
 
 
 class Legend(NamedTuple):
-    """What the colours mean."""
+    """What the colors mean."""
 
     entries: list[LegendEntry]
     steps: bool
@@ -99,7 +112,7 @@ class Point(NamedTuple):
 
 
 class MapFile:
-    """A map's file, with what every reader's view of it needs."""
+    """A map's file, with the columns that every view of it needs."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.header = path, read_header(path)
@@ -111,12 +124,12 @@ class MapFile:
         self._codes: dict[str, tuple[list[str], NDArray[np.int64]]] = {}
 
     def visible(self, hidden: frozenset[str]) -> Rows:
-        """The rows that somebody may see from whom these labels are hidden."""
+        """The rows that a reader may see from whom these labels are hidden."""
         good = np.array([hidden.isdisjoint(one) for one in self._labels], np.bool_)
         return np.flatnonzero(good[self._label_of])
 
     def values(self, facet: str) -> tuple[list[str], NDArray[np.int64]]:
-        """The values of a facet, and which of them each row has."""
+        """The values of a facet, and the number of the value of each row."""
         if facet not in self._codes:
             its = FACETS[facet]
             if its.edges:
@@ -134,7 +147,7 @@ class MapFile:
 
 
 def _encoded(path: Path, name: str) -> tuple[list[str], NDArray[np.int64]]:
-    """The different values of a column, and which of them each row has; no text is made for each row."""
+    """The distinct values of a column, and the number of the value of each row."""
     table = arrow("pyarrow.parquet").read_table(path, columns=[name], read_dictionary=[name])
     column = table.column(0).unify_dictionaries().combine_chunks()
     return [str(one) for one in column.dictionary.to_pylist()], column.indices.to_numpy().astype(np.int64)
@@ -153,23 +166,23 @@ class MapView:
 
     @property
     def header(self) -> MapHeader:
-        """What the map says about itself. Its counts are of all rows."""
+        """The map's own description. Its counts are of all rows."""
         return self.file.header
 
     @property
     def figures(self) -> Diversity | None:
-        """How varied the texts are that the reader may see; None where there are none."""
+        """How varied the visible texts are; None if there are none."""
         whole = len(self.visible) == len(self.file.x)
         return self.header.all if whole else self.header.open
 
     @cached_property
     def groups(self) -> list[tuple[int, MapGroup, int]]:
-        """The groups that have something to show: number, group, and how many texts of the query."""
+        """The groups with texts that fit the query: number, group, and how many."""
         counts = np.bincount(self.file.groups[self.rows], minlength=len(self.header.groups))
         return [(n, one, int(counts[n])) for n, one in enumerate(self.header.groups) if counts[n]]
 
     def legend(self, by: str) -> Legend:
-        """What the colours mean, with how many texts of the query have which."""
+        """What the colors mean, and how many texts of the query have each."""
         slots = self._slots(by)
         if by == "cluster":
             groups = [LegendEntry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups]
@@ -180,25 +193,25 @@ class MapView:
             LegendEntry(names[n], slots[n], int(counts[n])) for n in range(len(names)) if slots[n] != OTHERS
         ]
         if not FACETS[by].edges:
-            entries.sort(key=lambda one: one.colour)
+            entries.sort(key=lambda one: one.color)
         rest = sum(int(counts[n]) for n in range(len(names)) if slots[n] == OTHERS)
         entries = [one for one in entries if one.texts]
         return Legend(entries + ([LegendEntry("", OTHERS, rest)] if rest else []), bool(FACETS[by].edges))
 
     def _slots(self, by: str) -> list[int]:
-        """The colour of each value: the most frequent of all that the reader may see have one of their own."""
-        if by == "cluster":
-            return spread([(group.x, group.y) for group in self.header.groups])
+        """The color of each value: the most frequent of those that the reader may see have their own."""
+        if by == "cluster":  # the largest groups have the lowest numbers
+            return [min(number, OTHERS) for number in range(len(self.header.groups))]
         names, codes = self.file.values(by)
         if FACETS[by].edges:
-            return [OTHERS if name == UNKNOWN else min(n, COLOURS - 1) for n, name in enumerate(names)]
+            return [OTHERS if name == UNKNOWN else min(n, COLORS - 1) for n, name in enumerate(names)]
         counts = np.bincount(codes[self.visible], minlength=len(names))
         order = sorted(range(len(names)), key=lambda n: (-int(counts[n]), names[n]))
         rank = {n: place for place, n in enumerate(order)}
         return [min(rank[n], OTHERS) for n in range(len(names))]
 
     def points(self, by: str) -> bytes:
-        """x, y, colour (32-bit floats) and place among the visible (32-bit whole numbers), one array after the other."""
+        """x, y, color (32-bit floats) and place among the visible (32-bit whole numbers), one array after the other."""
         values = self.file.groups if by == "cluster" else self.file.values(by)[1]
         codes = np.array(self._slots(by), "<f4")[values[self.rows]]
         places = np.searchsorted(self.visible, self.rows).astype("<u4")
@@ -226,7 +239,7 @@ class MapView:
         with pq.ParquetFile(self.file.path) as file:
             read = read_rows(file, group_starts(file.metadata), order, names)
         if any(self._hidden.intersection(elements(read[at]["labels"])) for at in order):
-            raise AssertionError("a restricted text has passed the gate")
+            raise AssertionError("a restricted text passed the consent gate")
         places: list[int] = np.searchsorted(self.visible, rows).tolist()
         return [
             Point(place, **{name: read[at][name] for name in names if name != "labels"})
@@ -259,15 +272,3 @@ def within(xs: Any, ys: Any, area: Sequence[tuple[float, float]]) -> NDArray[np.
             between = (ys < y1) != (ys < y2)
             inside ^= between & (xs < (x2 - x1) * (ys - y1) / (y2 - y1) + x1)
     return inside
-
-
-def spread(centres: Sequence[tuple[float, float]]) -> list[int]:
-    """A colour for each group, such that those of one colour lie as far apart as can be."""
-    slots: list[int] = []
-    for x, y in centres:
-        far: list[float] = []
-        for colour in range(COLOURS):
-            own = [math.dist((x, y), centres[n]) for n, taken in enumerate(slots) if taken == colour]
-            far.append(min(own, default=math.inf))
-        slots.append(max(range(COLOURS), key=lambda colour: (far[colour], -colour)))
-    return slots

@@ -132,7 +132,8 @@ def listening(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host}: {error.strerror}: give an address with --host") from None
     except OSError as error:
         hint = ": choose another with --port" if port else ""
-        raise InputError(f"cannot listen on {host} port {port}: {error.strerror or error}{hint}") from None
+        reason = os.strerror(error.errno) if error.errno else error
+        raise InputError(f"cannot listen on {host} port {port}: {reason}{hint}") from None
 
 
 def can_open() -> bool:

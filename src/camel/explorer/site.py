@@ -1,12 +1,13 @@
-"""A site: chosen conversations as a folder of pages that need nothing but themselves.
+"""A site: selected conversations as a folder of pages that need no server.
 
     index.html                        the list
-    conversations/<name>.html         one conversation each, with .json and .md beside it
+    conversations/<name>.html         one conversation each, with .json and .md next to it
+    fonts/                            with their licenses
 
-The one decision to know: every page is whole. Its style and its few lines of script stand in it, named by their hashes in
-a policy that allows nothing else, so that a page looks the same from a disk, from any host, and passed on alone; and it
-cannot fetch anything, whatever a model wrote. The pages are the explorer's own templates with another frame: it names the
-models and the licence, and what the calls cost is not shown, which is nobody's business but the publisher's.
+The one decision to know: every page contains its style and its scripts, and its policy allows them by their hashes and
+nothing else. A page works from a disk, on any host and passed on alone (then in the system's fonts), and cannot fetch
+anything that a model wrote. The pages are the explorer's own templates in another frame, which names the models and the
+license. What the calls cost is not shown.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import base64
 import contextlib
 import hashlib
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,19 +31,20 @@ from camel.core.errors import InputError
 from camel.core.message import in_one_line
 from camel.core.transcript import Transcript
 from camel.explorer import views
-from camel.explorer.pages import STATIC, TEMPLATES, environment
+from camel.explorer.pages import LOOK, STATIC, TEMPLATES, environment
 from camel.explorer.views import PageState
 from camel.query.answers import NotThere, Row
 from camel.query.catalogue import LARGEST, Catalogue
 from camel.query.where import Query
 from camel.record.release import RESTRICTED, Exported, Release, marks, without_reasoning
+from camel.reports.html import policy
 from camel.reports.numbers import counted
 from camel.storage.files import new_folder
 
 MOST = 10_000
-"""Conversations of a site: the list is one page."""
+"""Conversations of a site at most: the list is one page."""
 _PLAIN = re.compile(r"[0-9][a-z0-9_-]{0,99}")
-_TALKS = "conversations"
+_FOLDER = "conversations"
 
 
 def chosen(
@@ -91,16 +94,17 @@ def write_site(
     terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
 ) -> Exported:
-    """Write the pages of these conversations; the folder appears when all of it is there."""
+    """Write the pages of these conversations; the folder appears when it is complete."""
     if not rows:
-        raise InputError("no conversation fits: there is nothing to make a site of")
+        raise InputError("no conversation matches: the site would be empty")
     rows = [msgspec.structs.replace(row, cost=None) for row in rows]
     site = _Site(catalogue, title or path.name, licence, rows, terms, release)
     with new_folder(path) as folder:
-        (folder / _TALKS).mkdir()
+        (folder / _FOLDER).mkdir()
         for number, row in enumerate(rows):
-            site.write_talk(folder, number, row)
-        # Last: whoever finds an index finds everything that it names.
+            site.write_conversation(folder, number, row)
+        shutil.copytree(LOOK / "fonts", folder / "fonts")
+        # Last, so that an index never names a page that is not there.
         _write(folder / "index.html", site.index())
     return Exported(path, len(rows), len(rows) + 1)
 
@@ -120,16 +124,13 @@ class _Site:
         self.names = _names(rows)
         runs = list(dict.fromkeys(row.run for row in rows))
         self.several_runs = len(runs) > 1
-        style, early, late = (
-            _asset(*files) for files in (["style.css"], ["theme.js"], ["app.js", "site.js"])
-        )
+        look = [LOOK / "tokens.css", LOOK / "components.css", STATIC / "style.css"]
+        self.style = "\n".join(path.read_text("utf-8") for path in look)
+        self.early, self.late = _script("theme.js"), _script("app.js", "site.js")
         icon = "data:image/svg+xml;base64," + base64.b64encode((STATIC / "camel.svg").read_bytes()).decode()
         self.frame: dict[str, Any] = {
-            "policy": "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-            f"style-src {_hash(style)}; script-src {_hash(early)} {_hash(late)}",
-            "style": style,
-            "early": early,
-            "late": late,
+            "early": self.early,
+            "late": self.late,
             "icon": icon,
             "site": title,
             "total": counted(len(rows), "conversation"),
@@ -145,7 +146,7 @@ class _Site:
         shown = [
             views.list_row(row, number, PageState(Query()), [])
             | {
-                "link": f"{_TALKS}/{name}.html" + (views.at_message(row.hit.message) if row.hit else ""),
+                "link": f"{_FOLDER}/{name}.html" + (views.at_message(row.hit.message) if row.hit else ""),
                 "pin": "",
             }
             for number, (row, name) in enumerate(zip(self.rows, self.names, strict=True))
@@ -160,44 +161,50 @@ class _Site:
         )
 
     def _summary(self) -> str:
-        """How many there are here, and of how many."""
+        """The number of conversations here, and in the runs."""
         here, there = len(self.rows), self.catalogue.count(Query())
         return (
             f"{here:,} of {counted(there, 'conversation')}" if here < there else counted(here, "conversation")
         )
 
-    def write_talk(self, folder: Path, number: int, row: Row) -> None:
+    def write_conversation(self, folder: Path, number: int, row: Row) -> None:
         self.catalogue.check(row.run, row.id)
         transcript = without_reasoning(self.catalogue.conversation(row.run, row.id))
-        # Refused here whatever the catalogue allows: it goes by what is in the row.
+        # By the labels in the row itself, whatever the catalogue allows.
         marked = marks(transcript, self.release)
         name = self.names[number]
-        beside = [self.names[at] if 0 <= at < len(self.names) else "" for at in (number - 1, number + 1)]
+        around = [self.names[at] if 0 <= at < len(self.names) else "" for at in (number - 1, number + 1)]
         page = self._page(
-            "talk.html",
+            "reading.html",
             transcript.labels,
             home="../index.html",
             conversation=views.conversation(row.run, transcript),
             terms=self.terms,
             raw=False,
-            previous=beside[0] and f"{beside[0]}.html",
-            next=beside[1] and f"{beside[1]}.html",
+            previous=around[0] and f"{around[0]}.html",
+            next=around[1] and f"{around[1]}.html",
             json=f"{name}.json",
             markdown=f"{name}.md",
         )
-        place = folder / _TALKS
+        place = folder / _FOLDER
         _write(place / f"{name}.html", page)
         _write(place / f"{name}.md", _as_markdown(transcript, marked))
         data = msgspec.to_builtins(transcript) | marked
         (place / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=2))
 
-    def _page(self, template: str, labels: Iterable[str], **values: Any) -> str:
-        restricted = sorted(RESTRICTED.intersection(labels))
-        return self.pages.get_template(template).render(**self.frame, restricted=restricted, **values)
+    def _page(self, template: str, labels: Iterable[str], home: str, **values: Any) -> str:
+        style = _ours(self.style.replace('url("fonts/', f'url("{home.removesuffix("index.html")}fonts/'))
+        page = {
+            "home": home,
+            "style": style,
+            "policy": policy(style, self.early, self.late, fonts="'self'"),
+            "restricted": sorted(RESTRICTED.intersection(labels)),
+        }
+        return self.pages.get_template(template).render(**self.frame, **page, **values)
 
 
 def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
-    """For reading elsewhere; its labels stand above it."""
+    """The conversation as Markdown, with its labels at the top."""
     if not marked:
         return transcript.to_markdown()
     values = marked | {"labels": ", ".join(transcript.labels)}
@@ -206,14 +213,14 @@ def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
 
 
 def _models(rows: Sequence[Row], most: int = 8) -> str:
-    """Who wrote it; a conversation may have several."""
+    """The names of the models; a conversation may have several."""
     names = list(dict.fromkeys(name for row in rows for name in row.model.split(" + ") if name))
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more]) or "language models that are not recorded"
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """Names for files, which every disk and host takes: small letters, digits, `_` and `-`; a hash tells others apart."""
+    """File names that every disk and host accepts: lower-case letters, digits, `_` and `-`, else with a hash."""
     taken: set[str] = set()
     names: list[str] = []
     for row in rows:
@@ -229,17 +236,15 @@ def _names(rows: Sequence[Row]) -> list[str]:
     return names
 
 
-def _asset(*files: str) -> Markup:
-    """Our own files as they stand in a page. Each script has names of its own."""
-    parts = [(STATIC / name).read_text("utf-8").strip() for name in files]
-    text = "\n".join(f"{{\n{part}\n}}" for part in parts) if len(parts) > 1 else parts[0]
+def _script(*files: str) -> Markup:
+    """Scripts as one, each in a block of its own: they use the same names."""
+    return _ours("\n".join(f"{{\n{(STATIC / name).read_text('utf-8').strip()}\n}}" for name in files))
+
+
+def _ours(text: str) -> Markup:
     if "</" in text:
-        raise AssertionError(f"{files[0]} would end the element that it stands in")
+        raise AssertionError("a style or script would end its own element")
     return Markup(text)  # noqa: S704 - ours
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _write(path: Path, text: str) -> None:

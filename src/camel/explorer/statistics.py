@@ -68,7 +68,7 @@ def notes(catalogue: Catalogue, state: PageState, made: Sequence[Chart]) -> list
         ]
     return said or [
         f"Findings: the detectors read these conversations and found nothing. {SEEN} {UNSEEN} "
-        "camel study RUN --judge asks a model."
+        "camel study RUN --judge MODEL asks a model."
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from camel.core.model import Model
-from camel.evaluation.comparison import AblationFigures, Outcomes, compare, plot, report
+from camel.evaluation.comparison import AblationFigures, Outcomes, compare, report
 from camel.evaluation.findings import Findings, Looker
 from camel.generation.ablation import (
     CONVERSATIONS,
@@ -28,7 +28,6 @@ from camel.generation.generate import Generation, models_of
 from camel.generation.plan import Plan, Range, make_plan
 from camel.jobs.job import KEPT, Job, Step
 from camel.models.spec import ModelSpec
-from camel.reports.plots import png, svg
 from camel.reports.report_files import write_report
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
@@ -122,12 +121,7 @@ class Ablation(Job):
             scenario=self.scenario.name,
             model=self.config.model.name,
         )
-        folder = Path(self.out)
-        if made.removals and made.whole:
-            drawn = plot(made)
-            (folder / "ablation.svg").write_text(svg(drawn), "utf-8")
-            (folder / "ablation.png").write_bytes(png(drawn))
-        write_report(folder, "ablation", report(made), made.to_json())
+        write_report(Path(self.out), "ablation", report(made), made.to_json())
         return made
 
     def absolute(self) -> Ablation:

@@ -22,8 +22,8 @@ from camel.evaluation.windows import AskedModel
 from camel.jobs.job import KEPT
 from camel.library.jobs import finish_job
 from camel.models.spec import ModelSpec, find_spec
-from camel.reports.html import percent
 from camel.reports.intervals import Rate
+from camel.reports.numbers import percent
 from camel.runs.reader import RunReader
 from camel.storage import inside
 

@@ -1,10 +1,10 @@
 """Groups of points, and words for them.
 
-k-means over the vectors; the words of a group are those that are frequent in it and rare in the others (class TF-IDF:
-the frequency in the group times log(1 + mean length of a group / frequency in all), over words and pairs of words).
+k-means over the vectors. The words of a group are words and pairs of words that are at least twice as frequent in its texts
+as in all other texts, ordered by share here * log(share here / share elsewhere): a phrase that every group has names none.
 
-The one decision to know: the words come from texts that anybody may read. Those with a restricted label lend a group
-theirs only where it has no others, and such a group is never shown to who may not see them.
+The one decision to know: the words come from texts without a restricted label. A group that has no such texts is named by
+its own words, and is never shown to readers who may not see them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def labelled(
 ) -> list[str]:
     """Words for each group."""
     rng = np.random.default_rng(seed)
-    counted: list[Counter[str]] = []
+    counted: list[tuple[Counter[str], int]] = []
     for group in range(int(groups.max()) + 1 if len(groups) else 0):
         members = np.flatnonzero(groups == group)
         free = members[~hidden[members]]
@@ -69,22 +69,30 @@ def labelled(
         words: Counter[str] = Counter()
         for at in members.tolist():
             words.update(set(_terms(texts[at])))
-        counted.append(words)
+        counted.append((words, len(members)))
     total: Counter[str] = Counter()
-    for words in counted:
+    for words, _ in counted:
         total.update(words)
-    mean = sum(total.values()) / max(1, len(counted))
-    return [_best(words, total, mean) or f"group {n + 1}" for n, words in enumerate(counted)]
+    texts_in_all = sum(size for _, size in counted)
+    return [
+        _best(words, size, total, texts_in_all - size) or f"group {n + 1}"
+        for n, (words, size) in enumerate(counted)
+    ]
 
 
-def _best(words: Counter[str], total: Counter[str], mean: float) -> str:
-    size = sum(words.values()) or 1
-    score = {word: n / size * np.log1p(mean / total[word]) for word, n in words.items()}
-    score = {word: value * (1.3 if " " in word else 1) for word, value in score.items()}
+def _best(words: Counter[str], size: int, total: Counter[str], others: int) -> str:
+    """The words of a group of `size` texts; `others` is the number of texts in other groups."""
+    score: dict[str, float] = {}
+    for word, n in words.items():
+        here, elsewhere = n / size, (total[word] - n) / max(1, others)
+        if here >= 2 * elsewhere:
+            score[word] = (
+                here * np.log(here / (elsewhere + 0.5 / (others + size))) * (1.3 if " " in word else 1)
+            )
     least = max(score.values(), default=0.0) / 4
     chosen: list[str] = []
     for word in sorted(score, key=lambda one: (-score[one], one)):
-        # "stock market" says what "stock" and "market" say; and what fits far worse than the best says little.
+        # "stock market" makes "stock" and "market" superfluous, and words far worse than the best say little.
         taken = {part for one in chosen for part in one.split()}
         if not taken & set(word.split()) and score[word] >= least:
             chosen.append(word)
@@ -106,7 +114,7 @@ def _tells(word: str) -> bool:
 
 @cache
 def _common() -> frozenset[str]:
-    """Words that are in all groups, or that the prompts put there."""
+    """Words that are in all groups, or that come from the prompts."""
     return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
 
 

@@ -31,13 +31,13 @@ from camel.index.facets import FOLDER
 from camel.index.files import (
     Readable,
     are_newest,
-    files_anew,
     files_of,
     is_for,
     is_of,
     name_of,
     read_footer,
     read_header,
+    rewritten_files,
 )
 from camel.index.marks import marked
 from camel.index.sorted import ordered_name
@@ -132,7 +132,7 @@ class CatalogueRun:
             with pq.ParquetFile(place) as file:
                 yield file, start
         except FileNotFoundError:
-            raise damaged(self.folder, name, "is gone") from None
+            raise damaged(self.folder, name, "is missing") from None
         except (OSError, arrow().ArrowException, UnicodeDecodeError, msgspec.MsgspecError) as error:
             said = " ".join(str(error).split()).rstrip(".")
             raise damaged(self.folder, name, f"is damaged: {said}") from None
@@ -169,7 +169,7 @@ def _one(file: Any, position: int) -> Transcript:
 AGAIN = 30.0
 """Seconds after which a damaged file is tried again: it may have been restored."""
 LOOKED_THROUGH = 5_000
-"""Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
+"""Conversations of a run that are looked through here, beside those who read; of more, `camel run index` is asked for it."""
 
 
 class _Watched:
@@ -198,7 +198,7 @@ class _Watched:
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
-        anew = files_anew(self.folder, stage)
+        anew = rewritten_files(self.folder, stage)
         annotations = self.annotations.read()
         seen = (stage, committed, files.merged, files.cubes, texts, anew, annotations)
         if seen == self._seen:
@@ -286,7 +286,7 @@ class _Watched:
     @property
     def notes(self) -> list[str]:
         """What is amiss with it."""
-        how = f"camel index {self.folder.address}"
+        how = f"camel run index {self.folder.address}"
         said: list[str] = []
         unknown = sum(part.unknown for part in self.source.parts)
         if unknown > LOOKED_THROUGH:
@@ -438,5 +438,5 @@ def _folder(run: str, scratch: Path) -> RunFolder:
         return folder
     path = Path(run)
     if not path.exists():
-        raise InputError(f"there is no run {shown(run)}: camel runs lists those below a folder")
+        raise InputError(f"there is no run {shown(run)}: camel run list shows the runs in a folder")
     return import_files(path, scratch / f"import-{new_attempt()}")

@@ -168,7 +168,7 @@ def _scan(
                     which = "the rest of it has no text index" if covered else "it has no text index"
                     notes.append(
                         f"{source.name}: {which}, and only {read:,} conversations were searched; "
-                        f"camel index {source.address} --text makes it"
+                        f"camel run index {source.address} --text makes it"
                     )
                     break
                 read += 1

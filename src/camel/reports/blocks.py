@@ -1,4 +1,4 @@
-"""What a report consists of. One function makes a report's blocks; `markdown` and `html` render them.
+"""The parts of a report. One function builds a report's blocks; `markdown` and `html` render them.
 
 The one decision to know: every string in a block is plain text that may come from a model. The renderers escape all of
 it, so a report cannot contain markup of its own.
@@ -13,50 +13,49 @@ from typing import Any, Literal, LiteralString
 
 import msgspec
 
+from camel.reports.intervals import Rate
+from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import Plot
 
 Style = Literal[
-    "strong", "em", "mono", "mark", "muted", "interval", "source", "sentence", "good", "bad", "seat", "user"
-]
+    "strong", "em", "mono", "mark", "muted", "interval", "source", "sentence", "good", "bad", "user", "assistant",
+    "a", "b", "drawn", "letter-a", "letter-b",
+]  # fmt: skip
+"""`a`, `b` and `drawn` are verdicts in the colors of the sides; a letter is the sign of a side."""
 
 _STYLES: dict[str, Style] = {"**": "strong", "*": "em", "`": "mono"}
 
 
 @dataclass(frozen=True)
 class Span:
-    """Text with a style, or a link to a `Details` of the same report."""
+    """Text with a style, or a link to a `Details` of the same report.
+
+    With the id of a conversation it becomes a link where the explorer serves the report.
+    """
 
     text: str
     style: Style | None = None
     to: str = ""
+    conversation: str = ""
 
 
+A, B = Span("A", "letter-a"), Span("B", "letter-b")
 Inline = str | Span | Sequence[str | Span]
 """A line of text, or one in several styles."""
 
 
 @dataclass(frozen=True)
 class OutcomeBar:
-    """A cell: shares of wins, draws and losses as one bar. Markdown has no such column."""
+    """A cell: shares won, drawn and lost by A as one bar. Markdown has no such column."""
 
     won: float
     drawn: float
     lost: float
-    whose: str = ""
-
-
-@dataclass(frozen=True)
-class RateBar:
-    """A cell: a share and its interval as one bar. Markdown has no such column."""
-
-    rate: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
 class Shade:
-    """A cell that is the darker the larger a difference is, between -1 and 1."""
+    """A cell that is the darker the larger a share or a difference is, between -1 and 1."""
 
     text: str
     value: float = 0.0
@@ -64,7 +63,7 @@ class Shade:
     note: str = ""
 
 
-Cell = Inline | OutcomeBar | RateBar | Shade
+Cell = Inline | OutcomeBar | Shade
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph in small print."""
+    """A condition, definition or caveat of the block before it, which a page shows in its margin."""
 
     line: Inline
 
@@ -111,29 +110,25 @@ class Points:
 
 
 @dataclass(frozen=True)
-class OutcomeKey:
-    """What the colors of `Outcomes` mean."""
-
-    won: str
-    lost: str
-
-
-@dataclass(frozen=True)
 class Grid:
-    """A table. All columns but the first `left` hold numbers; a `wide` one breaks lines in its cells."""
+    """A table. All columns but the first `left` hold numbers; a `wide` one breaks lines in its cells.
+
+    One with a title is numbered together with the figures. The last of its rows is a total if it has `total`.
+    """
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell] | Muted | RowGroup]
     left: int = 1
     wide: bool = False
+    title: str = ""
+    total: bool = False
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot of the report, by name. Where the report has none of that name, the title stands alone."""
+    """A plot of the report, by name; left out where the report has none of that name."""
 
     name: str
-    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,16 +169,15 @@ class Details:
     """For links to it."""
 
 
-Block = Heading | Paragraph | Note | Points | OutcomeKey | Grid | Picture | Quote | Columns | Code | Details
+Block = Heading | Paragraph | Note | Points | Grid | Picture | Quote | Columns | Code | Details
 
 
 @dataclass(frozen=True)
-class Tile:
-    """One of the first figures of a report."""
+class Fact:
+    """A line of the margin next to the headline: what was compared, by whom, how much of it, at what cost."""
 
-    name: str
-    value: str
-    note: str = ""
+    name: Inline
+    value: Inline
 
 
 @dataclass(frozen=True)
@@ -198,29 +192,44 @@ class Section:
 class Report:
     """A whole report."""
 
-    title: str
-    about: Inline
-    tiles: Sequence[Tile]
+    kind: str
+    """What kind of report it is, such as "Study"."""
+    headline: str
+    """The finding, in one sentence without a full stop."""
+    lede: Inline
+    """What was done, in two or three sentences."""
+    facts: Sequence[Fact]
     sections: Sequence[Section]
     plots: Sequence[Plot] = ()
-    """All that are drawn; a page shows those that a `Figure` names."""
-    subject: str = ""
-    """For the title of the window."""
+    """All that are drawn; a page shows those that a `Picture` names."""
+    run: str = ""
+    """The name of the run it is about; empty where it is about several or none."""
     warning: Inline = ""
 
 
 def settings_block(config: Any) -> Details:
-    """What decides the figures, to repeat them."""
+    """The configuration that leads to the same figures again."""
     return Details(
         "Configuration", [Code(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), "json")]
     )
 
 
+def share_cell(rate: Rate) -> Inline:
+    """A share with its interval; where there are few items, how many of how many."""
+    return (
+        [f"{share(rate)} ", Span(interval(rate), "interval")]
+        if rate.of >= FEW
+        else share(rate)
+        if rate.of
+        else "–"
+    )
+
+
 def styled(template: LiteralString, *values: object) -> list[Span]:
-    """Words of ours in styles (`**strong**`, `*em*`, `` `mono` ``); each `{}` is replaced by a value, which is plain text."""
-    left, spans = iter(values), list[Span]()
+    """Our own words in styles (`**strong**`, `*em*`, `` `mono` ``); each `{}` is replaced by a value, which is plain text."""
+    rest, spans = iter(values), list[Span]()
     for mark, marked, plain in re.findall(r"(\*\*|\*|`)(.+?)\1|([^*`]+)", template):
-        text = re.sub(r"\{\}", lambda _: str(next(left)), marked or plain)
+        text = re.sub(r"\{\}", lambda _: str(next(rest)), marked or plain)
         spans.append(Span(text, _STYLES.get(mark)))
     return spans
 
@@ -244,13 +253,13 @@ def plain(line: Inline) -> str:
 
 
 def plain_table(table: Grid) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the rows of a table as text, for a terminal: columns of bars are left out."""
+    """The head and the rows of a table as text, for a terminal, without columns of bars."""
     rows = [row.cells if isinstance(row, Muted) else row for row in table.rows]
     cells = [row for row in rows if not isinstance(row, RowGroup)]
     shown = [
         place
         for place in range(len(table.head))
-        if not any(isinstance(row[place], OutcomeBar | RateBar) for row in cells)
+        if not any(isinstance(row[place], OutcomeBar) for row in cells)
     ]
 
     def texts(row: Sequence[Cell] | RowGroup) -> tuple[str, ...]:
@@ -263,7 +272,7 @@ def plain_table(table: Grid) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 def _cell_text(cell: Cell) -> str:
     match cell:
-        case OutcomeBar() | RateBar():
+        case OutcomeBar():
             return ""
         case Shade(text, _, sure, note):
             return f"{text}{' ●' if sure else ''}{f' ({note})' if note else ''}"

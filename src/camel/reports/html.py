@@ -1,55 +1,121 @@
-"""Reports as HTML pages: a frame with no script and no request, light and dark.
+"""Reports as HTML pages: one file that requests nothing, in the look of all other pages, light and dark.
 
-The one decision to know: everything that is not ours (model text, roles, names of runs) goes through `text`, which
-escapes it and takes out what a browser must not see; the policy in the page's head forbids everything else.
+The one decision to know: everything that is not ours (model text, roles, names of runs) passes through `text`, which
+escapes it and replaces characters that a browser must not see. The policy in the page's head allows our own style, our own
+script and our fonts by their hashes, and nothing else.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
-from collections.abc import Iterable, Mapping
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from camel._version import __version__
 from camel.reports import blocks as kinds
 from camel.reports.blocks import Block, Cell, Inline, Report, Span, spans_of
-from camel.reports.numbers import percent
+from camel.reports.plots import LOOK
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+FONTS = ("plex-sans", "source-serif")
+"""The fonts that a report carries; others are the system's."""
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_TAGS = {"strong": "strong", "em": "em", "mark": "mark"}
-_CLASSES = {"good": "verdict yes", "bad": "verdict no", "user": "seat user", "source": "mono muted"}
+_TAGS = {"strong": "b", "em": "em", "mark": "mark"}
+_CLASSES = {
+    "good": "tag soft", "bad": "tag warn", "interval": "soft", "muted": "faint", "source": "mono faint", "user": "who s-user",
+    "assistant": "who s-assistant", "a": "tag d-a", "b": "tag d-b", "drawn": "tag c-0", "letter-a": "side-letter d-a",
+    "letter-b": "side-letter d-b",
+}  # fmt: skip
+_PRINT = '<button class="btn opt" id="print" type="button">Print</button>'
+_SHAPES = {"user": '<circle cx="5" cy="5" r="4.5"/>', "assistant": '<path d="M.7.7h8.6v8.6H.7z"/>'}
 
 
-def render_html(report: Report, pictures: Mapping[str, str]) -> str:
-    """The whole page; `pictures` has the SVG of each plot by its name."""
-    style = (Path(__file__).parent / "page.css").read_text("utf-8")
-    title = f"{report.title} of {report.subject}" if report.subject else report.title
-    figures = {
-        plot.name: f"<figure><h2>{text(plot.title)}</h2><figcaption>{text(plot.caption)}</figcaption>"
-        f'<div class="plot" role="img" aria-label="{text(plot.title)}">{pictures[plot.name]}</div></figure>'
-        for plot in report.plots
-    }
-    sections = {one.name: body for one in report.sections if (body := _blocks(one.blocks, figures))}
-    links = "".join(f'<a href="#{name.lower()}">{name}</a>' for name in sections)
-    bodies = "".join(f'<section id="{name.lower()}">{body}</section>\n' for name, body in sections.items())
-    tiles = "".join(
-        f"<div><dt>{text(tile.name)}</dt><dd>{text(tile.value)}"
-        f"{f'<small>{text(tile.note)}</small>' if tile.note else ''}</dd></div>"
-        for tile in report.tiles
-    )
-    head = f'<h1>{text(report.title)}</h1><p class="muted">{line_of(report.about)}</p>'
-    head += f"<p>{line_of(report.warning)}</p>" if report.warning else ""
+class Look(NamedTuple):
+    """What makes a page look like ours, and the policy that allows nothing else."""
+
+    style: str
+    script: str
+    policy: str
+
+
+@cache
+def look() -> Look:
+    """The style, script and policy of a report."""
+    tokens = (LOOK / "tokens.css").read_text("utf-8")
+    style = re.sub(r"@font-face \{.*?fonts/([\w-]+)\.woff2.*?\}\n", _font, tokens) + (
+        LOOK / "components.css"
+    ).read_text("utf-8")
+    script = (Path(__file__).parent / "report.js").read_text("utf-8")
+    return Look(style, script, policy(style, script))
+
+
+def policy(style: str, *scripts: str, fonts: str = "data:") -> str:
+    """A Content-Security-Policy for a page that consists of this style and these scripts."""
+    allowed = " ".join(map(_hash, scripts))
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n<link rel="icon" href="data:,">\n'
-        f"<title>{text(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f'<header><div>{head}<dl class="tiles">{tiles}</dl></div></header>\n'
-        f'<nav aria-label="Sections"><div>{links}</div></nav>\n<main>\n{bodies}</main>\n'
-        f"<footer>Made by camel {__version__}. Everything on this page is in the page.</footer>\n</body>\n</html>\n"
+        f"default-src 'none'; img-src data:; font-src {fonts}; base-uri 'none'; form-action 'none'; "
+        f"style-src {_hash(style)}; script-src {allowed}"
+    )
+
+
+def _hash(part: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
+
+
+def _font(face: re.Match[str]) -> str:
+    if face[1] not in FONTS:
+        return ""
+    data = base64.b64encode((LOOK / "fonts" / f"{face[1]}.woff2").read_bytes()).decode()
+    return face[0].replace(f"fonts/{face[1]}.woff2", f"data:font/woff2;base64,{data}")
+
+
+POLICY = look().policy
+"""What the explorer sends with a report, so that nothing in a changed file can run either."""
+
+
+def render_html(
+    report: Report,
+    pictures: Mapping[str, Sequence[str]],
+    *,
+    name: str = "",
+    run_link: str = "",
+    others: Iterable[tuple[str, str]] = (),
+) -> str:
+    """The whole page. `pictures` has the SVGs of each plot by its name, `others` are links to other reports of the run.
+
+    With a `name` the page links to the files that are written next to it (`report_files.write_report`).
+    """
+    own = look()
+    page = _Page(report, pictures, name)
+    sections = {one.name: body for one in report.sections if (body := page.rows(one.blocks))}
+    link = f' href="{text(run_link)}"' if run_link else ""
+    crumbs = [f"<a data-run{link}>{text(report.run)}</a>"] if report.run else []
+    crumbs.append(f"<span>{text(report.kind)}</span>")
+    also = "".join(f'<a class="btn" href="{text(link)}">{text(title)}</a>' for title, link in others)
+    files = (
+        f'<a class="btn" href="{name}.md">Markdown</a><a class="btn" href="{name}.json">Data</a>{_PRINT}'
+        if name
+        else ""
+    )
+    frame = string.Template((Path(__file__).parent / "report.html").read_text("utf-8"))
+    return frame.substitute(
+        own._asdict(),
+        version=__version__,
+        headline=text(report.headline),
+        lede=line_of(report.lede),
+        warning=f'<p class="finding">{line_of(report.warning)}</p>' if report.warning else "",
+        facts="".join(f"<dt>{line_of(one.name)}</dt><dd>{line_of(one.value)}</dd>" for one in report.facts),
+        links="".join(f'<a href="#{one.lower()}">{one}</a>' for one in sections),
+        crumbs="<span>/</span>".join(crumbs),
+        files=also + files,
+        bodies="".join(
+            f'<section class="report" id="{one.lower()}">{body}</section>\n' for one, body in sections.items()
+        ),
     )
 
 
@@ -64,97 +130,142 @@ def line_of(line: Inline) -> str:
 
 
 def _span(span: Span) -> str:
-    shown = f'<a href="#{text(span.to)}">{text(span.text)}</a>' if span.to else text(span.text)
+    link = f'href="#{text(span.to)}"' if span.to else f'data-id="{text(span.conversation)}"'
+    shown = f"<a {link}>{text(span.text)}</a>" if span.to or span.conversation else text(span.text)
     if span.style is None:
         return shown
     if tag := _TAGS.get(span.style):
         return f"<{tag}>{shown}</{tag}>"
-    return f'<span class="{_CLASSES.get(span.style, span.style)}">{shown}</span>'
-
-
-def _blocks(blocks: Iterable[Block], figures: Mapping[str, str]) -> str:
-    return "".join(_block(block, figures) for block in blocks)
-
-
-def _block(block: Block, figures: Mapping[str, str]) -> str:
-    match block:
-        case kinds.Heading(title):
-            return f"<h2>{text(title)}</h2>"
-        case kinds.Paragraph(line, kind):
-            return f'<p class="{kind}" dir="auto">{line_of(line)}</p>' if kind else f"<p>{line_of(line)}</p>"
-        case kinds.Note(line):
-            return f"<p><small>{line_of(line)}</small></p>"
-        case kinds.Points(lines):
-            return f'<ul class="points">{"".join(f"<li>{line_of(line)}</li>" for line in lines)}</ul>'
-        case kinds.OutcomeKey(won, lost):
-            return (
-                f'<p class="key"><i class="win"></i>{text(won)} <i class="draw"></i>draw '
-                f'<i class="loss"></i>{text(lost)}</p>'
-            )
-        case kinds.Grid():
-            return _table(block)
-        case kinds.Picture(name, title):
-            return figures.get(name) or (f"<h2>{text(title)}</h2>" if title else "")
-        case kinds.Quote(head, said, context, reason, mono):
-            before = f'<div class="context" dir="auto">{text(context)}</div>' if context else ""
-            after = f'<p class="reason" dir="auto">{text(reason)}</p>' if reason else ""
-            inner = line_of(said) or '<span class="muted">(empty)</span>'
-            return (
-                f"<article><header>{line_of(head)}</header>{before}"
-                f'<div class="said{" mono" if mono else ""}" dir="auto">{inner}</div>{after}</article>'
-            )
-        case kinds.Columns(quotes):
-            return f'<div class="pair">{_blocks(quotes, figures)}</div>'
-        case kinds.Code(code):
-            return f'<pre class="said">{text(code)}</pre>'
-        case kinds.Details(title, inner, note, is_open, name):
-            place = f' id="{text(name)}"' if name else ""
-            return (
-                f"<details{place}{' open' if is_open else ''}>"
-                f"<summary><h3>{text(title)}</h3>{line_of(note)}</summary>{_blocks(inner, figures)}</details>"
-            )
-
-
-def _table(table: kinds.Grid) -> str:
-    def cells(tag: str, row: Iterable[Cell]) -> str:
-        return "".join(_cell(tag, cell, place >= table.left) for place, cell in enumerate(row))
-
-    rows: list[str] = []
-    for row in table.rows:
-        match row:
-            case kinds.RowGroup(title):
-                rows.append(
-                    f'<tr><th colspan="{len(table.head)}" scope="rowgroup">{line_of(title)}</th></tr>'
-                )
-            case kinds.Muted(inner):
-                rows.append(f'<tr class="none">{cells("td", inner)}</tr>')
-            case _:
-                rows.append(f"<tr>{cells('td', row)}</tr>")
-    return (
-        f'<div class="scroll"><table class="{"wide" if table.wide else "tight"}"><thead><tr>{cells("th", table.head)}</tr>'
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+    sign = (
+        f'<svg viewBox="0 0 10 10" aria-hidden="true">{shape}</svg>'
+        if (shape := _SHAPES.get(span.style))
+        else ""
     )
+    return f'<span class="{_CLASSES.get(span.style, span.style)}">{sign}{shown}</span>'
+
+
+class _Page:
+    """Renders blocks, and numbers figures and tables in one row."""
+
+    def __init__(self, report: Report, pictures: Mapping[str, Sequence[str]], name: str) -> None:
+        self.plots = {plot.name: plot for plot in report.plots}
+        self.pictures, self.has_files, self.number = pictures, bool(name), 0
+
+    def rows(self, blocks: Iterable[Block]) -> str:
+        """The blocks of a section, each with its notes in the margin."""
+        rows: list[list[str]] = []
+        for block in blocks:
+            match block:
+                case kinds.Note(line):
+                    rows = rows or [["", "", ""]]
+                    rows[-1][1] += f"<p>{line_of(line)}</p>"
+                case kinds.Picture(name):
+                    if plot := self.plots.get(name):
+                        rows.append([self.figure(name), f"<p>{text(plot.caption)}</p>", self.downloads(name)])
+                case _:
+                    rows.append([self.block(block, numbered=True), "", ""])
+        return "".join(
+            f'{main}<div class="side note">{notes}{files}</div>' if notes else main
+            for main, notes, files in rows
+        )
+
+    def title(self, title: str) -> str:
+        self.number += 1
+        return f'<h2 class="fig-title">{self.number}. {text(title)}</h2>'
+
+    def figure(self, name: str) -> str:
+        plot, (wide, *narrow) = self.plots[name], self.pictures[name]
+        label = f'role="img" aria-label="{text(plot.title)}: {text(plot.caption)}"'
+        both = f'<div class="{"w-wide" if narrow else "scroll"}" {label}>{wide}</div>'
+        both += "".join(f'<div class="w-narrow" {label}>{one}</div>' for one in narrow)
+        return f'<figure class="plot">{self.title(plot.title)}{both}</figure>'
+
+    def downloads(self, name: str) -> str:
+        if not self.has_files:
+            return ""
+        links = "".join(
+            f'<a href="plots/{name}.{kind}" download>{kind.upper()}</a>' for kind in ("svg", "png", "csv")
+        )
+        return f'<details class="fold download"><summary>Download</summary>{links}</details>'
+
+    def blocks(self, blocks: Iterable[Block]) -> str:
+        return "".join(map(self.block, blocks))
+
+    def block(self, block: Block, *, numbered: bool = False) -> str:
+        match block:
+            case kinds.Heading(title):
+                return f"<h2>{text(title)}</h2>"
+            case kinds.Paragraph(line, kind):
+                return f'<p class="{kind or "prose"}" dir="auto">{line_of(line)}</p>'
+            case kinds.Note(line):
+                return f'<p class="tiny faint">{line_of(line)}</p>'
+            case kinds.Points(lines):
+                return (
+                    f'<ul class="prose points">{"".join(f"<li>{line_of(line)}</li>" for line in lines)}</ul>'
+                )
+            case kinds.Grid():
+                return self.table(block, numbered=numbered)
+            case kinds.Picture(name):
+                return self.figure(name) if name in self.plots else ""
+            case kinds.Quote(head, said, context, reason, mono):
+                before = f'<p class="context" dir="auto">{text(context)}</p>' if context else ""
+                after = f'<p class="reason" dir="auto">{text(reason)}</p>' if reason else ""
+                inner = line_of(said) or '<span class="faint">(empty)</span>'
+                style = "mono" if mono else "text q"
+                return (
+                    f'<div class="quote"><p class="head">{line_of(head)}</p>{before}'
+                    f'<div class="{style} verbatim" dir="auto" tabindex="0">{inner}</div>{after}</div>'
+                )
+            case kinds.Columns(quotes):
+                return f'<div class="quote-pair">{self.blocks(quotes)}</div>'
+            case kinds.Code(code):
+                return f'<div class="code"><pre tabindex="0">{text(code)}</pre></div>'
+            case kinds.Details(title, inner, note, is_open, name):
+                place = f' id="{text(name)}"' if name else ""
+                return (
+                    f'<details class="fold pairfold"{place}{" open" if is_open else ""}><summary><b>{text(title)}</b>'
+                    f"{line_of(note)}</summary>{self.blocks(inner)}</details>"
+                )
+
+    def table(self, table: kinds.Grid, *, numbered: bool) -> str:
+        def cells(tag: str, row: Iterable[Cell]) -> str:
+            return "".join(_cell(tag, cell, place >= table.left) for place, cell in enumerate(row))
+
+        rows: list[str] = []
+        for place, row in enumerate(table.rows, 1):
+            match row:
+                case kinds.RowGroup(title):
+                    rows.append(
+                        f'<tr><th colspan="{len(table.head)}" scope="rowgroup">{line_of(title)}</th></tr>'
+                    )
+                case kinds.Muted(inner):
+                    rows.append(f'<tr class="soft">{cells("td", inner)}</tr>')
+                case _:
+                    total = ' class="total"' if table.total and place == len(table.rows) else ""
+                    rows.append(f"<tr{total}>{cells('td', row)}</tr>")
+        title = (
+            (self.title(table.title) if numbered else f"<h3>{text(table.title)}</h3>") if table.title else ""
+        )
+        return (
+            f'<figure>{title}<div class="scroll" tabindex="0" role="region" aria-label="{text(table.title or "Table")}">'
+            f'<table class="table{" words" if table.wide else ""}"><thead><tr>{cells("th", table.head)}</tr></thead>'
+            f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
+        )
 
 
 def _cell(tag: str, cell: Cell, is_number: bool) -> str:
     match cell:
-        case kinds.OutcomeBar(won, drawn, lost, whose):
-            shares = {"win": won, "draw": drawn, "loss": lost}
+        case kinds.OutcomeBar(won, drawn, lost):
+            starts = (("d-a", 0.0, won), ("c-0", won, drawn), ("d-b", won + drawn, lost))
             inner = "".join(
-                f'<i class="{kind}" style="width:{100 * of:.2f}%"></i>' for kind, of in shares.items()
+                f'<rect class="mk {kind}" x="{150 * at:.1f}" width="{150 * of:.1f}" height="12"/>'
+                for kind, at, of in starts
             )
-            label = f"{won:.0%} won, {drawn:.0%} drawn, {lost:.0%} lost{whose}"
-            return f'<td><div class="wdl" role="img" aria-label="{text(label)}">{inner}</div></td>'
-        case kinds.RateBar(rate, low, high):
-            return (
-                f'<td><div class="bar" role="img" aria-label="{percent(rate)}"><i style="width:{100 * rate:.2f}%"></i>'
-                f'<b style="left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"></b></div></td>'
-            )
+            label = f"A won {won:.0%}, drew {drawn:.0%}, lost {lost:.0%}"
+            return f'<td><svg class="cellbar" width="150" height="12" role="img" aria-label="{label}">{inner}</svg></td>'
         case kinds.Shade(shown, value, sure, note):
-            color, much = "var(--bad)" if value > 0 else "var(--accent)", min(70, round(abs(value) * 110))
-            return (
-                f'<td class="heat{" sure" if sure else ""}" title="{text(note)}" '
-                f'style="background:color-mix(in srgb, {color} {much}%, transparent)">{text(shown)}</td>'
-            )
+            step = min(8, round(abs(value) * 11))
+            kind = f"heat h{step}{' less' if value < 0 else ''}{' sure' if sure else ''}"
+            return f'<td class="{kind}" title="{text(note)}">{text(shown)}</td>'
         case _:
-            return f"<{tag}{' class=number' if is_number else ''}>{line_of(cell)}</{tag}>"
+            return f"<{tag}{' class=num' if is_number else ''}>{line_of(cell)}</{tag}>"

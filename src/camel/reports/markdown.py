@@ -1,4 +1,4 @@
-"""Reports as Markdown: text that cannot act, tables, and fences that what is in them cannot end."""
+"""Reports as Markdown. Model text is escaped or fenced, so that it cannot become markup."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ _MARKS = {"strong": "**{}**", "em": "*{}*", "mark": "**{}**", "interval": "({})"
 
 def render_markdown(report: Report) -> str:
     """The whole report."""
-    lines = [f"# {line_of(report.title)}{f' of {line_of(report.subject)}' if report.subject else ''}", ""]
-    lines += [paragraph(report.about), "", *([paragraph(report.warning), ""] if report.warning else [])]
-    for tile in report.tiles:
-        lines.append(
-            f"- {line_of(f'{tile.name}: {tile.value}')}{line_of(f', {tile.note}') if tile.note else ''}"
-        )
+    about = f"{report.kind} of {report.run}." if report.run else f"{report.kind}."
+    lines = [f"# {line_of(report.headline)}", "", paragraph([f"{about} ", *spans_of(report.lede)]), ""]
+    lines += [paragraph(report.warning), ""] if report.warning else []
+    lines += [f"- {line_of([*spans_of(one.name), ': ', *spans_of(one.value)])}" for one in report.facts]
     plots = {plot.name: plot for plot in report.plots}
     blocks = [block for section in report.sections for block in section.blocks]
     return "\n".join([*lines, "", *_rendered(blocks, plots)])
 
 
 def line_of(line: Inline) -> str:
-    """Text in a line of Markdown, with nothing in it that Markdown would act on."""
+    """Text in a line of Markdown, with all markup escaped."""
     parts: list[str] = []
     for span in spans_of(line):
         escaped = re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", span.text)
@@ -63,15 +61,13 @@ def _block(block: Block, plots: Mapping[str, Plot]) -> Iterable[str]:
             return [paragraph(line)]
         case kinds.Points(lines):
             return [f"- {paragraph(line)}" for line in lines]
-        case kinds.OutcomeKey():
-            return []
         case kinds.Grid():
             return _table(block)
-        case kinds.Picture(name, title):
-            if plot := plots.get(name):
-                title = line_of(plot.title)
-                return [f"## {title}", "", f"![{title}](plots/{name}.svg)", "", paragraph(plot.caption)]
-            return [f"## {line_of(title)}"] if title else []
+        case kinds.Picture(name):
+            if (plot := plots.get(name)) is None:
+                return []
+            title = line_of(plot.title)
+            return [f"## {title}", "", f"![{title}](plots/{name}.svg)", "", paragraph(plot.caption)]
         case kinds.Quote(head, said, context, reason):
             before = [*fenced(context), ""] if context else []
             after = ["", paragraph(reason)] if reason else []
@@ -93,7 +89,11 @@ def _spaced(line: Inline) -> Inline:
 
 def _table(table: kinds.Grid) -> Iterator[str]:
     head, rows = plain_table(table)
-    left = table.left - len(table.head) + len(head)  # a bar is a column of the left ones, and not shown here
+    left = (
+        table.left - len(table.head) + len(head)
+    )  # without the columns of bars, which are among the left ones
+    if table.title:
+        yield from (f"## {line_of(table.title)}", "")
     yield f"| {' | '.join(map(line_of, head))} |"
     yield f"|{'|'.join('---' if place < left else '---:' for place in range(len(head)))}|"
     yield from (f"| {' | '.join(map(line_of, row))} |" for row in rows)

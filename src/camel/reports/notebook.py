@@ -1,7 +1,7 @@
-"""A transcript as a notebook shows it: a little HTML that stands on its own.
+"""A transcript as HTML for a notebook, which needs no style sheet and no script.
 
-The one decision to know: every text is escaped and shown as it was written. A notebook runs what it is given, so there is
-no Markdown, no link, no style sheet and no script here; colours are faint and let the notebook's own theme through.
+The one decision to know: every text is escaped and shown as it was written. A notebook runs what it displays, so there is
+no Markdown and no link. Colors are by seat, as on all pages, in shades that can be read on light and on dark ground.
 """
 
 from __future__ import annotations
@@ -15,26 +15,31 @@ if TYPE_CHECKING:
 
 MOST_MESSAGES = 200
 MOST_CHARS = 4_000
-"""Of one message. A notebook's file holds what it shows, and a long one does not open any more."""
-_HUES = ("#2a8fd0", "#d2691e", "#1f9e77", "#b5578f", "#a87b10", "#7a66d0")
+"""Of one message. A notebook's file stores what it shows, and a very long one cannot be opened."""
+_SEATS = ("user", "assistant", "critic")
+_HUES = ("#3a7fd5", "#c8681f", "#8b6fd8", "#1a8f8a", "#a3830a", "#c25a50", "#3b8fb8", "#a8629a")
 _SOFT = "opacity:.65;font-size:.9em"
 
 
 def transcript_html(transcript: Transcript) -> str:
     """A conversation: who, what about, every message, how it ended."""
-    roles = dict.fromkeys([s.role for s in transcript.speakers] + [m.role for m in transcript.messages])
-    hues = {role: _HUES[number % len(_HUES)] for number, role in enumerate(roles)}
-    title = " and ".join(f'<b style="color:{hues[role]}">{_text(role)}</b>' for role in list(roles)[:12])
+    roles = {one.name: one.role for one in transcript.speakers}
+    roles |= {one.speaker: one.role for one in transcript.messages}
+    seats = [*(seat for seat in _SEATS if seat in roles), *(seat for seat in roles if seat not in _SEATS)]
+    free = iter(_HUES[3 if any(seat in _SEATS for seat in seats) else 0 :])
+    hues = {seat: _HUES[_SEATS.index(seat)] if seat in _SEATS else next(free, "#808388") for seat in seats}
+    link = " instructs " if seats == ["user", "assistant"] else ", "
+    title = link.join(f'<b style="color:{hues[seat]}">{_text(roles[seat])}</b>' for seat in seats[:12])
     labels = "".join(
         f' <span style="border:1px solid #c2410c;color:#c2410c;border-radius:9px;padding:0 7px">{_text(label)}</span>'
         for label in transcript.labels
     )
     usage = transcript.usage
     stop = transcript.stop
-    end = f"{_text(stop.reason)}: {_text(stop.detail)}" if stop else "It has no end yet"
+    end = f"{_text(stop.reason)}: {_text(stop.detail)}" if stop else "unfinished"
     said = [
-        f'<div style="border-left:3px solid {hues[message.role]};padding:2px 0 2px 12px;margin:10px 0">'
-        f'<div><b style="color:{hues[message.role]}">{_text(message.role)}</b> '
+        f'<div style="border-left:2px solid {hues[message.speaker]};padding:2px 0 2px 12px;margin:10px 0">'
+        f'<div><b style="color:{hues[message.speaker]}">{_text(message.role)}</b> '
         f'<span style="{_SOFT}">{_text(message.speaker)} · {message.index + 1}</span></div>'
         f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{_text(message.content)}</div></div>'
         for message in transcript.messages[:MOST_MESSAGES]
@@ -53,7 +58,7 @@ def transcript_html(transcript: Transcript) -> str:
 
 
 def facts_html(title: str, facts: Iterable[tuple[str, str]], hint: str = "") -> str:
-    """Something with figures, such as a run: its name, and what there is to say about it."""
+    """A titled table of facts, such as those of a run."""
     rows = "".join(
         f'<tr><td style="text-align:left;{_SOFT}">{_text(name)}</td><td style="text-align:left">{_text(value)}</td></tr>'
         for name, value in facts
@@ -63,7 +68,7 @@ def facts_html(title: str, facts: Iterable[tuple[str, str]], hint: str = "") -> 
 
 
 def _box(*parts: str) -> str:
-    style = "border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;max-width:60em"
+    style = "border:1px solid rgba(128,128,128,.35);border-radius:4px;padding:10px 14px;max-width:60em"
     return f'<div style="{style}">{"".join(parts)}</div>'
 
 

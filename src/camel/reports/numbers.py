@@ -1,11 +1,14 @@
 """Numbers as people read them, for reports, web pages and the terminal.
 
-The one decision to know: a figure gets as many digits as its interval or its size allows, never more.
+The one decision to know: intervals are whole percents, and fewer than `FEW` items have no percentage at all.
 """
 
 from __future__ import annotations
 
 from camel.reports.intervals import Rate
+
+FEW = 10
+"""Below this number of items a share is "1 of 3": a percentage would claim more than the items can show."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -50,28 +53,40 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400:,} d {whole % 86400 // 3600} h"
 
 
-def percent(value: float, step: float = 0.01) -> str:
-    """A share, exact to about `step`, and to two figures where it is small."""
+def percent(value: float) -> str:
+    """A share in whole percents, with more digits where it is small or not quite all."""
     points = value * 100
     if not points or points == 100:
         return f"{points:.0f}%"
     if points < 0.1:
         return f"{points:.1g}%" if points >= 1e-4 else "<0.0001%"
-    digits = 2 if step < 0.001 else 1 if step < 0.01 or points < 10 else 0
+    digits = 1 if points < 10 else 0
     while round(points, digits) == 100 and digits < 6:  # not quite all is not all
         digits += 1
     return f"{points:.{digits}f}%"
 
 
+def share(rate: Rate) -> str:
+    """A share: 61%, or 1 of 3 where there are few."""
+    return percent(rate.rate) if rate.of >= FEW else f"{rate.count:,} of {rate.of:,}"
+
+
+def share_with_interval(rate: Rate) -> str:
+    """A share with its interval where there are enough items for one: 61% (51 to 70%), or 1 of 3."""
+    return f"{share(rate)} ({interval(rate)})" if rate.of >= FEW else share(rate)
+
+
 def interval(rate: Rate) -> str:
-    """The interval of a share; narrow ones have more digits."""
-    step = (rate.high - rate.low) / 2
-    return f"{percent(rate.low, step)} – {percent(rate.high, step)}".replace("% –", " –")
+    """The interval of a share: 53 to 89%."""
+    return bounds(rate.low, rate.high)
 
 
-def bounds(low: float, high: float, digits: int = 0) -> str:
-    """The interval of a share or of a difference of shares, in percents of the same number of digits."""
-    return f"{100 * low:.{digits}f} – {100 * high:.{digits}f}%".replace("-", "−")
+def bounds(low: float, high: float) -> str:
+    """The interval of a share or of a difference of shares in whole percents; more digits where both ends would be equal."""
+    digits = 0
+    while low != high and digits < 4 and f"{100 * low:.{digits}f}" == f"{100 * high:.{digits}f}":
+        digits += 1
+    return f"{100 * low:.{digits}f} to {100 * high:.{digits}f}%".replace("-", "−")
 
 
 def signed(value: float) -> str:

@@ -1,56 +1,43 @@
-"""What all plots share: Vega-Lite drawn by vl-convert, SVG for a page, SVG and PNG as files. Nothing is fetched.
+"""What all plots share: the rules that they follow, and Vega-Lite drawn by vl-convert. Nothing is fetched.
 
-The one decision to know: there is one set of colours that reads on white and on black. Text and lines are drawn in three
-fixed greys, which the page replaces by its own where it is dark.
+The one decision to know: a plot carries the light colors of `look/vega-config.json`, and the page maps them to its tokens
+(`look/components.css`), so that one drawing serves both themes. It is drawn once per width and never scaled, so that its
+text keeps its size.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from camel.core.errors import MissingExtra
 from camel.storage import inside
 
-INK, MUTED, GRID = "#1d2129", "#667085", "#e4e7ec"
-ACCENT = "#3d74db"
-SEAT_COLOURS = ("#d97a1f", "#3d74db", "#1f9d7a", "#a35bd1")
-"""The user's, the assistant's, and two more."""
-
+LOOK = Path(__file__).parent / "look"
+"""Tokens, components, fonts and the configuration of plots, for every page."""
 Spec = dict[str, Any]
-
-CONFIG: Spec = {
-    "background": "#ffffff",
-    "font": "sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": MUTED,
-        "titleColor": MUTED,
-        "titleFontWeight": "normal",
-        "gridColor": GRID,
-        "domainColor": GRID,
-        "tickColor": GRID,
-        "labelFontSize": 11,
-        "titleFontSize": 11,
-        "labelLimit": 260,
-        "labelPadding": 6,
-    },
-    "header": {"labelColor": INK, "labelFontSize": 12, "labelFontWeight": "bold", "title": None},
-    "legend": {
-        "labelColor": INK,
-        "titleColor": MUTED,
-        "title": None,
-        "orient": "top",
-        "labelFontSize": 11,
-        "symbolOpacity": 1,
-        "symbolSize": 70,
-        "symbolStrokeWidth": 0,
-    },
-    "text": {"color": INK},
+CONFIG: Spec = msgspec.json.decode((LOOK / "vega-config.json").read_bytes())
+PALETTE: list[str] = CONFIG["range"]["category"]
+INK, SOFT, MUTED, GRID, GRAY = "#1b1c1e", "#505255", "#6a6c6f", "#e4e4e0", "#7c7f83"
+SIDE_A, SIDE_B = PALETTE[6:8]
+SHADES = (0.06, 0.48)
+"""Opacity of a heat map's color: text on the darkest cell still has the contrast of WCAG AA."""
+SEATS = {
+    "user": (PALETTE[0], "circle"),
+    "assistant": (PALETTE[1], "square"),
+    "critic": (PALETTE[2], "diamond"),
 }
+WIDE, NARROW = 928, 328
+"""Pixels: the column of a report, and a phone."""
+ACCENT = GRAY
+"""A single distribution is gray."""
 
 
 class Plot(NamedTuple):
@@ -61,40 +48,137 @@ class Plot(NamedTuple):
     title: str
     caption: str
     spec: Spec
+    narrow: Spec | None = None
+    """The same for a phone; without it the page scrolls the wide one."""
+
+
+def plot(name: str, title: str, caption: str, draw: Callable[[int], Spec]) -> Plot:
+    """A plot drawn for both widths."""
+    return Plot(name, title, caption, draw(WIDE), draw(NARROW))
+
+
+def drawn(plot: Plot) -> list[str]:
+    """The plot as SVG: the wide one, then the narrow one if there is one."""
+    both = [svg(plot)]
+    if plot.narrow is not None:
+        both.append(svg(plot._replace(name=f"{plot.name}-narrow", spec=plot.narrow)))
+    return both
 
 
 def svg(plot: Plot) -> str:
     """The plot as SVG, with names of its own for what it refers to, so that several fit on one page."""
-    drawn: str = _converter().vegalite_to_svg(_whole(plot.spec))
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{plot.name}-\1"', drawn)
-    return re.sub(r"url\(#([^)]+)\)", rf"url(#{plot.name}-\1)", drawn)
+    made: str = _converter().vegalite_to_svg(_whole(plot.spec))
+    made = re.sub(r'\bid="([^"]+)"', rf'id="{plot.name}-\1"', made)
+    return re.sub(r"url\(#([^)]+)\)", rf"url(#{plot.name}-\1)", made)
 
 
 def png(plot: Plot) -> bytes:
-    """The plot as PNG, at twice its size."""
-    return bytes(_converter().vegalite_to_png(_whole(plot.spec), scale=2))
+    """The plot as PNG on white, at twice its size."""
+    return bytes(_converter().vegalite_to_png({**_whole(plot.spec), "background": "#ffffff"}, scale=2))
 
 
-def write_plots(folder: Path, pictures: Iterable[tuple[Plot, str]]) -> None:
-    """Write plots, with the SVG that was drawn of each, into the folder `plots`; older ones go, which had more to show."""
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The data of a plot. Text that a spreadsheet would take for a formula gets an apostrophe."""
+    text = io.StringIO()
+    fields = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, fields, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        risky = {
+            name
+            for name, of in row.items()
+            if isinstance(of, str) and of[:1] in ("=", "+", "-", "@", "\t", "\r")
+        }
+        writer.writerow({name: f"'{of}" if name in risky else of for name, of in row.items()})
+    return text.getvalue()
+
+
+def write_plots(folder: Path, plots: Iterable[Plot], pictures: Mapping[str, Sequence[str]]) -> None:
+    """Write each plot as SVG, PNG and CSV into the folder `plots`, and remove those of an earlier report."""
     for old in inside.entries(folder, "plots"):
-        if old.name.endswith((".svg", ".png")) and old.name.count("/") == 1:
+        if old.name.endswith((".svg", ".png", ".csv")) and old.name.count("/") == 1:
             inside.remove(folder, old.name)
-    for plot, picture in pictures:
-        inside.write(folder, f"plots/{plot.name}.svg", picture)
+    for plot in plots:
+        inside.write(folder, f"plots/{plot.name}.svg", pictures[plot.name][0])
         inside.write(folder, f"plots/{plot.name}.png", png(plot))
+        inside.write(folder, f"plots/{plot.name}.csv", as_csv(plot.spec["data"]["values"]))
+
+
+def dots(
+    rows: Sequence[Spec],
+    width: int,
+    *,
+    domain: tuple[float, float] | None = None,
+    middle: float | None = None,
+) -> Spec:
+    """A dot with its interval per row, between the row's name and its figures; of shares unless a `domain` is given.
+
+    A row has `name`, `value`, `low`, `high`, `says` and `span` (the figures in words), and optionally `color` and `shape`.
+    A row with nothing but a `name` is the title of those below it.
+    """
+    low, high = domain or (0, 1)
+    usual = {"color": GRAY, "shape": "circle", "says": "", "span": ""}
+    values = [{**usual, **row, "row": at} for at, row in enumerate(rows)]
+    params = {"middle": middle, "from": low, "to": high, "shares": domain is None}
+    return _spec("dots", values, width, 32 if width > 600 else 48, **params)
+
+
+def outcomes(rows: Sequence[Spec], width: int) -> Spec:
+    """Won, drawn and lost, seen from A, as one bar per row.
+
+    A row has `name`, the shares `won`, `drawn` and `lost`, the same in words (`won_words` …), and, where the share won has
+    an interval, `low`, `high` and `says`.
+    """
+    return _spec("outcomes", [{"says": "", **row, "row": at} for at, row in enumerate(rows)], width, 92)
+
+
+def bars(rows: Sequence[Spec], width: int) -> Spec:
+    """Counts by `name`, each with its `count` at the end of its bar."""
+    return _spec("bars", list(rows), width, 28)
+
+
+def panels(rows: list[Spec], field: str, unit: Spec, width: int, *, columns: int = 3) -> Spec:
+    """The same drawing for each value of a field, on scales of their own; a single value has no title."""
+    order = list(dict.fromkeys(row[field] for row in rows))
+    columns = min(columns if width > 600 else 1, len(order) or 1)
+    unit = {"width": width // columns - 60, "height": 210 if len(order) == 1 else 120, **unit}
+    if len(order) < 2:
+        return {"data": {"values": rows}, **unit}
+    return {
+        "data": {"values": rows},
+        "facet": {"field": field, "type": "nominal", "sort": order, "title": None},
+        "columns": columns,
+        "spacing": 30,
+        "resolve": {"scale": {"y": "independent"}},
+        "spec": unit,
+    }
+
+
+def count_axis(most: float) -> Spec:
+    """An axis of counts up to `most`. `tickMinStep` alone still puts ticks at halves: there must be no more ticks than steps."""
+    return {"tickCount": max(1, min(4, int(most))), "tickMinStep": 1, "format": "d"}
+
+
+def drawing(name: str) -> Spec:
+    """A drawing of `specs/`."""
+    return msgspec.json.decode((Path(__file__).parent / "specs" / f"{name}.json").read_bytes())
+
+
+def _spec(name: str, rows: list[Spec], width: int, step: int, **params: Any) -> Spec:
+    made = drawing(name)
+    values = [{"name": key, "value": value} for key, value in {"wide": width > 600, **params}.items()]
+    return {**made, "data": {"values": rows}, "width": width, "height": {"step": step}, "params": values}
 
 
 def shaded(field: str, *, size: int, radius: int) -> list[Spec]:
-    """The layers of cells that are the darker the larger a share is, with the share in them."""
-    opacity = {
-        "field": field,
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": [0.04, 0.8]},
-        "legend": None,
-    }
+    """The layers of a heat map: cells that are the darker the larger a share is, with the share in them."""
+    scale = {"domain": [0, 1], "range": list(SHADES)}
+    opacity = {"field": field, "type": "quantitative", "scale": scale, "legend": None}
     return [
-        {"mark": {"type": "rect", "color": ACCENT, "cornerRadius": radius}, "encoding": {"opacity": opacity}},
+        {
+            "mark": {"type": "rect", "color": PALETTE[0], "cornerRadius": radius},
+            "encoding": {"opacity": opacity},
+        },
         {
             "mark": {"type": "text", "fontSize": size},
             "encoding": {"text": {"field": field, "type": "quantitative", "format": ".0%"}},
@@ -102,16 +186,13 @@ def shaded(field: str, *, size: int, radius: int) -> list[Spec]:
     ]
 
 
-def names(field: str, order: Iterable[str], title: str | None = None, **axis: Any) -> Spec:
-    """A channel of names in an order, with labels and no line."""
-    plain: Spec = {"labelColor": INK, "labelFontSize": 12, "domain": False, "ticks": False}
-    return {"field": field, "type": "nominal", "sort": list(order), "title": title, "axis": plain | axis}
-
-
-def shares(field: str, title: str | None, **more: Any) -> Spec:
-    """A channel of shares in percent."""
-    axis = {"format": "~%", "tickCount": 5}
-    return {"field": field, "type": "quantitative", "title": title, "axis": axis, **more}
+def names(field: str, order: Iterable[str], **axis: Any) -> Spec:
+    """A channel of names in an order. Those above a heat map break at spaces: no label is rotated."""
+    given = list(order)
+    if axis.get("orient") == "top":
+        lines = max((len(name.split()) for name in given), default=1)
+        axis |= {"labelExpr": "split(datum.label, ' ')", "labelAngle": 0, "labelPadding": 13 * lines - 5}
+    return {"field": field, "type": "nominal", "sort": given, "title": None, "axis": axis}
 
 
 def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) -> Spec:
@@ -120,29 +201,19 @@ def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) 
     return {"field": field, "type": "nominal", "sort": list(order), "scale": scale, **more}
 
 
-def intervals(
-    low: Spec, value: str, *, color: str | Spec | None = None, size: int = 60, opacity: float = 0.45
-) -> list[Spec]:
-    """The layers of figures with intervals from `low` to `high`, in one color or in those of a channel."""
-    mark: Spec = {"color": color} if isinstance(color, str) else {}
-    channel: Spec = {"color": color} if isinstance(color, dict) else {}
-    rule = {"type": "rule", "strokeWidth": 3, "opacity": opacity, "strokeCap": "round", **mark}
-    point = {"type": "point", "filled": True, "size": size, "opacity": 1, **mark}
-    # Both layers share a scale; the first alone says where it begins.
-    middle = {name: of for name, of in low.items() if of != {"domainMin": 0}} | {"field": value}
-    return [
-        {"mark": rule, "encoding": {"x": low, "x2": {"field": "high"}, **channel}},
-        {"mark": point, "encoding": {"x": middle, **channel}},
-    ]
-
-
-def bands(low: Spec, value: str, line: Spec, *, opacity: float = 0.16) -> list[Spec]:
+def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
     """The layers of a line with a band from `low` to `high` around it."""
-    area = {"type": "area", "opacity": opacity}
     return [
-        {"mark": area, "encoding": {"y": low, "y2": {"field": "high"}}},
+        {"mark": {"type": "area", "opacity": 0.16}, "encoding": {"y": low, "y2": {"field": "high"}}},
         {"mark": line, "encoding": {"y": {**low, "field": value}}},
     ]
+
+
+def seat_colors(seats: Sequence[str]) -> list[str]:
+    """Colors by seat; members of a society take the rest of the palette in order, and those beyond it are gray."""
+    own = {seat: SEATS[seat][0] for seat in seats if seat in SEATS}
+    free = iter([color for color in PALETTE if color not in own.values()])
+    return [own.get(seat) or next(free, GRAY) for seat in seats]
 
 
 def _converter() -> Any:
@@ -154,17 +225,8 @@ def _converter() -> Any:
 
 def _whole(spec: Spec) -> Spec:
     schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name, not an address: nothing is fetched
-    return {
-        "$schema": schema,
-        "config": CONFIG,
-        "padding": {"left": 16, "right": 12, "top": 4, "bottom": 4},
-        **spec,
-    }
+    return {"$schema": schema, "config": {**CONFIG, "aria": False}, **spec}
 
 
-def seat_colours(seats: Sequence[str]) -> list[str]:
-    """The user and the assistant have theirs; others take what is left, again and again where they are many."""
-    own = {"user": SEAT_COLOURS[0], "assistant": SEAT_COLOURS[1]}
-    free = [colour for colour in SEAT_COLOURS if colour not in [own.get(seat) for seat in seats]]
-    others = [seat for seat in seats if seat not in own]
-    return [own.get(seat) or free[others.index(seat) % len(free)] for seat in seats]
+SEAT_COLOURS, seat_colours = tuple(PALETTE), seat_colors
+"""As the explorer calls them."""

@@ -7,14 +7,28 @@ from pathlib import Path
 from camel.reports.blocks import Report
 from camel.reports.html import render_html
 from camel.reports.markdown import render_markdown
-from camel.reports.plots import svg, write_plots
+from camel.reports.plots import drawn, write_plots
 from camel.storage import inside
+
+REPORTS = {"study": "Study", "evaluation": "Evaluation"}
+"""Reports that a run's folder holds by default, each in a folder of its name."""
 
 
 def write_report(folder: Path, name: str, report: Report, figures: bytes) -> None:
-    """Write `<name>.html`, `<name>.md`, `<name>.json` and the folder `plots`."""
-    pictures = {plot.name: svg(plot) for plot in report.plots}
-    write_plots(folder, [(plot, pictures[plot.name]) for plot in report.plots])
+    """Write `<name>.html`, `<name>.md`, `<name>.json` and the folder `plots`.
+
+    In the folder of its run, the page links to that folder and to the run's other reports. The explorer serves the run's page
+    where the folder is.
+    """
+    pictures = {plot.name: drawn(plot) for plot in report.plots}
+    write_plots(folder, report.plots, pictures)
+    at_home = bool(report.run) and folder.absolute().parent.name == report.run
+    others = [
+        (title, f"../{other}/{other}.html")
+        for other, title in REPORTS.items()
+        if at_home and other != name and (folder.parent / other / f"{other}.html").is_file()
+    ]
+    page = render_html(report, pictures, name=name, run_link="../" if at_home else "", others=others)
     inside.write(folder, f"{name}.md", render_markdown(report))
-    inside.write(folder, f"{name}.html", render_html(report, pictures))
+    inside.write(folder, f"{name}.html", page)
     inside.write(folder, f"{name}.json", figures)

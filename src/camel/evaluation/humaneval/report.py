@@ -213,7 +213,7 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProble
 
 
 def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Grid:
-    """The paper's Table 3: its own lines, then those of our models with their intervals."""
+    """The paper's Table 3: its own rows, then those of our models with their intervals."""
     ks = sorted({1, 100} | {one.k for suites in ours.values() for one in suites[0]})
     head = ["pass@k [%]", *(f"{title} k = {k}" for title in SUITES.values() for k in ks)]
     rows: list[Muted | list[Cell]] = []
@@ -224,16 +224,16 @@ def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Gr
     for model, suites in ours.items():
         found = [{one.k: points(one) for one in suite} for suite in suites]
         rows.append([Span(model, "strong"), *(suite.get(k, "–") for suite in found for k in ks)])
-    return Grid(head, rows)
+    return Grid(head, rows, title="pass@k and the paper's Table 3")
 
 
 def points(one: Passing) -> Inline:
     """A rate and its interval, in per cent."""
-    return f"{100 * one.rate:.1f} ", Span(bounds(one.low, one.high, 1).removesuffix("%"), "interval")
+    return f"{100 * one.rate:.1f} ", Span(bounds(one.low, one.high).removesuffix("%"), "interval")
 
 
 def notes(made: HumanEvalReport) -> list[str]:
-    """What one would say first, from the figures alone; plain text."""
+    """The findings of the figures, as sentences in plain text."""
     total = made.n * made.problems
     said = [
         f"{made.n:,} samples of each of {made.problems:,} problems, {made.programs:,} different programs.",
@@ -244,17 +244,17 @@ def notes(made: HumanEvalReport) -> list[str]:
     ]
     only = sum(one.humaneval for one in made.by_problem) - sum(one.plus for one in made.by_problem)
     if only > 0:
-        said.append(f"{only:,} samples pass HumanEval and not the further inputs of HumanEval+.")
+        said.append(f"{only:,} samples pass HumanEval but not the additional inputs of HumanEval+.")
     never = sum(not one.humaneval for one in made.by_problem)
-    said.append(f"{never:,} problems were not solved by any sample.")
+    said.append(f"No sample solved {never:,} of the problems.")
     if made.cut_off:
         said.append(
-            f"{made.cut_off:,} answers were cut off at their length limit; with a larger one more may pass."
+            f"{made.cut_off:,} answers were cut off at their length limit; with a higher limit more may pass."
         )
     if made.refused:
-        said.append(f"{made.refused:,} samples were refused by the endpoint; they count as not passed.")
+        said.append(f"The endpoint refused {made.refused:,} samples; they count as not passed.")
     if made.problems < COUNT:
-        said.append("This is a part of the problems: its figures are not to be compared with the paper's.")
+        said.append("Only some of the problems were used: the figures cannot be compared with the paper's.")
     if not made.contained:
-        said.append("The programs ran without a sandbox: they could have forged what they are measured by.")
+        said.append("The programs ran without a sandbox and could have forged their results.")
     return said

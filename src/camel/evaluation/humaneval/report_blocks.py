@@ -19,6 +19,7 @@ from camel.reports import report_files
 from camel.reports.blocks import (
     Block,
     Details,
+    Fact,
     Grid,
     Heading,
     Note,
@@ -29,20 +30,19 @@ from camel.reports.blocks import (
     Report,
     Section,
     Span,
-    Tile,
     settings_block,
     styled,
 )
-from camel.reports.numbers import bounds, cost
-from camel.reports.plots import ACCENT, GRID, Plot, Spec, bands, names, shares
-
-PLUS_COLOUR = "#d97a1f"
+from camel.reports.numbers import FEW, bounds, cost, counted
+from camel.reports.plots import PALETTE, SHADES, Plot, Spec, bands, bars, plot
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
     """All that the figures allow."""
-    found = [_outcomes(made), _by_problem(made)]
-    return [_curve(made), *found] if made.n > 1 else found
+    found = [_curve(made)] if made.n > 1 and made.problems >= FEW else []
+    if made.problems > 1:
+        found.append(_by_problem(made))
+    return [*found, _outcomes(made)] if len(made.outcomes) > 1 else found
 
 
 def _curve(made: HumanEvalReport) -> Plot:
@@ -50,105 +50,132 @@ def _curve(made: HumanEvalReport) -> Plot:
         {"suite": SUITES[suite], **to_builtins(one)} for suite, found in made.curve.items() for one in found
     ]
     ticks = [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"]
-    scale = {"type": "log", "nice": False}
-    x: Spec = {"field": "k", "type": "quantitative", "title": "k", "scale": scale}
-    y = shares("low", "pass@k", axis={"format": "~%"}, scale={"domain": [0, 1]})
-    color = {"domain": list(SUITES.values()), "range": [ACCENT, PLUS_COLOUR]}
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": 620,
-        "height": 260,
-        "encoding": {
-            "x": {**x, "axis": {"values": ticks, "format": "d"}},
-            "color": {"field": "suite", "type": "nominal", "scale": color},
-        },
-        "layer": bands(y, "rate", {"type": "line", "point": True}),
-    }
-    caption = "Estimated without bias; the bands are 95% intervals over the problems."
-    return Plot("pass-at-k", "pass@k", caption, spec)
+    x: Spec = {"field": "k", "type": "quantitative", "title": "k", "scale": {"type": "log", "nice": False}}
+    y: Spec = {
+        "field": "low", "type": "quantitative", "title": None, "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]},
+    }  # fmt: skip
+    color = {"domain": list(SUITES.values()), "range": PALETTE[:2]}
+    line = {"type": "line", "point": True}
+
+    def draw(width: int) -> Spec:
+        return {
+            "data": {"values": rows},
+            "width": width - 50,
+            "height": 260,
+            "encoding": {
+                "x": {**x, "axis": {"values": ticks, "format": "d"}},
+                "color": {"field": "suite", "type": "nominal", "scale": color},
+            },
+            "layer": bands(y, "rate", line),
+        }
+
+    caption = f"Unbiased estimates from {made.n:,} samples of each of {made.problems:,} problems; bands are 95% intervals."
+    return plot("pass-at-k", "pass@k", caption, draw)
 
 
 def _outcomes(made: HumanEvalReport) -> Plot:
-    rows = [{"kind": WORDS.get(kind, kind), "count": count} for kind, count in made.outcomes.items()]
-    x = {"field": "count", "type": "quantitative", "title": "samples", "axis": {"tickCount": 5}}
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": 560,
-        "height": {"step": 26},
-        "mark": {"type": "bar", "color": ACCENT, "cornerRadiusEnd": 3},
-        "encoding": {"y": names("kind", [str(row["kind"]) for row in rows]), "x": x},
-    }
-    return Plot("outcomes", "What became of the samples", "By the first thing that went wrong.", spec)
+    rows = [{"name": WORDS.get(kind, kind), "count": count} for kind, count in made.outcomes.items()]
+    caption = f"{sum(made.outcomes.values()):,} samples, by the first thing that went wrong."
+    return plot("outcomes", "Results of the samples", caption, lambda width: bars(rows, width))
 
 
 def _by_problem(made: HumanEvalReport) -> Plot:
     rows = [
-        {"suite": title, "place": place, "share": getattr(one, suite) / made.n}
+        {"suite": title, "problem": place, "share": getattr(one, suite) / made.n}
         for suite, title in SUITES.items()
         for place, one in enumerate(made.by_problem)
     ]
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": 640,
-        "height": {"step": 34},
-        "mark": {"type": "rect", "stroke": GRID, "strokeWidth": 0.3},
-        "encoding": {
-            "x": {
-                "field": "place",
-                "type": "ordinal",
-                "title": "problem",
-                "axis": {"values": list(range(0, made.problems, 20)), "labelAngle": 0},
-            },
-            "y": {"field": "suite", "type": "nominal", "title": None, "sort": list(SUITES.values())},
-            "color": {
-                "field": "share",
-                "type": "quantitative",
-                "scale": {"domain": [0, 1], "range": ["#eef1f6", ACCENT]},
-                "legend": {"format": "~%", "title": "samples that pass", "symbolStrokeWidth": 0},
-            },
-        },
+    opacity = {
+        "field": "share",
+        "type": "quantitative",
+        "legend": None,
+        "scale": {"domain": [0, 1], "range": [SHADES[0], 1]},
     }
-    return Plot("by-problem", "Problem by problem", "The share of each problem's samples that pass.", spec)
+
+    def draw(width: int) -> Spec:
+        each = list(range(0, made.problems, 20 if width > 600 else 40))
+        x = {
+            "field": "problem",
+            "type": "ordinal",
+            "title": "problem",
+            "axis": {"values": each, "labelAngle": 0},
+        }
+        return {
+            "data": {"values": rows},
+            "width": width - 90,
+            "height": {"step": 34},
+            "mark": {"type": "rect", "color": PALETTE[0]},
+            "encoding": {
+                "x": x,
+                "y": {"field": "suite", "type": "nominal", "title": None, "sort": list(SUITES.values())},
+                "opacity": opacity,
+            },
+        }
+
+    caption = f"Each of {made.problems:,} problems is a column: the darker, the larger the share of its samples that pass."
+    return plot("by-problem", "Problem by problem", caption, draw)
 
 
 def report(made: HumanEvalReport) -> Report:
     """The whole report."""
-    tiles = [
-        Tile(f"{title}, pass@{one.k}", f"{100 * one.rate:.1f}%", bounds(one.low, one.high, 1))
-        for title, found in zip(SUITES.values(), (made.humaneval, made.plus), strict=True)
-        for one in (found[:1] + found[-1:] if len(found) > 1 else found)
-    ]
     problems = [
         (one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}") for one in made.by_problem
     ]
     head = ("Problem", "Pass HumanEval", "Pass HumanEval+", "Programs")
-    outcomes = [(WORDS.get(kind, kind), f"{count:,}") for kind, count in made.outcomes.items()]
     return Report(
         "HumanEval",
-        Span(made.model, "mono"),
-        [*tiles, Tile("Calls", f"{made.usage.calls:,}", cost(made.money))],
+        _headline(made),
+        f"The model wrote {counted(made.n, 'program')} for each of {made.problems:,} problems. Each program ran against the "
+        "problem's tests (HumanEval) and against many more inputs (HumanEval+).",
+        _facts(made),
         [
             Section("Results", _results(made)),
-            Section("Curve", [Picture("pass-at-k")]),
             Section("Problems", [Picture("by-problem"), Details("Each problem", [Grid(head, problems)])]),
-            Section("Failures", [Picture("outcomes"), Grid(("The samples", "Samples"), outcomes)]),
+            Section("Failures", [Picture("outcomes")]),
             Section("Samples", _samples(made)),
             Section("Method", _method(made)),
         ],
         plots(made),
-        made.model,
     )
+
+
+def _headline(made: HumanEvalReport) -> str:
+    one = made.humaneval[0]
+    passed = (
+        f"{100 * one.rate:.1f}%"
+        if made.problems >= FEW
+        else f"{one.rate * made.problems:.1f} of {made.problems}"
+    )
+    return f"{made.model} solves {passed} of the HumanEval problems with {counted(one.k, 'attempt')}"
+
+
+def _facts(made: HumanEvalReport) -> list[Fact]:
+    rates = [
+        Fact(
+            f"{title}, pass@{one.k}", [f"{100 * one.rate:.1f}% ", Span(bounds(one.low, one.high), "interval")]
+        )
+        for title, found in zip(SUITES.values(), (made.humaneval, made.plus), strict=True)
+        for one in (found[:1] + found[-1:] if len(found) > 1 else found)
+    ]
+    facts = [
+        Fact("Model", made.model),
+        Fact("Samples", f"{made.n:,} of each of {counted(made.problems, 'problem')}"),
+    ]
+    return [
+        *facts,
+        *(rates if made.problems >= FEW else []),
+        Fact("Calls", f"{made.usage.calls:,}, {cost(made.money)}"),
+    ]
 
 
 def _results(made: HumanEvalReport) -> list[Block]:
     return [
-        Heading("Results"),
         Points(notes(made)),
         table({made.model: (made.humaneval, made.plus)}),
         Note(
-            "Per cent; ours with 95% intervals (bootstrap over the problems). The paper's lines are its Table 3, which names "
-            "no intervals."
+            "In percent; ours with 95% intervals (bootstrap over the problems). The paper's Table 3 has no intervals."
         ),
+        Picture("pass-at-k"),
     ]
 
 
@@ -158,7 +185,7 @@ def _samples(made: HumanEvalReport) -> list[Block]:
         title = WORDS.get(kind, kind)
         quotes = [_sample(one) for one in made.examples if one.kind == kind]
         folds.append(Details(title[:1].upper() + title[1:], quotes, open=not folds))
-    note = "Drawn by chance among those of each kind; the program as it was run, or the answer where there is none."
+    note = "Drawn at random from each kind: the program as it ran, or the reply if it had none."
     return [Heading("Samples"), Note(note), *folds]
 
 
@@ -173,17 +200,17 @@ def _sample(one: ShownSample) -> Quote:
 def _method(made: HumanEvalReport) -> list[Block]:
     usage = made.usage
     where = (
-        "Each different program ran once in an interpreter of its own in a sandbox (bubblewrap, seccomp, no network, no "
-        "files to write), with the tests outside: only calls and plain values passed between them."
+        "Each different program ran once in its own interpreter in a sandbox (bubblewrap, seccomp, no network, no writable "
+        "files). The tests ran outside; only calls and plain values passed between them."
         if made.contained
         else "The programs ran without a sandbox."
     )
     used = f"{usage.calls:,} calls, {usage.prompt:,} prompt and {usage.completion:,} completion tokens, {cost(made.money)}"
     return [
-        Heading("How this was made"),
+        Heading("Method"),
         Paragraph(
             f"{where} A program passes HumanEval if its test does not fail, and HumanEval+ if it answers every input as the "
-            "reference does. pass@k is estimated without bias from all samples of a problem."
+            "reference does. pass@k is the unbiased estimate from all samples of a problem."
         ),
         Paragraph(styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)),
         settings_block(made.config),

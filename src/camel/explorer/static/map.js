@@ -1,5 +1,5 @@
-// The map: draws the points, puts the groups' names where they belong, and turns a line around points into a list.
-// What a model wrote is only ever put in as text; the list comes from the server as HTML of its own templates.
+// The map: draws the points, positions the names of groups, and turns a line around points into a list.
+// Model text is only ever inserted as text; the list comes from the server as HTML of its own templates.
 
 import createScatterplot from "./regl-scatterplot-1.16.0.min.js";
 
@@ -11,14 +11,14 @@ const names = [...frame.querySelectorAll(".map-names span")].map((box) => ({ box
 const corners = 60;
 
 const rest = () => [...document.querySelectorAll("#palette i")].map((one) => hex(getComputedStyle(one).color));
-const accent = () => hex(getComputedStyle(document.querySelector(".map-tools [aria-pressed=true]") ?? frame).color);
+const ink = () => hex(getComputedStyle(frame).color);
 const ground = () => hex(getComputedStyle(frame).backgroundColor);
 
-// Computed colours are written in many ways; a canvas knows them all.
+// Computed colors are written in many ways; a canvas understands them all.
 const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-function hex(colour) {
+function hex(color) {
   brush.clearRect(0, 0, 1, 1);
-  brush.fillStyle = colour;
+  brush.fillStyle = color;
   brush.fillRect(0, 0, 1, 1);
   return `#${[...brush.getImageData(0, 0, 1, 1).data].slice(0, 3).map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
@@ -55,7 +55,7 @@ function make(n) {
     pointColorActive: rest(),
     pointColorHover: rest(),
     backgroundColor: ground(),
-    lassoColor: accent(),
+    lassoColor: ink(),
     lassoClearEvent: "lassoEnd",
     lassoOnLongPress: true,
     actionKeyMap: { lasso: "shift", merge: "ctrl", remove: "alt" },
@@ -77,7 +77,7 @@ function screen(x, y) {
   return [((across * height) / width + 1) * 0.5 * width, (1 - up) * 0.5 * height];
 }
 
-// How wide a name is as it is written: its box may be wider than its lines.
+// The width of a name as written: its box may be wider than its lines.
 function measure(name) {
   const range = document.createRange();
   range.selectNodeContents(name.box);
@@ -90,12 +90,12 @@ let line = [];
 function place() {
   outline.setAttribute("points", line.map(([x, y]) => screen(x, y).map((one) => one.toFixed(1)).join()).join(" "));
   const taken = [];
-  // The largest first; one that would cover another stays away until there is room.
+  // The largest first; a name that would cover another is hidden until there is room.
   for (const name of names) {
     const [x, y] = screen(name.x, name.y);
     if (name.w === undefined) measure(name);
     const { w, h } = name;
-    // A little aside rather than cut off.
+    // Moved aside instead of cut off.
     const left = Math.min(Math.max(x - w / 2, Math.min(4, x)), Math.max(frame.clientWidth - w - 4, x - w)), top = y - h / 2;
     const free = taken.every(([l, t, r, b]) => left > r + 4 || left + w < l - 4 || top > b + 2 || top + h < t - 2);
     const inside = x > 0 && x < frame.clientWidth && top > 0 && top < frame.clientHeight - h;
@@ -192,7 +192,7 @@ function touched(event) {
     if (touches.size === 1) {
       mouse("mouseenter", event, canvas);
       mouse("mousemove", event, canvas);
-      // Two frames later: from where the pointer was before to here is no movement of the map.
+      // Two frames later, so that the jump from the previous position does not move the map.
       requestAnimationFrame(() => requestAnimationFrame(() => {
         if (touches.size === 1 && touches.has(event.pointerId)) mouse("mousedown", event, canvas);
       }));
@@ -216,7 +216,7 @@ function touched(event) {
 
 for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) canvas.addEventListener(kind, touched);
 
-// --- all of it --------------------------------------------------------------------------------------------------
+// --- start --------------------------------------------------------------------------------------------------
 
 async function start() {
   const started = performance.now();
@@ -288,7 +288,7 @@ async function start() {
     fill(more.getAttribute("href"), false);
   });
 
-  const paint = () => plot.set({ pointColor: rest(), pointColorActive: rest(), pointColorHover: rest(), backgroundColor: ground() });
+  const paint = () => plot.set({ pointColor: rest(), pointColorActive: rest(), pointColorHover: rest(), backgroundColor: ground(), lassoColor: ink() });
   new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   new ResizeObserver(() => {

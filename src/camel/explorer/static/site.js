@@ -1,6 +1,6 @@
-// Finding in the list of a site: rows that do not have the words are hidden. Nothing is fetched.
+// The search field of a site: rows without the words are hidden. Nothing is fetched.
 const find = document.querySelector("#find");
-const rows = [...document.querySelectorAll(".row")].map((row) => [row, row.textContent.toLowerCase()]);
+const rows = [...document.querySelectorAll("[data-item]")].map((row) => [row, row.textContent.toLowerCase()]);
 find?.addEventListener("input", () => {
   const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;

@@ -1,5 +1,5 @@
-// Keys for the answers, and a guard: the second click of a double click must not answer the next pair. Without this
-// file every page works by its buttons; that a vote counts once is the server's doing.
+// Keys for the answers, and a guard: the second click of a double click must not answer the next pair. Every page also
+// works without this file; the server makes sure that a vote counts once.
 
 const GUARD = 500;
 const form = document.querySelector("#answers");
@@ -13,7 +13,7 @@ form?.addEventListener("submit", (event) => {
   }
   sent = true;
   form.classList.add("sent");
-  // Where the answer did not get through, it can be sent again.
+  // If the answer does not arrive, it can be sent again.
   setTimeout(() => { sent = false; form.classList.remove("sent"); }, 4000);
 });
 
@@ -28,5 +28,5 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A page that the browser kept shows an answer that may have changed since.
+// A page from the browser's cache may show an answer that has changed since.
 addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });

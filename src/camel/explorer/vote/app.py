@@ -1,10 +1,10 @@
-"""The voting app: two solutions side by side, and four answers.
+"""The voting app: a task, two solutions next to each other, and four answers.
 
-The one decision to know: nothing that leaves this module knows whose a solution is. A page gets a task and two texts in
-the order drawn for this voter; pairs are named by signatures, not by their ids; which system is meant by "A" is worked
-out here when the answer comes back. There is no page with results: `camel vote FOLDER --results` has them.
+The one decision to know: no page reveals which system wrote a solution. A page gets a task and two texts in the order drawn
+for this voter, and pairs are named by signatures instead of their ids. Only this module knows which system "A" is, when the
+answer arrives. There is no page with results: `camel vote FOLDER --results` prints them.
 
-An answer is sent after the vote is on the disk, never before.
+The server answers after the vote is on disk, never before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NONCE = re.compile(r"[0-9a-f]{0,32}")
 
 
 class Booth:
-    """What the pages show, and what answers mean. Knows the systems; its values do not."""
+    """What the pages show, and what answers mean. It knows the systems; the values that it returns do not."""
 
     def __init__(self, pairs: Sequence[Pair], box: BallotBox) -> None:
         self.box, self.dealer = box, Dealer(pairs, box)
@@ -64,7 +64,7 @@ class Booth:
         return self._keys_of.get(handle)
 
     def next(self, voter: str, allowed: Collection[str]) -> str | None:
-        """Where a voter goes on; None at the end."""
+        """The next pair of a voter; None at the end."""
         found = self.dealer.next(
             voter, lambda pair: MISALIGNMENT in allowed or not RESTRICTED.intersection(pair.labels)
         )
@@ -80,13 +80,13 @@ class Booth:
         return (pair.text_a, pair.text_b) if self.first(voter, key) == "a" else (pair.text_b, pair.text_a)
 
     def choice(self, voter: str, key: str, answer: str) -> Choice | None:
-        """What an answer in terms of the screen means."""
+        """The choice that an answer on this voter's screen means."""
         if answer in ("A", "B"):
             return "a" if (answer == "A") == (self.first(voter, key) == "a") else "b"
         return "draw" if answer == "draw" else "skip" if answer == "skip" else None
 
     def answer(self, vote: CastVote | None) -> str:
-        """A vote in terms of the screen on which it was given."""
+        """A vote as an answer on the screen on which it was given."""
         if vote is None or vote.choice in ("draw", "skip"):
             return vote.choice if vote else ""
         return "A" if vote.choice == vote.first else "B"
@@ -95,7 +95,7 @@ class Booth:
 def create_app(
     pairs: Sequence[Pair], box: BallotBox, *, hosts: Collection[str] = (), by_name: bool = True, url: str = ""
 ) -> FastAPI:
-    """The app over some pairs and their votes. Unless `by_name`, who votes must come by a link; `url` is where it is reached."""
+    """The app for some pairs and their votes. Unless `by_name`, voters need a link; `url` is the address that they open."""
     booth = Booth(pairs, box)
     keys = booth.keys
     consent, passes = Consent(keys), Passes(keys, secure=url.startswith("https:"))
@@ -128,7 +128,7 @@ def create_app(
             "hidden": len(booth.pairs) - total,
         }
         found = pages.get_template(template)
-        # Beside the loop: a long text takes a while, and others vote meanwhile.
+        # In a thread: rendering a long text takes a while, and others vote meanwhile.
         html = await asyncio.to_thread(found.render, {**around, **values})
         return HTMLResponse(html, status)
 
@@ -145,9 +145,9 @@ def create_app(
                 except Refused as refused:
                     return await failure(request, refused)
                 except Exception:
-                    # Here, not by a handler of the app: those answer outside the door, without its headers.
+                    # Not in a handler of the app: those answer outside the middleware, without its headers.
                     logging.getLogger(__name__).exception("a page of the votes failed")
-                    text = "The server met an error of its own. Reload the page to try again; your votes are kept."
+                    text = "The server failed. Reload the page to try again; your votes are saved."
                     return await failure(request, Refused(500, "Something went wrong", text))
 
             app.add_api_route(path, ask, methods=[method], response_model=None)
@@ -156,15 +156,13 @@ def create_app(
 
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
-        return await failure(
-            request, Refused(error.status_code, "There is no such page", "Go on with voting.")
-        )
+        return await failure(request, Refused(error.status_code, "Page not found", "Your votes are saved."))
 
     def voter_of(request: Request) -> str:
         voter = passes.shown(request)
         if not voter:
             raise Refused(
-                401, "Who are you?", "Open your invitation link, or enter your name on the first page."
+                401, "No name given", "Open your invitation link, or enter your name on the first page."
             )
         return voter
 
@@ -172,21 +170,21 @@ def create_app(
         form = await read_form(request)
         if not consent.check_form(request, form.get("token", ""), form_of(voter)):
             text = (
-                "This did not come from a page that was made for you. Go on with voting and try again there."
+                "The form was not sent by a page that was made for you. Continue voting and try again there."
             )
-            raise Refused(403, "Not accepted", text)
+            raise Refused(403, "Form rejected", text)
         return form
 
     def onward(request: Request, voter: str) -> Response:
         return RedirectResponse(booth.next(voter, consent.given(request)) or "/", 303)
 
-    # --- coming and going -------------------------------------------------------------------------------------
+    # --- joining and leaving -------------------------------------------------------------------------------------
 
     @route("/")
     async def home(request: Request) -> Response:
         voter = passes.shown(request)
         if voter is None and not by_name:
-            text = "Open the invitation link that you were sent; this browser then remembers you."
+            text = "Open the invitation link that you received; this browser then remembers you."
             raise Refused(401, "By invitation", text)
         if not voter:
             return await page(request, "vote/join.html", name="", wrong="")
@@ -207,9 +205,11 @@ def create_app(
     async def come(request: Request) -> Response:
         voter = passes.voter(request.query_params.get("pass", ""))
         if voter is None:
-            text = "The link is not whole, or it is for other votes. Open it once more as you were sent it."
-            raise Refused(401, "This invitation is not known here", text)
-        if not voter and passes.shown(request):  # who has a name keeps it
+            text = (
+                "The link is incomplete, or it is for another vote. Open it again exactly as you received it."
+            )
+            raise Refused(401, "Unknown invitation", text)
+        if not voter and passes.shown(request):  # a voter who has a name keeps it
             return RedirectResponse("/", 303)
         response = await page(
             request, "vote/welcome.html" if voter else "vote/join.html", voter=voter, name="", wrong=""
@@ -221,16 +221,16 @@ def create_app(
     async def join(request: Request) -> Response:
         shown = passes.shown(request)
         if shown is None and not by_name:
-            raise Refused(401, "By invitation", "Open the invitation link that you were sent first.")
+            raise Refused(401, "By invitation", "Open the invitation link that you received first.")
         form = await form_from(request, shown)
         given = form.get("name", "")
         try:
             name = await box.join(voter_name(given), new=not by_name)
         except InputError as error:
             return await page(request, "vote/join.html", 400, name=given[:200], wrong=str(error))
-        except JournalBroken:  # its text names a folder, and that perhaps a system
+        except JournalBroken:  # its text names a folder, which may name a system
             raise Refused(
-                503, "Not now", "Your name could not be written to the server's disk. Try again."
+                503, "Not saved", "Your name could not be written to the server's disk. Try again."
             ) from None
         response = onward(request, name)
         passes.give(response, name)
@@ -271,11 +271,11 @@ def create_app(
         )
 
     async def pair_of(request: Request) -> tuple[str, str] | Response:
-        """The voter and the pair, or the gate."""
+        """The voter and the pair, or the page that asks for consent."""
         voter = voter_of(request)
         key = booth.key(request.path_params["handle"])
         if key is None:
-            raise Refused(404, "This pair is not there", "The pairs have changed, or the link is not whole.")
+            raise Refused(404, "Pair not found", "The pairs have changed, or the link is incomplete.")
         if not booth.may(key, consent.given(request)):
             return await ask_consent(request, 403, booth.path(key))
         return voter, key
@@ -294,7 +294,7 @@ def create_app(
         form = await form_from(request, voter)
         choice, nonce = booth.choice(voter, key, form.get("choice", "")), form.get("nonce", "")
         if choice is None or len(nonce) != 32 or not _NONCE.fullmatch(nonce):
-            raise Refused(400, "Not an answer", "Choose one of the four answers on the page.")
+            raise Refused(400, "No valid answer", "Choose one of the four answers on the page.")
         made = CastVote(
             voter, booth.pairs[key].id, key, choice, booth.first(voter, key), nonce, round(time.time(), 3)
         )
@@ -304,12 +304,12 @@ def create_app(
             kept = {"draw": "“equally good”", "skip": "“skip”"}.get(
                 booth.answer(stale.vote), booth.answer(stale.vote)
             )
-            note = (
-                f"You have answered {kept} here before, and that is what counts. Answer again to change it."
-            )
+            note = f"You have already answered {kept}, and that answer counts. Answer again to change it."
             return await booth_page(request, voter, key, 409, note)
         except JournalBroken:
-            note = "Your answer could not be written to the disk of the server, and does not count yet. Answer again."
+            note = (
+                "Your answer could not be written to the server's disk and does not count yet. Answer again."
+            )
             return await booth_page(request, voter, key, 503, note)
         return onward(request, voter)
 

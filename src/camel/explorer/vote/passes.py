@@ -1,8 +1,8 @@
-"""Who votes: names, and links that are as good as a name.
+"""Passes of voters: what an invitation link carries and a browser stores.
 
-The one decision to know: a pass is a voter's name with a signature of the folder's own secret. The same text is what an
-invitation link carries and what the browser keeps, so that a link works on any device and after every restart, and a
-name alone gets nobody in where strangers can knock.
+The one decision to know: a pass is a voter's name signed with the folder's own secret. The same text is in the invitation
+link and in the browser's cookie, so that a link works on any device and after every restart. Where the app is open to others,
+a name without a pass is not accepted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from camel.explorer.access import Keys
 
 DAYS = 180
-"""For how long a browser keeps a pass."""
+"""For how long a browser stores a pass."""
 
 
 class Passes:

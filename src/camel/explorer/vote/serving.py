@@ -1,8 +1,8 @@
-"""Serve the votes on some pairs until Ctrl-C, and make the links by which people come.
+"""Serve the votes on some pairs until Ctrl-C, and make the links for voters.
 
-The one decision to know: whoever can reach a loopback address sits at this machine and may enter any name. Where others can
-come (another address to listen on, another name or address under which it is reached), a name is not enough: they come by
-a link, their own or one for choosing a name that nobody has yet.
+The one decision to know: a voter on a loopback address is at this machine and may enter any name. Where others can connect
+(another address to listen on, another name under which it is reached), voters need a link: their own, or one for choosing
+a name that is still free.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from camel.explorer.vote.passes import Passes
 
 
 class Links(NamedTuple):
-    """How people come."""
+    """The links for voters."""
 
     pairs: int
     anybody: str
-    """For whoever is to enter a name."""
+    """For voters who enter a name."""
     own: dict[str, str]
-    """By voter, for those who were invited by name."""
+    """By voter, for those invited by name."""
 
 
 def serve(
@@ -47,10 +47,10 @@ def serve(
     open_browser: bool | None = False,
     ready: Callable[[Links], None] = lambda links: None,
 ) -> None:
-    """Take votes until interrupted. `ready` is told the links once the port is open."""
+    """Take votes until interrupted. Calls `ready` with the links once the port is open."""
     found, invited = read_pairs(pairs), [voter_name(name) for name in invite]
     if not found:
-        raise InputError(f"{pairs} has no pairs: there is nothing to vote on")
+        raise InputError(f"{pairs} has no pairs to vote on")
     asked = urlsplit(url)
     if url and (asked.scheme not in ("http", "https") or not asked.hostname or asked.path.strip("/")):
         raise InputError(
@@ -69,13 +69,13 @@ def serve(
         anybody = f"{base}/" if by_name else base + passes.link("")
         ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
         if can_open() if open_browser is None else open_browser:
-            # Beside the server: some browsers stay in the foreground until they are closed.
+            # In a thread: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[anybody], daemon=True).start()
         answer(app, opened)
 
 
 async def keep_invited(folder: Path, names: Sequence[str]) -> list[str]:
-    """Keep the names for those who get the links, from before the links are printed."""
+    """Reserve the invited names before their links are printed."""
     box = BallotBox(folder)
     try:
         return [await box.join(name) for name in names]

@@ -1,7 +1,7 @@
 """The report of an emergence study: the paper's Table 2 and a heat map of what helped where.
 
-The one decision to know: nothing here counts. Every number comes from the `Figures`, which are also the JSON. The parts about
-judges, answers and cost are those of an evaluation of agents, for it is the same machinery.
+The one decision to know: this module computes nothing. Every number comes from the `Figures`, which are also the JSON file.
+The sections about judges, answers and cost are those of an evaluation of agents (`evaluation/report.py`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from itertools import groupby
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import table as humaneval_table
 from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
-from camel.evaluation.report import cost_row, cost_table, cost_tile, judging
-from camel.evaluation.report_plots import LOSS, WIN, judging_plots
+from camel.evaluation.report import cost_fact, cost_row, cost_table, judging
+from camel.evaluation.report_plots import judging_plots
 from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
 from camel.reports import report_files
 from camel.reports.blocks import (
+    A,
+    B,
     Block,
     Cell,
     Details,
+    Fact,
     Grid,
     Heading,
     Inline,
     Note,
     OutcomeBar,
-    OutcomeKey,
     Paragraph,
     Picture,
     Points,
@@ -34,15 +36,13 @@ from camel.reports.blocks import (
     RowGroup,
     Section,
     Span,
-    Tile,
-    joined,
     settings_block,
     styled,
 )
 from camel.reports.intervals import Rate
-from camel.reports.numbers import bounds
+from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
-from camel.reports.plots import MUTED, Plot, Spec, names
+from camel.reports.plots import MUTED, SHADES, SIDE_A, SIDE_B, Plot, Spec, names
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.training.emergence.experiment import Emergence
@@ -74,11 +74,12 @@ def write_report(
 
 def report(made: Figures) -> Report:
     """The whole report."""
-    chain = f"{made.models[0].label} → {made.models[-1].label} · judged by "
     return Report(
-        "Emergence of knowledge",
-        [chain, *joined(Span(one, "mono") for one in made.judging.judges)],
-        _tiles(made),
+        "Emergence",
+        _headline(made),
+        "Each model of a chain was trained on one dataset more than the model before it. All answered the same questions, and a "
+        "judge compared two models at a time without knowing which was which, in both orders.",
+        _facts(made),
         [
             Section("Results", _results(made)),
             Section("Table", _table(made)),
@@ -91,40 +92,53 @@ def report(made: Figures) -> Report:
     )
 
 
+def _headline(made: Figures) -> str:
+    total = made.totals[-1]
+    if not total.sure:
+        return (
+            f"No clear difference between {total.after} and {total.before} on {counted(total.of, 'question')}"
+        )
+    better, worse = (total.after, total.before) if total.effect.value > 0 else (total.before, total.after)
+    won = total.after_wins if total.effect.value > 0 else total.before_wins
+    return f"{better} beats {worse} on {won.count:,} of {counted(total.of, 'question')}"
+
+
 def table(made: Figures) -> Grid:
-    """The paper's Table 2: for each two models, each domain, with the sum below."""
+    """The paper's Table 2: for each two models, each domain, with the total below."""
     paper = any(one.paper for one in made.table)
     head = (
-        "Dataset",
+        "Domain",
         "",
-        "Draw",
-        "Model 1 wins",
-        "Model 2 wins",
+        "A won",
+        "Drawn",
+        "A lost",
         "Effect",
-        *(("Paper: draw, 1, 2",) if paper else ()),
+        *(("Paper: won, drawn, lost",) if paper else ()),
     )
     rows: list[RowGroup | list[Cell]] = []
     for (_, lines), total in zip(groupby(made.table, lambda one: one.seen), made.totals, strict=True):
-        rows.append(RowGroup(styled("Model 1: {}, model 2: **{}**", total.before, total.after)))
+        rows.append(RowGroup([A, f" {total.after}  ", B, f" {total.before}"]))
         for one in (*lines, total):
+            draws, before, after = one.paper or (0, 0, 0)
             cells: list[Cell] = [
                 styled("**{}** +", one.domain) if one.added else one.domain,
-                OutcomeBar(one.after_wins.rate, one.draws.rate, one.before_wins.rate, " by model 2"),
-                *map(_count, (one.draws, one.before_wins, one.after_wins)),
+                OutcomeBar(one.after_wins.rate, one.draws.rate, one.before_wins.rate),
+                *map(_count, (one.after_wins, one.draws, one.before_wins)),
                 effect(one),
-                *([", ".join(map(str, one.paper or ()))] if paper else []),
+                *([f"{after}, {draws}, {before}" if one.paper else ""] if paper else []),
             ]
             rows.append(cells)
-    return Grid(head, rows, 2)
+    return Grid(head, rows, 2, title="Won, drawn and lost by domain")
 
 
 def _count(rate: Rate) -> Inline:
     """How many, with the interval of the share."""
-    return (f"{rate.count:,} ", Span(bounds(rate.low, rate.high), "interval")) if rate.of else "–"
+    span = Span(bounds(rate.low, rate.high) if rate.of >= FEW else "", "interval")
+    return (f"{rate.count:,} ", span) if rate.of else "–"
 
 
 def effect(one: Line) -> Inline:
-    """An effect in points, with its interval and whether it is sure."""
+    """An effect in points, with its interval and whether it is significant."""
     if not one.of:
         return "–"
     value = points_of(one.effect.value)
@@ -133,11 +147,11 @@ def effect(one: Line) -> Inline:
 
 
 def _span(value: Interval) -> str:
-    return f"{points_of(value.low)} – {points_of(value.high)}"
+    return f"{points_of(value.low)} to {points_of(value.high)}"
 
 
 def points(made: Figures) -> list[str]:
-    """What one would say first, from the figures alone; plain text."""
+    """The findings of the figures, as sentences in plain text."""
     said: list[str] = []
     for (_, group), total in zip(groupby(made.table, lambda one: one.seen), made.totals, strict=True):
         lines = list(group)
@@ -147,35 +161,37 @@ def points(made: Figures) -> list[str]:
             for word, found in (("better", better), ("worse", worse))
             if found
         ]
-        elsewhere = "no sure difference" + (" elsewhere" if parts else "")
+        elsewhere = "no significant difference" + (" elsewhere" if parts else "")
         parts += [elsewhere] if len(better) + len(worse) < len(lines) else []
         said.append(
             f"{total.after} against {total.before}: {'; '.join(parts)}. Of {total.of:,} questions {total.after_wins.count:,} "
             f"won, {total.draws.count:,} drawn, {total.before_wins.count:,} lost."
         )
     said += [
-        f"{count:,} rows of {name} hold a question of {domain}: its models may have learnt it by heart."
+        f"{count:,} rows of {name} contain a question of {domain}: models trained on them may have memorized it."
         for name, counts in made.leaks.items()
         for domain, count in counts.items()
     ]
     return said + judge_points(made.judging)
 
 
-def _tiles(made: Figures) -> list[Tile]:
-    total = made.totals[-1]
+def _facts(made: Figures) -> list[Fact]:
     costs = [*made.judging.costs, *made.besides]
     known = all(one.money is not None for one in costs)
-    is_whole = total.seen == (0, len(made.models) - 1)
-    span = f"{_span(total.effect)} points of {total.of:,} questions"
+    trained = sum(one.trained for one in made.models)
     sure = sum(one.sure for one in made.table)
     return [
-        Tile("Models", f"{len(made.models):,}", f"{sum(one.trained for one in made.models):,} trained here"),
-        Tile(
-            "Questions", f"{sum(one.questions for one in made.domains):,}", f"{len(made.domains):,} domains"
+        Fact(A, "the later of two models"),
+        Fact(B, "the earlier"),
+        Fact("Models", f"{len(made.models):,}, {trained:,} trained here"),
+        Fact("Chain", f"{made.models[0].label} → {made.models[-1].label}"),
+        Fact(
+            "Questions",
+            f"{sum(one.questions for one in made.domains):,} in {counted(len(made.domains), 'domain')}",
         ),
-        Tile("Last against first" if is_whole else "Last step", points_of(total.effect.value), span),
-        Tile("Sure differences", f"{sure:,}", f"of {len(made.table):,}, corrected together"),
-        cost_tile([one.usage for one in costs], sum(one.money or 0.0 for one in costs) if known else None),
+        Fact("Significant", f"{sure:,} of {counted(len(made.table), 'difference')}, corrected together"),
+        Fact("Judge" if len(made.judging.judges) == 1 else "Judges", ", ".join(made.judging.judges)),
+        cost_fact([one.usage for one in costs], sum(one.money or 0.0 for one in costs) if known else None),
     ]
 
 
@@ -185,12 +201,7 @@ def _results(made: Figures) -> list[Block]:
         for seen, lines in groupby(made.table, lambda one: one.seen)
     ]
     heat = Grid(("Added", *(one.title for one in made.domains)), rows)
-    return [
-        Heading("Results"),
-        Points(points(made)),
-        Picture("emergence"),
-        Details("The same as a table", [heat]),
-    ]
+    return [Points(points(made)), Picture("emergence"), Details("The same as a table", [heat])]
 
 
 def _added(made: Figures, seen: tuple[int, int]) -> str:
@@ -199,31 +210,31 @@ def _added(made: Figures, seen: tuple[int, int]) -> str:
 
 def _table(made: Figures) -> list[Block]:
     paper = (
-        " Paper: its Table 2, draws and wins of model 1 and 2, LLaMA-7B judged by GPT-4 in one order."
+        " Paper: its Table 2, LLaMA-7B judged by GPT-4 in one order."
         if any(one.paper for one in made.table)
         else ""
     )
     return [
-        Heading("Table"),
-        OutcomeKey("model 2 wins", "model 1 wins"),
         table(made),
         Note(
-            "A verdict counts if it is the same in both orders; if not it is a draw. With 95% intervals (bootstrap over the "
-            "questions). Effect: the share of questions that model 2 wins less that which it loses, in points; sure (●) where "
-            "an exact test, corrected for all lines of the table, says so. In bold with a +: a domain that the added data is "
-            f"about.{paper}"
+            "A verdict counts if it is the same in both orders; otherwise it is a draw. 95% intervals by bootstrap over the "
+            "questions. Effect: share of questions that A won minus share that it lost, in points; significant (●) by an exact "
+            f"test, corrected for all rows. Bold with a +: a domain that the added data is about.{paper}"
         ),
     ]
 
 
 def _programs(made: Figures) -> list[Block]:
     part = min(one.problems for one in made.humaneval) < COUNT
-    note = " A part of the problems: not to be compared with the paper's." if part else ""
+    note = (
+        " Only some of the problems were used: the figures cannot be compared with the paper's."
+        if part
+        else ""
+    )
     return [
-        Heading("HumanEval and HumanEval+"),
         humaneval_table({one.label: (one.humaneval, one.plus) for one in made.humaneval}),
         Note(
-            f"The paper's Table 3, then the models of the chain with 95% intervals (bootstrap over the problems).{note}"
+            f"HumanEval and HumanEval+: the paper's Table 3, then the models of the chain with 95% intervals.{note}"
         ),
     ]
 
@@ -238,30 +249,25 @@ def _models(made: Figures) -> list[Block]:
     domains = [(one.title, f"{one.questions:,}", one.written_by or "given") for one in made.domains]
     besides = [cost_row(one.step, one.model, one.usage, one.money) for one in made.besides]
     return [
-        Heading("Models"),
-        Grid(("Model", "Asked as", "", "Rows", "Steps", "Loss"), models, 3),
-        Heading("Questions"),
-        Grid(("Domain", "Questions", "Written by"), domains),
+        Grid(("Model", "Asked as", "", "Rows", "Steps", "Loss"), models, 3, title="Models"),
+        Grid(("Domain", "Questions", "Written by"), domains, title="Questions"),
         Note(
             styled(
-                "The questions lie in questions/, a file for each domain; `camel rows --questions` leaves out rows that hold "
-                "them."
+                "The questions are in questions/, one file per domain. `camel rows --questions` excludes rows that contain them."
             )
         ),
-        *([cost_table(besides, "Besides answers and verdicts")] if besides else []),
+        *([cost_table(besides, "Cost of questions and programs", total=False)] if besides else []),
     ]
 
 
 def _method(made: Figures) -> list[Block]:
     return [
-        Heading("How this was made"),
+        Heading("Method"),
         Paragraph(
-            "A chain of models, each of which has seen one dataset more than the one before, answered the same questions. A "
-            "judge was shown the question and two answers without names, in both orders, and gave scores, a reason and a "
-            "decision (paper, section 5.2). A verdict that changes with the order is a draw. What answers say to their judge "
-            "stands behind signs that they cannot remove. The intervals are over questions: they say how far others of the "
-            "same kind would have led elsewhere, and nothing about another training of the same models, of which there is one "
-            "each."
+            "The judge sees the question and two answers without names, in both orders, and gives scores, a reason and a decision "
+            "(paper, section 5.2). Answers are marked as material in its prompt with delimiters that they cannot contain. The "
+            "intervals are over questions: they say how far other questions of the same kind would have led to other figures. "
+            "They do not cover another training of the same models, as there is one of each."
         ),
         settings_block(made.config),
     ]
@@ -283,13 +289,13 @@ def _heat_map(made: Figures) -> Plot:
     ]
     opacity: Spec = {"field": "size", "type": "quantitative", "legend": None}
     shade: Spec = {
-        "color": {"condition": {"test": "datum.effect < 0", "value": LOSS}, "value": WIN},
-        "opacity": {**opacity, "scale": {"domain": [0, 1], "range": [0.04, 0.8]}},
+        "color": {"condition": {"test": "datum.effect < 0", "value": SIDE_B}, "value": SIDE_A},
+        "opacity": {**opacity, "scale": {"domain": [0, 1], "range": list(SHADES)}},
     }
-    outline = {"type": "rect", "cornerRadius": 6, "filled": False, "strokeWidth": 1.5, "stroke": MUTED}
+    outline = {"type": "rect", "filled": False, "strokeWidth": 1.5, "stroke": MUTED}
     order = dict.fromkeys(_added(made, one.seen) for one in made.table)
-    x = names("domain", [one.title for one in made.domains], "asked about", labelAngle=0, orient="top")
-    y = names("added", order, "data added", labelAngle=0)
+    x = names("domain", [one.title for one in made.domains], orient="top")
+    y = names("added", order)
     spec: Spec = {
         "data": {"values": rows},
         "width": {"step": 130},
@@ -299,14 +305,15 @@ def _heat_map(made: Figures) -> Plot:
             "x": {**x, "scale": {"paddingInner": 0.06}},
         },
         "layer": [
-            {"mark": {"type": "rect", "cornerRadius": 6}, "encoding": shade},
+            {"mark": "rect", "encoding": shade},
             {"mark": outline, "transform": [{"filter": "datum.own"}]},
             {"mark": {"type": "text", "fontSize": 14, "dy": -7}, "encoding": {"text": {"field": "shown"}}},
             {"mark": {"type": "text", "fontSize": 10, "dy": 10}, "encoding": {"text": {"field": "span"}}},
         ],
     }
     caption = (
-        "Share of questions won less share lost by the model that has seen the added data, against the one before, in points with 95% "
-        "intervals. Blue: better, orange: worse, ●: sure after correction; outlined: the domain that the data is about."
+        "Rows: data added. Columns: questions. Share that the later model won minus share that it lost, in points with 95% "
+        "intervals, against the model before. A: the later model is better, B: the earlier; ●: significant after correction; "
+        "outlined: the domain that the data is about."
     )
     return Plot("emergence", "Which data helped which domain", caption, spec)
