@@ -12,7 +12,7 @@ mark table thead tbody tr th td br hr em strong s blockquote img svg rect text l
 mtext mspace mfrac msqrt mroot mstyle merror mpadded mphantom menclose msub msup msubsup munder mover
 figure figcaption h4 circle g path defs clippath munderover mmultiscripts mprescripts none mtable mtr mtd canvas polygon
 """
-TAGS = set(_TAGS.split()) | {"circle", "textarea", "fieldset", "legend", "datalist"}
+TAGS = set(_TAGS.split()) | {"textarea", "fieldset", "legend", "datalist"}
 OURS = ("/static/",)
 TABLE = re.compile(r"/play(?:/[\w-]+)?")
 _CONTROL = re.compile(r"/watch/[\w%.-]+/control|/annotate/[\w%.-]+")
