@@ -150,10 +150,8 @@ class Tourist:
     def look_here(self) -> None:
         if self.page.locator("#map").count():
             self.page.wait_for_selector("#map[data-drawn], #map[data-failed]")
-        for unfolded in (False, True):
-            if unfolded:
-                self.page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
-            self.wrong += [f"{self.where} {self.page.url}: {one}" for one in self.page.evaluate(LOOK)]
+        self.page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
+        self.wrong += [f"{self.where} {self.page.url}: {one}" for one in self.page.evaluate(LOOK)]
 
     def close(self) -> list[str]:
         self.context.close()
