@@ -16,7 +16,7 @@ from camel.explorer.play_pages import add_play
 from camel.explorer.rooms import Agents
 from camel.explorer.routing import PageRequest, Site, new_app
 from camel.explorer.run_pages import add_run_pages
-from camel.explorer.statistics_pages import add_statistics_pages
+from camel.explorer.statistics import add_statistics_pages
 from camel.explorer.watch_pages import add_watch_pages
 from camel.query.catalogue import Catalogue
 

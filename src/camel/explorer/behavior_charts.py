@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from camel.detectors import DETECTORS
-from camel.explorer.charts import (
-    FEWEST,
-    MOST,
-    WIDTH,
-    Chart,
-    Rows,
-    color_channel,
-    columns_figure,
-    counts_axis,
-    names_axis,
-    printable,
-    shares,
-)
-from camel.explorer.colors import BLUE, seats
+from camel.explorer.charts import FEWEST, MOST, WIDTH, Chart, Rows, bars_spec, counts_axis, printable, shares
+from camel.explorer.colors import BLUE, Mark, seats
 from camel.explorer.views import TITLES, PageState
 from camel.query.answers import Behaviours
 from camel.query.catalogue import Catalogue
 from camel.reports.numbers import counted
-from camel.reports.plots import Spec
+from camel.reports.plots import Spec, colors, names
 
 MOST_TURNS = 60
 PANELS = 4
@@ -39,11 +27,20 @@ def _title(detector: str) -> str:
     return DETECTORS[detector].title if detector in DETECTORS else printable(detector.replace("_", " "))
 
 
+def _marks(rows: Rows) -> dict[str, Mark]:
+    """The seats in which something was found, the user and the assistant first."""
+    there = {row["seat"] for row in rows}
+    return seats(sorted(there, key=lambda seat: (seat != "user", seat != "assistant", seat))[:4])
+
+
+def _by_seat(marks: dict[str, Mark]) -> Spec:
+    return colors("seat", list(marks), [mark.color for mark in marks.values()])
+
+
 def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
     """What was found, by the number of the message."""
     seen = catalogue.behaviours(state.query)
     total = {name: sum(sum(counts.values()) for counts in by.values()) for name, by in seen.by_turn.items()}
-    found = sorted(total, key=lambda name: -total[name])
     rows: Rows = [
         {
             "behavior": _title(name),
@@ -51,9 +48,9 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
             "seat": printable(seat),
             "conversations": count,
             "of": of,
-            **shares(min(count, of), of),
         }
-        for name in found
+        | shares(min(count, of), of)
+        for name in sorted(total, key=lambda name: -total[name])
         for seat, counts in sorted(seen.by_turn[name].items())
         for turn, count in sorted(counts.items())
         for of in [seen.reached(turn)]
@@ -61,43 +58,28 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
     drawn = [row for row in rows if 0 < row["message"] <= MOST_TURNS]
     if not drawn or seen.conversations < FEWEST:
         return None
-    marks, last = seats(_seats(drawn)[:4]), max(2, *(row["message"] for row in drawn))
-    panels: list[dict[str, Any]] = []
-    for title in dict.fromkeys(row["behavior"] for row in drawn):
-        own = [row for row in drawn if row["behavior"] == title]
-        layers: list[tuple[str, list[int]]] = []
-        for seat, mark in marks.items():
-            by_place = {row["message"]: row["conversations"] for row in own if row["seat"] == seat}
-            layers.append((f"mk {mark.css}", [by_place.get(turn, 0) for turn in range(1, last + 1)]))
-        labels = [(0.5, "1"), (last / 2, f"{round(last / 2 + 0.5)}"), (last - 0.5, str(last))]
-        panels.append({"title": title, **columns_figure(range(last + 1), layers, labels)})
-    figure = {"kind": "panels", "panels": panels[:PANELS], "key": list(marks.values())}
+    marks, last = _marks(drawn), max(2, *(row["message"] for row in drawn))
+    titles = list(dict.fromkeys(row["behavior"] for row in drawn))
+    count_of = {(row["behavior"], row["seat"], row["message"]): row["conversations"] for row in drawn}
+    panels = {
+        title: [
+            (f"mk {mark.css}", [count_of.get((title, seat, turn), 0) for turn in range(1, last + 1)])
+            for seat, mark in marks.items()
+        ]
+        for title in titles[:PANELS]
+    }
+    labels = [(0.5, "1"), (last // 2 + 0.5, f"{last // 2 + 1}"), (last - 0.5, str(last))]
+    shown = {"panels": panels, "edges": list(range(last + 1)), "labels": labels, "key": list(marks.values())}
+    x = {"field": "message", "type": "quantitative", "axis": {"tickMinStep": 1, "format": "d"}}
+    encoding = {"x": x, "y": counts_axis(), "color": _by_seat(marks)}
     spec: Spec = {
         "data": {"values": [row for row in drawn if row["seat"] in marks]},
-        "facet": {
-            "field": "behavior",
-            "type": "nominal",
-            "sort": list(dict.fromkeys(row["behavior"] for row in drawn)),
-        },
+        "facet": {"field": "behavior", "type": "nominal", "sort": titles},
         "columns": 2,
-        "spec": {
-            "width": WIDTH // 2,
-            "height": 90,
-            "mark": "bar",
-            "encoding": {
-                "x": {"field": "message", "type": "quantitative", "axis": {"tickMinStep": 1, "format": "d"}},
-                "y": counts_axis(),
-                "color": color_channel("seat", list(marks), [mark.color for mark in marks.values()]),
-            },
-        },
+        "spec": {"width": WIDTH // 2, "height": 90, "mark": "bar", "encoding": encoding},
     }
     caption = f"Conversations with a finding in the first, second, third … message, by seat. {_read(seen)}"
-    return Chart("by-turn", "Findings by message", caption, rows, figure, spec)
-
-
-def _seats(rows: Rows) -> list[str]:
-    """The seats that said something, the user and the assistant first."""
-    return sorted({row["seat"] for row in rows}, key=lambda seat: (seat != "user", seat != "assistant", seat))
+    return Chart("by-turn", "Findings by message", caption, rows, "panels", shown, spec)
 
 
 def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
@@ -110,39 +92,24 @@ def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
     ]
     if not rows:
         return None
-    of: dict[str, int] = {}
+    marks, of = _marks(rows), Counter[str]()
     for row in rows:
-        of[row["behavior"]] = of.get(row["behavior"], 0) + row["messages"]
-    rows.sort(key=lambda row: (-of[row["behavior"]], row["seat"]))
-    marks, most = seats(_seats(rows)[:4]), max(of.values())
-    lines: list[dict[str, Any]] = []
-    for title in sorted(of, key=lambda name: -of[name])[:MOST]:
-        layers, x = [], 0.0
-        for row in rows:
-            if row["behavior"] == title and row["seat"] in marks:
-                width = 100 * row["messages"] / most
-                layers.append(
-                    {
-                        "mark": marks[row["seat"]],
-                        "x": round(x, 2),
-                        "width": round(width, 2),
-                        "count": row["messages"],
-                    }
-                )
-                x += width
-        lines.append({"name": title, "layers": layers, "count": of[title]})
-    spec: Spec = {
-        "data": {"values": [row for row in rows if row["seat"] in marks]},
-        "width": WIDTH,
-        "mark": "bar",
-        "encoding": {
-            "y": names_axis("behavior", sorted(of, key=lambda name: -of[name])),
-            "x": counts_axis("messages"),
-            "color": color_channel("seat", list(marks), [mark.color for mark in marks.values()]),
-        },
+        of[row["behavior"]] += row["messages"]
+    rows.sort(key=lambda row: (-of[row["behavior"]], row["behavior"], row["seat"]))
+    lines = {
+        title: [
+            (marks[row["seat"]], row["messages"])
+            for row in rows
+            if row["behavior"] == title and row["seat"] in marks
+        ]
+        for title, _ in of.most_common(MOST)
     }
-    figure = {"kind": "layered", "lines": lines, "key": list(marks.values())}
-    return Chart("by-seat", "Findings by seat", f"Messages with a finding. {_read(seen)}", rows, figure, spec)
+    channels = {"y": names("behavior", of), "x": counts_axis("messages"), "color": _by_seat(marks)}
+    spec = bars_spec([row for row in rows if row["seat"] in marks], "behavior", **channels)
+    shown = {"lines": lines, "key": list(marks.values())}
+    return Chart(
+        "by-seat", "Findings by seat", f"Messages with a finding. {_read(seen)}", rows, "layers", shown, spec
+    )
 
 
 def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
@@ -158,57 +125,24 @@ def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
         if len(large) < 2 or not found:
             return None
         rows: Rows = [
-            {
-                "role": printable(role) or "none",
-                "behavior": _title(name),
-                "conversations": (count := seen.by_role[name].get(role, 0)),
-                "of": seen.roles[role],
-                **shares(count, seen.roles[role]),
-            }
+            {"role": printable(role) or "none", "behavior": _title(name), "conversations": count, "of": of}
+            | shares(count, of)
             for role in roles
             for name in found
+            for count, of in [(seen.by_role[name].get(role, 0), seen.roles[role])]
         ]
-        titles = [_title(name) for name in found[:5]]
-        names = [printable(role) or "none" for role in large[:MOST]]
-        cells = [row for row in rows if row["role"] in names and row["behavior"] in titles]
-        most = max(row["share"] for row in cells) or 1
-        table = [
-            {
-                "name": name,
-                "of": next(row["of"] for row in cells if row["role"] == name),
-                "cells": [
-                    {
-                        "share": f"{row['share']:.0%}",
-                        "opacity": round(0.08 + 0.32 * row["share"] / most, 2) if row["share"] else 0,
-                    }
-                    for row in cells
-                    if row["role"] == name
-                ],
-            }
-            for name in names
-        ]
+        cells = [row for row in rows if row["of"] >= FEWEST][: MOST * len(found)]
+        titles, title = [_title(name) for name in found[:5]], TITLES[seat].lower()
+        caption = f"Share of the conversations of each {title} role. {_read(seen)}"
+        if small := len(roles) - len(large):
+            caption += f" Not shown: {counted(small, 'role')} with fewer than {FEWEST} conversations."
+        opacity = {"field": "share", "type": "quantitative", "legend": {"format": ".0%"}}
         spec: Spec = {
             "data": {"values": cells},
-            "width": {"step": 60},
-            "height": {"step": 24},
             "mark": {"type": "rect", "color": BLUE},
-            "encoding": {
-                "x": names_axis("behavior", titles),
-                "y": names_axis("role", names),
-                "opacity": {
-                    "field": "share",
-                    "type": "quantitative",
-                    "title": "share",
-                    "legend": {"format": ".0%"},
-                },
-            },
+            "encoding": {"x": names("behavior", titles), "y": names("role", large), "opacity": opacity},
         }
-        title = TITLES[seat].lower()
-        small = len(roles) - len(large)
-        caption = f"Share of the conversations of each {title} role. {_read(seen)}"
-        if small:
-            caption += f" {counted(small, 'role')} with fewer than {FEWEST} conversations {'is' if small == 1 else 'are'} not shown."
-        figure = {"kind": "heat", "head": titles, "lines": table}
-        return Chart(f"by-{seat}", f"Findings by {title} role", caption, rows, figure, spec)
+        shown = {"cells": [row for row in cells if row["behavior"] in titles], "head": titles}
+        return Chart(f"by-{seat}", f"Findings by {title} role", caption, rows, "heat", shown, spec)
 
     return make

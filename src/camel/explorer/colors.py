@@ -11,17 +11,8 @@ from typing import NamedTuple
 
 from camel.index.build import UNFINISHED
 
-BLUE, ORANGE, VIOLET, TEAL, GOLD, BRICK, SKY, PLUM = (
-    "#0f4299",
-    "#9c521d",
-    "#8462d5",
-    "#06797c",
-    "#a58a00",
-    "#8a0703",
-    "#4a94ba",
-    "#6b385e",
-)
-PALETTE = (BLUE, ORANGE, VIOLET, TEAL, GOLD, BRICK, SKY, PLUM)
+PALETTE = ["#0f4299", "#9c521d", "#8462d5", "#06797c", "#a58a00", "#8a0703", "#4a94ba", "#6b385e"]
+BLUE, ORANGE, VIOLET, TEAL, GOLD, BRICK, SKY, PLUM = PALETTE
 GRAY, INK = "#7c7f83", "#1b1c1e"
 
 
@@ -67,14 +58,10 @@ def ending_order(reason: str) -> int:
 
 
 def seats(names: Iterable[str]) -> dict[str, Mark]:
-    """A mark for each seat of a conversation. Members of other societies take the free colors in order."""
-    given = dict.fromkeys(names)
-    marks = {name: SEATS[name] for name in given if name in SEATS}
-    taken = {mark.color for mark in marks.values()}
-    free = [number for number, color in enumerate(PALETTE, 1) if color not in taken]
-    for name in given:
-        if name not in marks:
-            number = free.pop(0) if free else 0
-            color = PALETTE[number - 1] if number else GRAY
-            marks[name] = Mark(name, f"c-{number}", f"member-{number}", color)
-    return {name: marks[name] for name in given}
+    """A mark for each seat of a conversation. Members of other societies take the free colors in order; then gray."""
+    given = list(dict.fromkeys(names))
+    taken = [SEATS[name].color for name in given if name in SEATS]
+    free = [n for n, color in enumerate(PALETTE, 1) if color not in taken] + [0] * len(given)
+    others = zip((name for name in given if name not in SEATS), free, strict=False)
+    members = {name: Mark(name, f"c-{n}", f"member-{n}", [GRAY, *PALETTE][n]) for name, n in others}
+    return {name: SEATS.get(name) or members[name] for name in given}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -47,11 +48,9 @@ def mark_changes(left: str, right: str) -> tuple[Markup, Markup]:
     if not 0 < max(map(len, words)) <= MOST_WORDS or words[0] == words[1] or found.ratio() < LEAST:
         return Markup(left), Markup(right)  # noqa: S704 - both are HTML already
     same = found.get_matching_blocks()
-    kept = [
-        {one.a + n for one in same for n in range(one.size)},
-        {one.b + n for one in same for n in range(one.size)},
-    ]
-    return _with_spans(sides[0], kept[0]), _with_spans(sides[1], kept[1])
+    kept_left = {one.a + n for one in same for n in range(one.size)}
+    kept_right = {one.b + n for one in same for n in range(one.size)}
+    return _with_spans(sides[0], kept_left), _with_spans(sides[1], kept_right)
 
 
 def _with_spans(pieces: list[str], kept: set[int]) -> Markup:
@@ -61,12 +60,10 @@ def _with_spans(pieces: list[str], kept: set[int]) -> Markup:
         parts: list[tuple[bool, str]] = []
         for part in _SPACE.split(pieces[place]):
             is_word = bool(part.strip())
-            parts.append((is_word and number not in kept if is_word else bool(parts and parts[-1][0]), part))
+            changed = number not in kept if is_word else bool(parts) and parts[-1][0]
+            parts.append((changed, part))
             number += is_word
-        runs = [
-            (changed, "".join(text for _, text in some))
-            for changed, some in groupby(parts, lambda one: one[0])
-        ]
+        runs = [(one, "".join(text for _, text in some)) for one, some in groupby(parts, itemgetter(0))]
         pieces[place] = "".join(_span(text) if changed else text for changed, text in runs)
     return Markup("".join(pieces))  # noqa: S704 - the words of HTML in spans of ours
 

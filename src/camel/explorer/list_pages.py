@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,16 +19,15 @@ from camel.explorer.compare import align
 from camel.explorer.home import run_head
 from camel.explorer.maps import maps_in
 from camel.explorer.markup import as_plain
-from camel.explorer.reading import ShownMessage, terms_of
+from camel.explorer.reading import ShownMessage, pulse, terms_of
 from camel.explorer.routing import PageRequest, Site
-from camel.explorer.score import pulse
 from camel.explorer.views import PageState
+from camel.query.answers import Page
 from camel.query.where import Query
-from camel.reports.numbers import counted, money, short
+from camel.reports.numbers import counted
 
 ROWS = 40
 """Rows of a page."""
-SAMPLE = 20
 HISTOGRAMS = 200_000
 """Conversations up to which facets of numbers are histograms; of more, the counted buckets are shown, which cost nothing."""
 BINS = 14
@@ -55,7 +56,7 @@ def add_list_pages(site: Site) -> None:
     @get("/pulses")
     def pulses(asked: PageRequest) -> Response:
         """The pulses of some conversations. A list loads them after its page, because each is read from the data."""
-        drawn: list[dict[str, Any] | None] = []
+        drawn: list[Any] = []
         for address in asked.request.query_params.getlist("of")[:ROWS]:
             run, _, id = address.partition("/")
             try:
@@ -66,7 +67,7 @@ def add_list_pages(site: Site) -> None:
 
     @get("/random")
     def random(asked: PageRequest) -> Response:
-        found = asked.catalogue.sample(asked.state.query, 1, int(_seed()))
+        found = asked.catalogue.sample(asked.state.query, 1, secrets.randbelow(10**9))
         if not found:
             return RedirectResponse(asked.state.url("/list"), 303)
         return RedirectResponse(asked.state.conversation(found[0].run, found[0].id), 303)
@@ -76,32 +77,17 @@ def add_list_pages(site: Site) -> None:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
         transcript = asked.catalogue.conversation(run, id)
         near = asked.catalogue.neighbours(run, id, state.query)
-        address = f"{run}/{id}"
-        other = state.pin and state.pin != address
-        base = views.url(f"/conversation/{views.quote(run, safe='')}", [])
-        after = near.next
+        cost, after = asked.catalogue.row(run, id).cost, near.next
         return asked.page(
             "conversation.html",
             here="list",
-            conversation=views.conversation(
-                run, transcript, asked.catalogue.row(run, id).cost, run_link=views.run_url(run)
-            ),
-            run_link=views.run_url(run),
+            conversation=views.conversation(run, transcript, cost),
             terms=terms_of(state.query.text),
             raw=state.raw,
             thoughts=True,
-            raw_link=state.conversation(run, id, raw=not state.raw),
-            up=state.url("/list"),
-            up_name="Results" if state.query.to_params() else "All conversations",
             previous=near.previous and state.conversation(near.previous.run, near.previous.id),
             next=after and state.conversation(after.run, after.id),
             next_title=after and views.title_of(views.roles(after.user, after.assistant, *after.others)),
-            random=state.url("/random"),
-            json=views.url(f"{base}/json", [("id", id)]),
-            markdown=views.url(f"{base}/markdown", [("id", id)]),
-            permalink=views.url(base, [("id", id)]),
-            pin=state.compare(address, []) if other else state.url("/list", pin=address),
-            pin_text="Compare with pinned" if other else "Compare",
         )
 
     @get("/conversation/{run}/json")
@@ -124,94 +110,62 @@ def add_list_pages(site: Site) -> None:
         compared: list[dict[str, Any]] = []
         for address in sides:
             run, _, id = address.partition("/")
-            made = views.conversation(run, asked.catalogue.conversation(run, id), run_link=views.run_url(run))
-            compared.append(made | {"link": state.conversation(run, id)})
+            compared.append(views.conversation(run, asked.catalogue.conversation(run, id)))
         return asked.page(
             "compare.html",
             here="list",
             sides=compared,
             turns=align(compared[0]["messages"], compared[1]["messages"], render),
             terms=terms,
-            raw=state.raw,
             thoughts=True,
-            raw_link=state.url("/compare", [("left", sides[0]), ("right", sides[1])], raw=not state.raw),
-            swap=state.url("/compare", [("left", sides[1]), ("right", sides[0])]),
-            up=state.url("/list"),
         )
 
 
 def browse(
-    asked: PageRequest, state: PageState, rows: int = ROWS, without: tuple[str, ...] = ()
+    asked: PageRequest, state: PageState, most: int = ROWS, without: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The facets, rows and links of a list, for the template `browse.html`."""
-    query, catalogue = state.query, asked.catalogue
-    after, before = asked.last.get("after"), asked.last.get("before")
+    """The facets and rows of a list, for the template `browse.html`."""
+    query, catalogue, last = state.query, asked.catalogue, asked.last
     at, sample = asked.whole("at", 1, 2**53), asked.whole("sample", 1, 200)
-    seed = asked.whole("seed", 0, 2**53) or 0
-    here = [
-        (name, asked.last[name]) for name in ("after", "before", "at", "sample", "seed") if name in asked.last
-    ]
-    paging: dict[str, Any] = {"next": None, "previous": None, "where": ""}
-    notes: list[str] = []
+    here = [(name, last[name]) for name in ("after", "before", "at", "sample", "seed") if name in last]
     if sample:
-        found = catalogue.sample(query, sample, seed)
-        shown = [views.list_row(row, None, state, here) for row in found]
-        total = catalogue.count(query)
-        summary = f"{len(shown):,} at random of {counted(total, 'conversation')}"
+        rows = catalogue.sample(query, sample, asked.whole("seed", 0, 2**53) or 0)
+        page = Page(rows, None, None, catalogue.count(query), 0)
+    elif at:
+        page = catalogue.jump(query, at - 1, most)
     else:
-        result = catalogue.jump(query, at - 1, rows) if at else catalogue.page(query, after, before, rows)
-        shown = [
-            views.list_row(row, result.at + number, state, here) for number, row in enumerate(result.rows)
-        ]
-        # Notes about whole runs are on the first page; here, those about this list.
-        total, notes = result.total, [note for note in result.notes if note not in catalogue.notes()]
-        paging = {
-            "next": result.next and state.url("/list", [("after", result.next)]),
-            "previous": result.previous and state.url("/list", [("before", result.previous)]),
-            "where": f"{result.at + 1:,} to {result.at + len(shown):,} of {total:,}" if shown else "",
-        }
-        summary = counted(total, "conversation")
-    kept = state.params()
+        page = catalogue.page(query, last.get("after"), last.get("before"), most)
+    numbers = [None if sample else page.at + place for place in range(len(page.rows))]
     histograms = _histograms(asked, state) if catalogue.count() <= HISTOGRAMS else []
     drawn = {"messages": "length", "tokens": "size", "cost": "cost"}
+    without = [*without, *(drawn[one["name"]] for one in histograms)]
+    sampled = f"{len(page.rows):,} at random of " if sample else ""
     return {
-        "facets": views.facet_lists(
-            state, catalogue.facets(query), [*without, *(drawn[one["name"]] for one in histograms)]
-        ),
+        "facets": views.facet_lists(state, catalogue.facets(query), without),
         "histograms": histograms,
-        "ranges": views.ranges(query),
-        "range_keeps": [(key, value) for key, value in kept if not key.endswith("-range")],
-        "summary": summary,
-        "total": total,
-        "rows": shown,
-        "pulses": views.url("/pulses", [("of", row["address"]) for row in shown]),
+        "page": page,
+        "rows": [views.list_row(row, at, state, here) for row, at in zip(page.rows, numbers, strict=True)],
+        "summary": sampled + counted(page.total, "conversation"),
         "several_runs": len(catalogue.runs) > 1 and len(query.runs) != 1,
-        "notes": notes,
+        # Notes about whole runs are on the first page; here, those about this list.
+        "notes": [note for note in page.notes if note not in catalogue.notes()],
         "hidden": catalogue.restricted(),
-        "pinned": state.pin and {"name": state.pin, "unpin": state.url("/list", here, pin="")},
+        "paging": here,
         "sampling": bool(sample),
-        "again": state.url("/list", [("sample", str(sample or SAMPLE)), ("seed", _seed())]),
-        "whole": state.url("/list"),
-        "sample": state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
-        "random": state.url("/random"),
-        "statistics": state.url("/statistics"),
-        "map": state.url("/map") if maps_in(catalogue) else "",
+        "seed": str(secrets.randbelow(10**9)),
+        "has_map": bool(maps_in(catalogue)),
         "sorts": {} if sample else _sorts(state),
-        "jump_keeps": kept,
-        "filtered": bool(kept),
-        **paging,
     }
 
 
 def _sorts(state: PageState) -> dict[str, dict[str, str]]:
     """By column: the link that sorts by it, or reverses the order, and the order it has now."""
-    made: dict[str, dict[str, str]] = {}
+    query, made = state.query, dict[str, dict[str, str]]()
     for name in ("", "messages", "tokens", "cost"):
-        now = state.query.sort == name
-        order = ("desc" if state.query.order == "asc" else "asc") if now else "desc" if name else "asc"
-        shown = {"asc": "ascending", "desc": "descending"}[state.query.order] if now else ""
-        sorted_query = replace(state.query, sort=name, order=order)
-        made[name] = {"link": state.url("/list", query=sorted_query), "order": shown}
+        now = query.sort == name
+        order = {"asc": "desc", "desc": "asc"}[query.order] if now else "desc" if name else "asc"
+        link = state.url("/list", query=replace(query, sort=name, order=order))
+        made[name] = {"link": link, "order": f"{query.order}ending" if now else ""}
     return made
 
 
@@ -219,46 +173,33 @@ def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
     """Facets of numbers: bars that each link to their range; one distinct value, or few values, have none."""
     made: list[dict[str, Any]] = []
     for name in ("messages", "tokens", "cost"):
-        chosen = state.query.ranges.get(name)
         rest = {other: limits for other, limits in state.query.ranges.items() if other != name}
-        found = asked.catalogue.histogram(replace(state.query, ranges=rest), name, bins=BINS)
-        counts = found.series.get("", [])
+        query = replace(state.query, ranges=rest)
+        found = asked.catalogue.histogram(query, name, bins=BINS)
+        counts, chosen = found.series.get("", []), state.query.ranges.get(name)
         if sum(counts) < FEWEST or len(counts) < 2 or found.summary is None:
             continue
-        low, high = chosen or (None, None)
-        bars: list[dict[str, Any]] = []
-        for place, ((start, end), count) in enumerate(zip(pairwise(found.edges), counts, strict=True)):
-            last = end if name == "cost" else end - 1
-            limits = rest | {name: (start, last)}
-            inside = chosen is not None and (low is None or last >= low) and (high is None or start <= high)
-            bars.append(
-                {
-                    "x": round(place * 232 / len(counts), 1),
-                    "width": round(232 / len(counts) - 1.5, 1),
-                    "height": round(44 * count / max(counts), 1),
-                    "in": inside,
-                    "link": state.url("/list", query=replace(state.query, ranges=limits)),
-                    "says": f"{counted(count, 'conversation')}, {_number(name, start)} to {_number(name, last)}",
-                }
-            )
-        # One bar ends at the largest value, several may end after it.
-        ends = asked.catalogue.histogram(replace(state.query, ranges=rest), name, bins=1).edges
+        spans = [(low, high if name == "cost" else high - 1) for low, high in pairwise(found.edges)]
+        low, high = (-math.inf if one is None else one for one in chosen or (None, None))
+        # A histogram of one bar ends at the largest value; one of several may end after it.
+        ends = asked.catalogue.histogram(query, name, bins=1).edges
         made.append(
             {
                 "name": name,
                 "title": views.NUMBER_TITLES[name],
-                "bars": bars,
-                "low": _number(name, ends[0]),
-                "high": _number(name, ends[1] - (name != "cost")),
-                "median": _number(name, found.summary.median),
-                "reset": state.url("/list", query=replace(state.query, ranges=rest)) if chosen else "",
+                "counts": counts,
+                "spans": spans,
+                "inside": [chosen is not None and b >= low and (high < 0 or a <= high) for a, b in spans],
+                "links": [
+                    state.url("/list", query=replace(query, ranges=rest | {name: one})) for one in spans
+                ],
+                "ends": (ends[0], ends[1] - (name != "cost")),
+                "median": found.summary.median,
+                "shown": views.number_words(name),
+                "reset": state.url("/list", query=query) if chosen else "",
             }
         )
     return made
-
-
-def _number(name: str, value: float) -> str:
-    return money(value) if name == "cost" else short(value)
 
 
 def _canonical(asked: PageRequest) -> str | None:
@@ -290,7 +231,3 @@ def _copy(asked: PageRequest, kind: str) -> Response:
     if kind == "json":
         return Response(transcript.to_json(), media_type="application/json", headers=headers)
     return Response(transcript.to_markdown(), media_type="text/markdown; charset=utf-8", headers=headers)
-
-
-def _seed() -> str:
-    return str(secrets.randbelow(10**9))

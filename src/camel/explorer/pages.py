@@ -13,7 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from camel import reports
 from camel._version import __version__
 from camel.explorer import renderer, views
+from camel.explorer.charts import count_ticks
+from camel.explorer.colors import ending
 from camel.explorer.markup import as_plain
+from camel.explorer.measured import day
+from camel.reports.numbers import duration, money, short
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
@@ -31,7 +35,10 @@ def environment(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters["words"] = views.words
+    pages.filters |= {"words": views.words, "basename": lambda path: path.rpartition("/")[2]}
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
-    shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST, version=__version__)
+    shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
+    shared.update(version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=day)
+    shared.update(short=short, money=money, duration=duration, limit_words=views.limit_words, ending=ending)
+    shared.update(facet_name=views.facet_name, toggled=views.toggled)
     return pages

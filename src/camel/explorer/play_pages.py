@@ -19,10 +19,9 @@ from camel.core.errors import InputError
 from camel.explorer.access import MAX_FORM as MAX_FIELDS
 from camel.explorer.access import Keys, set_cookie
 from camel.explorer.colors import ending
-from camel.explorer.reading import ShownMessage, shown_messages
+from camel.explorer.reading import ShownMessage, score, shown_messages
 from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Room, Wanted
 from camel.explorer.routing import Refused, Site
-from camel.explorer.score import score
 from camel.explorer.views import Role, roles, url
 from camel.models.person import HandOver
 from camel.reports.numbers import counted, money, short

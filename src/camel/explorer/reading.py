@@ -6,10 +6,12 @@ The one decision to know: a message is shown in the parts of the instruction gra
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +29,11 @@ _NONE = re.compile(r"[\s*_]*+(?:none|n/?a)?[\s.*_]*+", re.IGNORECASE)
 _NEXT = re.compile(r"[*_]{0,3}next request[\s.!?…*_]*\Z", re.IGNORECASE)
 _DONE = re.compile(rf"^[ \t]*{re.escape(DONE_TOKEN)}[ \t]*$", re.MULTILINE)
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+
+WIDTH = 1248.0
+"""Of a score, in units of its drawing; the page stretches it."""
+FULL = 200
+"""Words of a message whose column in a pulse has the full height: the same in all lists, so that pulses compare."""
 
 
 class MessagePart(msgspec.Struct, frozen=True):
@@ -181,3 +188,52 @@ def terms_of(text: str) -> Sequence[str]:
         if word not in ("AND", "OR", "NOT") and not word.startswith("-")
     ]
     return [term for term in [*phrases, *plain] if len(term) > 1][:20]
+
+
+# --- drawn as bars -------------------------------------------------------------------------------------------------
+
+
+class Segment(NamedTuple):
+    """A message in a score: a bar as wide as its words, in the row of its seat, and below it a tick per thing to notice."""
+
+    message: ShownMessage
+    x: float
+    y: float
+    width: float
+    height: float
+    ticks: list[tuple[str, float]]
+    """Class and place."""
+
+
+def score(messages: Sequence[ShownMessage]) -> list[Segment]:
+    """A segment per message, from left to right."""
+    rows = sorted(
+        dict.fromkeys(one.seat.css for one in messages),
+        key=lambda css: (css != "s-user", css != "s-assistant"),
+    )
+    high, gap = 18 / max(2, len(rows)) - 1, min(3.0, WIDTH / (4 * max(1, len(messages))))
+    unit = (WIDTH - gap * (len(messages) - 1)) / max(1, sum(max(1, one.words) for one in messages))
+    made: list[Segment] = []
+    x = 0.0
+    for one in messages:
+        wide = unit * max(1, one.words)
+        noticed = ["tick"] * (bool(one.message.reasoning) + len(one.message.actions))
+        noticed += ["s-critic"] * bool(one.message.deliberation) + ["e-repeated"] * bool(one.found)
+        ticks = [(css, x + min(6.0 * place, max(0.0, wide - 3))) for place, css in enumerate(noticed)]
+        made.append(Segment(one, x, rows.index(one.seat.css) * (high + 2), wide, high, ticks))
+        x += wide + gap
+    return made
+
+
+def pulse(transcript: Transcript) -> list[tuple[str, bool, float]]:
+    """A column per message: its class, whether it goes upwards (the user's, or the first speaker's), and its height."""
+    marks = marks_of(transcript)
+    above = "user" if "user" in marks else next(iter(marks), "")
+    return [
+        (
+            marks[one.speaker].css,
+            one.speaker == above,
+            max(2.0, 11 * min(1.0, math.sqrt(count_words(one.content) / FULL))),
+        )
+        for one in transcript.messages
+    ]

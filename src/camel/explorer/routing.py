@@ -68,7 +68,7 @@ class PageRequest:
 
     def page(self, name: str, **values: Any) -> Response:
         """Render a template with the state of this request."""
-        return self._site.page(name, self.allowed, state=self.state, **values)
+        return self._site.page(name, self.allowed, **{"state": self.state, **values})
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """Read a whole number from the parameters; None if it is missing."""
@@ -102,6 +102,7 @@ class Site:
         """Render a template inside the frame of the site."""
         frame = {
             "here": here,
+            "state": state,
             "navigation": [one for one in NAVIGATION if self._plays or one[0] != "play"],
             "consented": MISALIGNMENT in allowed,
             "form_token": self.consent.form_token,

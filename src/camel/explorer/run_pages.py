@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import json, to_builtins
 from starlette.responses import Response
 
-from camel.explorer import statistics, views
-from camel.explorer.home import hidden_labels, run_head, run_rows, source_of
+from camel.explorer import views
+from camel.explorer.home import hidden_labels, measured, run_head, run_rows, source_of
 from camel.explorer.list_pages import HISTOGRAMS, browse
-from camel.explorer.measured import FILES, StoredReport, other_reports, reports_of, votes_on
-from camel.explorer.reading import shown_messages
+from camel.explorer.measured import FILES, reports_of
+from camel.explorer.reading import pulse, score, shown_messages
 from camel.explorer.routing import PageRequest, Site
-from camel.explorer.score import pulse, score
-from camel.explorer.statistics_pages import figures, shown_chart
+from camel.explorer.statistics import charts, figures
 from camel.explorer.views import PageState
-from camel.maps.table import maps_of
 from camel.query.answers import NeedsConsent, NotThere, Row
-from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.reports.html import POLICY
 
@@ -27,8 +23,6 @@ GALLERY = 6
 """Conversations on the first page, besides the one with an excerpt."""
 DRAWN = 40
 """Conversations of which those are chosen, always the same for the same runs."""
-NO_RUN = "-"
-"""Stands for the run in links to reports about no single run."""
 
 
 def add_run_pages(site: Site) -> None:
@@ -40,7 +34,7 @@ def add_run_pages(site: Site) -> None:
         return asked.page(
             "home.html",
             here="runs",
-            runs=run_rows(asked.catalogue, asked.allowed),
+            runs=run_rows(asked),
             total=total,
             restricted=asked.catalogue.restricted(),
             notes=asked.catalogue.notes(),
@@ -51,14 +45,14 @@ def add_run_pages(site: Site) -> None:
     def run(asked: PageRequest) -> Response:
         name = asked.request.path_params["run"]
         source, state = source_of(asked.catalogue, name), PageState(Query(runs=(name,)), asked.state.pin)
-        plots = statistics.charts(asked.catalogue, state, ("stop", "messages", "tokens"))
         return asked.page(
             "run.html",
             here="runs",
-            run=run_head(asked, name, "run", full=True),
+            state=state,
+            run=run_head(asked, name, "run"),
             figures=figures(asked, state),
-            charts=[shown_chart(state, one) for one in plots],
-            measured=_measured(asked, source),
+            charts=charts(asked.catalogue, state, ("stop", "messages", "tokens")),
+            measured=measured(source, asked.allowed),
             **browse(asked, state, 12, ("run",)),
         )
 
@@ -73,55 +67,24 @@ def add_run_pages(site: Site) -> None:
 
     @site.get("/reports")
     def reports(asked: PageRequest) -> Response:
-        runs = asked.catalogue.runs
-        groups = [
-            {"name": one.name, "link": views.run_url(one.name), "items": _measured(asked, one)}
-            for one in runs
-        ]
-        other = [one.shown(f"/reports/{NO_RUN}") for one in other_reports(runs)]
-        groups += [{"name": "", "link": "", "items": [one for one in other if one]}]
-        return asked.page("reports.html", here="reports", groups=[one for one in groups if one["items"]])
+        groups = {one.name: measured(one, asked.allowed) for one in asked.catalogue.runs}
+        return asked.page(
+            "reports.html", here="reports", groups={run: found for run, found in groups.items() if found}
+        )
 
     @site.get("/reports/{run}/{folder}/{file}")
     def report(asked: PageRequest) -> Response:
         names = asked.request.path_params
-        for stored in _stored(asked, names["run"]):
-            name, _, kind = names["file"].rpartition(".")
+        source = source_of(asked.catalogue, names["run"])
+        if hidden := hidden_labels(source, asked.allowed):  # reports quote conversations
+            raise NeedsConsent(hidden)
+        name, _, kind = names["file"].rpartition(".")
+        for stored in reports_of(source):
             if (stored.key, stored.name) == (names["folder"], name) and kind in FILES:
-                answer = Response(stored.read(kind), media_type=FILES[kind])
-                # Its own policy allows its inline styles and nothing else; no script of a changed file can run.
-                answer.headers["content-security-policy"] = POLICY
-                return answer
+                # Its own policy allows its inline styles and nothing else: no script of a changed file can run.
+                policy = {"content-security-policy": POLICY}
+                return Response(stored.read(kind), media_type=FILES[kind], headers=policy)
         raise NotThere("there is no such report: the page Reports lists those there are")
-
-
-def _stored(asked: PageRequest, run: str) -> list[StoredReport]:
-    """The reports about a run that this reader may see: reports quote conversations."""
-    if run == NO_RUN:
-        return other_reports(asked.catalogue.runs)
-    source = source_of(asked.catalogue, run)
-    if hidden := hidden_labels(source, asked.allowed):
-        raise NeedsConsent(hidden)
-    return reports_of(source)
-
-
-def _measured(asked: PageRequest, source: CatalogueRun) -> list[dict[str, str]]:
-    """Everything that was measured about a run: kind, title, a sentence, the date and the link."""
-    if hidden_labels(source, asked.allowed):
-        return []
-    base = f"/reports/{quote(source.name, safe='')}"
-    made: list[dict[str, str]] = []
-    for stored in reports_of(source):
-        if shown := stored.shown(base):
-            made.append(shown)
-            if votes := votes_on(stored):
-                made.append(
-                    shown | {"kind": "Vote", "title": votes, "about": f"On the pairs of the {stored.name}."}
-                )
-    for of in maps_of(source.folder):
-        link = views.url("/map", [("run", source.name), ("of", of)])
-        made.append({"kind": "Map", "title": f"Map of {of}", "about": "", "date": "", "link": link})
-    return made
 
 
 def _featured(asked: PageRequest) -> dict[str, Any]:
@@ -144,11 +107,10 @@ def _shown(asked: PageRequest, row: Row) -> dict[str, Any]:
     spoken = [
         part.text for message in messages for part in message.parts if part.kind in ("solution", "prose")
     ]
-    return {
-        "row": views.list_row(row, None, PageState(Query()), []),
+    return views.list_row(row, None, PageState(Query()), []) | {
         "words": sum(message.words for message in messages),
         "messages": messages[:3],
         "score": score(messages),
         "pulse": pulse(transcript),
-        "quote": next((text for text in spoken if len(text) > 40), spoken[0] if spoken else ""),
+        "quote": next((text for text in spoken if len(text) > 40), ""),
     }

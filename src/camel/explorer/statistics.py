@@ -1,4 +1,4 @@
-"""Statistics of a selection: its plots, for the page and as SVG, PNG and CSV.
+"""Statistics of a selection: the page, and its plots as SVG, PNG and CSV.
 
 The one decision to know: a plot is a function of the catalogue and the reader's query. What is drawn, downloaded or listed
 has therefore passed the same consent gate and the same filters. The plot of a filtered field is omitted, because it
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from camel.detectors import DETECTORS
 from camel.evaluation.study import SEEN, UNSEEN
@@ -22,22 +24,21 @@ from camel.explorer.charts import (
     Chart,
     Rows,
     as_csv,
-    as_png,
-    as_svg,
-    bars_figure,
+    as_plot,
     bars_spec,
-    color_channel,
-    columns_figure,
     columns_spec,
     printable,
     shares,
 )
 from camel.explorer.colors import ending, ending_order
-from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, toggled
+from camel.explorer.home import run_head
+from camel.explorer.routing import PageRequest, Site
+from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, chips, facet_name, number_words, toggled
 from camel.index.facets import FACETS
-from camel.query.answers import Histogram
+from camel.query.answers import Histogram, NotThere
 from camel.query.catalogue import Catalogue
 from camel.reports.numbers import counted, money, short
+from camel.reports.plots import colors, png, svg
 
 Maker = Callable[[Catalogue, PageState], Chart | None]
 
@@ -63,15 +64,12 @@ def notes(catalogue: Catalogue, state: PageState, made: Sequence[Chart]) -> list
     if waiting := sum(part.unknown for one in chosen for part in one.parts if not part.damage):
         return said or [
             f"Findings: the detectors have not read {counted(waiting, 'conversation')} yet. Reload in a moment, "
-            "or store the findings with `camel run index RUN --findings`."
+            "or store the findings with camel run index RUN --findings."
         ]
     return said or [
         f"Findings: the detectors read these conversations and found nothing. {SEEN} {UNSEEN} "
-        "`camel study RUN --judge` asks a model."
+        "camel study RUN --judge asks a model."
     ]
-
-
-# --- facets ------------------------------------------------------------------------------------------------------
 
 
 def _facet(name: str) -> Maker:
@@ -79,45 +77,41 @@ def _facet(name: str) -> Maker:
         if state.query.runs if name == "run" else state.query.facets.get(name):
             return None
         values = [one for one in catalogue.facets(state.query).get(name, []) if one[1]]
-        if name == "stop":
-            values.sort(key=lambda one: ending_order(one[0]))
         if len(values) < 2 and not (name in ("stop", "finding") and values):
             return None
+        if name == "stop":
+            values.sort(key=lambda one: ending_order(one[0]))
         one_each = not (name in FACETS and FACETS[name].many)
         total = sum(count for _, count in values) if one_each else catalogue.count(state.query)
         rows: Rows = []
         for value, count in values:
             known = name == "finding" and value in DETECTORS
-            shown = DETECTORS[value].title if known else facet_name(name, value)
-            rows.append({name: printable(shown), "conversations": count, **shares(count, total)})
-        title, caption = TITLES[name], f"Of {counted(total, 'conversation')}"
-        caption += ", with 95% intervals." if total >= FEWEST else "."
+            shown = printable(DETECTORS[value].title if known else facet_name(name, value))
+            rows.append({name: shown, "conversations": count, **shares(count, total)})
+        title, text = TITLES[name], ""
         if one_each and len(values) == 1:
-            text = (
-                f"All {counted(total, 'conversation')}: {rows[0][name]}."
-                if total > 1
-                else f"{rows[0][name]}."
-            )
-            return Chart(name, title, "", rows, {"kind": "text", "text": text})
-        if one_each and len({count for _, count in values}) == 1 and values[0][1] > 1 and len(values) <= MOST:
+            text = f"{f'All {total:,} conversations' if total > 1 else 'The conversation'} ended: {rows[0][name]}."
+        elif one_each and len({count for _, count in values}) == 1 and len(values) <= MOST:
             text = f"{counted(values[0][1], 'conversation')} each: {', '.join(row[name] for row in rows)}."
-            return Chart(name, title, "", rows, {"kind": "text", "text": text})
+        if text:
+            return Chart(name, title, "", rows, "text", {"text": text})
+        caption = f"Of {counted(total, 'conversation')}{', with 95% intervals' if total >= FEWEST else ''}."
+        caption = f"The {MOST} most frequent of {len(values):,}. {caption}" if len(values) > MOST else caption
         marks = [ending(value) for value, _ in values[:MOST]] if name == "stop" else []
         links = [state.url("/list", query=toggled(state.query, name, value)) for value, _ in values[:MOST]]
-        if len(values) > MOST:
-            caption = f"The {MOST} most frequent of {len(values):,}. {caption}"
-        figure = bars_figure(rows[:MOST], name, total, links, marks)
+        drawn = {"field": name, "rows": rows[:MOST], "total": total, "links": links, "marks": marks}
         spec = bars_spec(rows[:MOST], name, [mark.color for mark in marks])
-        return Chart(name, title, caption, rows, figure, spec)
+        return Chart(name, title, caption, rows, "stack" if marks else "bars", drawn, spec)
 
     return make
 
 
-# --- numbers -----------------------------------------------------------------------------------------------------
-
-
 def _number(name: str) -> Maker:
-    title = f"{NUMBER_TITLES[name]} per conversation"
+    title, unit, shown = (
+        f"{NUMBER_TITLES[name]} per conversation",
+        NUMBER_TITLES[name].lower(),
+        number_words(name),
+    )
 
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
         if name in state.query.ranges:
@@ -128,63 +122,52 @@ def _number(name: str) -> Maker:
             return None
         unknown = f"Unknown for {made.unknown:,}." if made.unknown else ""
         if len(counts) == 1 or total < FEWEST:
-            return _few(catalogue, state, name, title, made, unknown)
-        rows: Rows = []
-        links: list[str] = []
-        for low, high, count in zip(made.edges, made.edges[1:], counts, strict=False):
-            last = high if name == "cost" else high - 1
-            rows.append({"from": low, "to": last, "conversations": count})
-            limits = state.query.ranges | {name: (low, last)}
-            links.append(state.url("/list", query=replace(state.query, ranges=limits)))
-        shown, middle = _words(name), made.summary
-        median = (middle.median + _half(made), shown(middle.median)) if middle else None
-        figure = columns_figure(made.edges, [("nb", counts)], _labels(made), links, median)
-        values = [row | {"until": high} for row, high in zip(rows, made.edges[1:], strict=True)]
-        spec = columns_spec(values, made.edges, NUMBER_TITLES[name].lower(), {}, name == "cost")
-        caption = f"{counted(total, 'conversation')}."
+            text, rows = _few(catalogue, state, name, made)
+            return Chart(name, title, unknown, rows, "text", {"text": text})
+        ends = [(low, high if name == "cost" else high - 1) for low, high in pairwise(made.edges)]
+        rows: Rows = [
+            {"from": low, "to": last, "conversations": count}
+            for (low, last), count in zip(ends, counts, strict=True)
+        ]
+        ranged = [replace(state.query, ranges=state.query.ranges | {name: limits}) for limits in ends]
+        caption, middle = f"{counted(total, 'conversation')}.", made.summary
+        drawn = {"edges": made.edges, "layers": [("nb", counts)], "labels": _labels(made), "median": None}
+        drawn["links"] = [state.url("/list", query=query) for query in ranged]
         if middle:
+            drawn["median"] = middle.median + _half(made), f"median {shown(middle.median)}"
             mean = f"{middle.mean:.1f}" if name != "cost" and middle.mean < 100 else shown(middle.mean)
             caption += f" Mean {mean}; 90% are between {shown(middle.low)} and {shown(middle.high)}."
-        return Chart(name, title, f"{caption} {unknown}".strip(), rows, figure, spec)
+        spec = columns_spec(rows, made.edges, unit)
+        return Chart(name, title, f"{caption} {unknown}".strip(), rows, "columns", drawn, spec)
 
     return make
 
 
-def _few(
-    catalogue: Catalogue, state: PageState, name: str, title: str, made: Histogram, unknown: str
-) -> Chart:
-    """One distinct value, or too few values for a plot: a sentence."""
-    total, shown = sum(made.series[""]), _words(name)
+def _few(catalogue: Catalogue, state: PageState, name: str, made: Histogram) -> tuple[str, Rows]:
+    """One distinct value, or too few values for a plot, as a sentence."""
+    total, shown = sum(made.series[""]), number_words(name)
     unit = "" if name == "cost" else f" {NUMBER_TITLES[name].lower()}"
     if len(made.series[""]) == 1 and (name == "cost" or made.edges[1] - made.edges[0] == 1):
         values = [made.edges[0]] * total
-        all_of = f"All {total:,} conversations have" if total > 1 else "The conversation has"
-        text = f"{all_of} {shown(values[0])}{unit}."
-        if name == "cost":
-            text = f"{money(sum(values))} in total."
+        text = f"All {total:,} conversations have" if total > 1 else "The conversation has"
+        text = f"{money(sum(values))} in total." if name == "cost" else f"{text} {shown(values[0])}{unit}."
     else:
         found = catalogue.page(replace(state.query, sort=name, order="asc"), limit=50).rows
         values = [value for row in found if (value := getattr(row, name)) is not None]
         text = f"{', '.join(map(shown, values))}{unit}."
-    rows = [{name: value, "conversations": values.count(value)} for value in dict.fromkeys(values)]
-    return Chart(name, title, unknown, rows, {"kind": "text", "text": text})
-
-
-def _words(name: str) -> Callable[[float], str]:
-    return money if name == "cost" else short
+    return text, [{name: value, "conversations": values.count(value)} for value in dict.fromkeys(values)]
 
 
 def _half(made: Histogram) -> float:
-    """Where in the column of a whole number its middle is."""
+    """Where in the column of a single whole number its middle is."""
     return 0.5 if made.number != "cost" and made.edges[1] - made.edges[0] == 1 else 0.0
 
 
 def _labels(made: Histogram) -> list[tuple[float, str]]:
     """Places and words on the axis of a histogram: each number below its column, or four at equal distances."""
-    shown, low, high = _words(made.number), made.edges[0], made.edges[-1]
+    shown, low, high = number_words(made.number), made.edges[0], made.edges[-1]
     if half := _half(made):
-        step = math.ceil((high - low) / 8)
-        return [(number + half, shown(number)) for number in range(int(low), int(high), step)]
+        return [(n + half, shown(n)) for n in range(int(low), int(high), math.ceil((high - low) / 8))]
     places = [low + (high - low) * part / 3 for part in range(4)]
     if made.number == "cost":
         return [(place, f"${place:.2g}" if place else "$0") for place in places]
@@ -199,28 +182,31 @@ def _length_by_stop(catalogue: Catalogue, state: PageState) -> Chart | None:
     total = sum(map(sum, made.series.values()))
     if len(made.series) < 2 or len(made.edges) < 3 or total < FEWEST:
         return None
-    order = sorted(made.series, key=lambda stop: -sum(made.series[stop]))[:8]
+    order = sorted(made.series, key=ending_order)[:8]
+    marks = [ending(stop) for stop in order]
     rows: Rows = [
-        {"stop": ending(stop).title, "from": low, "to": high - 1, "conversations": count}
-        for stop in order
-        for low, high, count in zip(made.edges, made.edges[1:], made.series[stop], strict=False)
+        {"stop": mark.title, "from": low, "to": high - 1, "conversations": count}
+        for stop, mark in zip(order, marks, strict=True)
+        for (low, high), count in zip(pairwise(made.edges), made.series[stop], strict=True)
     ]
-    figure = columns_figure(
-        made.edges, [(f"mk {ending(stop).css}", made.series[stop]) for stop in order], _labels(made)
-    )
-    figure["key"] = [ending(stop) for stop in order]
-    names, palette = [ending(stop).title for stop in order], [ending(stop).color for stop in order]
-    values = [row | {"until": row["to"] + 1} for row in rows]
-    color = {"color": color_channel("stop", names, palette)}
-    spec = columns_spec(values, made.edges, "messages", color, money=False)
-    return Chart(
-        "length-by-stop", "Messages by ending", f"{counted(total, 'conversation')}.", rows, figure, spec
-    )
+    layers = [(f"mk {mark.css}", made.series[stop]) for stop, mark in zip(order, marks, strict=True)]
+    drawn = {
+        "edges": made.edges,
+        "layers": layers,
+        "labels": _labels(made),
+        "median": None,
+        "links": [],
+        "key": marks,
+    }
+    color = colors("stop", [mark.title for mark in marks], [mark.color for mark in marks])
+    spec = columns_spec(rows, made.edges, "messages", color=color)
+    caption = f"{counted(total, 'conversation')}."
+    return Chart("length-by-stop", "Messages by ending", caption, rows, "columns", drawn, spec)
 
 
 KINDS: Mapping[str, tuple[str, Callable[[Chart], str | bytes]]] = {
-    "svg": ("image/svg+xml", as_svg),
-    "png": ("image/png", as_png),
+    "svg": ("image/svg+xml", lambda made: svg(as_plot(made))),
+    "png": ("image/png", lambda made: png(as_plot(made))),
     "csv": ("text/csv; charset=utf-8", as_csv),
 }
 """The files of a plot: media type, and what makes it."""
@@ -239,3 +225,59 @@ PLOTS: Mapping[str, Maker] = {
     **{name: _facet(name) for name in ("run", "scenario", "label", "assistant", "user", "other", "model")},
 }
 """By the names of their files, in the order of the page."""
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def add_statistics_pages(site: Site) -> None:
+    """Add their routes."""
+
+    @site.get("/statistics")
+    def statistics_page(asked: PageRequest) -> Response:
+        state, query = asked.state, asked.state.query
+        made = charts(asked.catalogue, state)
+        return asked.page(
+            "statistics.html",
+            here="list",
+            run=run_head(asked, query.runs[0], "statistics") if len(query.runs) == 1 else None,
+            figures=figures(asked, state),
+            charts=made,
+            notes=notes(asked.catalogue, state, made),
+            chips=chips(state, "/statistics"),
+        )
+
+    @site.get("/statistics/{file}")
+    def plot(asked: PageRequest) -> Response:
+        name, _, kind = asked.request.path_params["file"].rpartition(".")
+        made = chart(asked.catalogue, asked.state, name) if kind in KINDS else None
+        if made is None or (made.spec is None and kind != "csv"):
+            raise NotThere(
+                "there is no such plot of these conversations: the statistics page lists those there are"
+            )
+        headers = {"content-disposition": f'attachment; filename="{made.name}.{kind}"'}
+        media, make = KINDS[kind]
+        return Response(make(made), media_type=media, headers=headers)
+
+
+def figures(asked: PageRequest, state: PageState) -> list[tuple[str, str]]:
+    """The line of figures about a selection: figure and label."""
+    catalogue, query = asked.catalogue, state.query
+    total = catalogue.count(query)
+    made = [(f"{total:,}", "conversation" if total == 1 else "conversations")]
+    for name in ("messages", "tokens"):
+        found = catalogue.histogram(query, name, bins=1)
+        if found.summary is not None and (count := sum(found.series.get("", []))):
+            made.append((short(found.summary.mean * count), name))
+    cost = catalogue.histogram(query, "cost", bins=1)
+    if cost.summary is not None and (count := sum(cost.series.get("", []))):
+        made.append((money(cost.summary.mean * count), f"for {count:,}" if count < total else "cost"))
+    if total and not query.facets.get("stop"):
+        done = catalogue.count(replace(query, facets=query.facets | {"stop": ("done",)}))
+        made.append(
+            (f"{done / total:.0%}" if total >= FEWEST else f"{done} of {total}", "ended with the task done")
+        )
+    if total and not query.facets.get("finding"):
+        clean = catalogue.count(replace(query, facets=query.facets | {"finding": ("",)}))
+        made.append((f"{total - clean:,}", "with findings"))
+    return made

@@ -7,24 +7,21 @@ another query, pin or view, so that pages can be bookmarked and sent to others, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from markupsafe import Markup, escape
-from msgspec.structs import asdict, replace
+from markupsafe import Markup
+from msgspec.structs import replace
 
 from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
-from camel.explorer.reading import ShownMessage, findings, marks_of, shown_messages
-from camel.explorer.score import score
+from camel.explorer.reading import findings, marks_of, score, shown_messages
 from camel.index.build import UNFINISHED
-from camel.query.answers import Row, ShownHit
+from camel.query.answers import Row
 from camel.query.where import Query
-from camel.reports.numbers import counted, duration, money
+from camel.reports.numbers import money, short
 
-SHOWN = 7
-"""Values of a facet that are shown before "more"."""
 MOST = 150
 """Values of a facet that are shown at all; the search finds the others."""
 TITLES = {
@@ -131,6 +128,11 @@ def facet_name(facet: str, value: str) -> str:
     return (words(value) if facet in ("finding", "scenario") else value) or "none"
 
 
+def number_words(name: str) -> Callable[[float], str]:
+    """How values of a number are written: `cost` in dollars, others in few digits."""
+    return money if name == "cost" else short
+
+
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +149,7 @@ def toggled(query: Query, facet: str, value: str) -> Query:
 def facet_lists(
     state: PageState, counts: Mapping[str, Sequence[tuple[str, int]]], without: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """The facets with their values, each a link that adds or removes it."""
+    """The facets with their values and counts; those that are chosen come first."""
     lists: list[dict[str, Any]] = []
     for name, title in TITLES.items():
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
@@ -157,23 +159,8 @@ def facet_lists(
             continue
         if name in ("length", "size", "cost"):
             values = [*counted_values, *(value for value in chosen if value not in counted_values)]
-        most = max(counted_values.values(), default=0)
-        shown = [
-            {
-                "name": facet_name(name, value),
-                "count": counted_values.get(value, 0),
-                "on": value in chosen,
-                "link": state.url("/list", query=toggled(state.query, name, value)),
-                "mark": ending(value) if name == "stop" else None,
-                "bar": 36 * counted_values.get(value, 0) / most
-                if len(set(counted_values.values())) > 1
-                else 0,
-            }
-            for value in values[:MOST]
-        ]
-        lists.append(
-            {"name": name, "title": title, "shown": shown[:SHOWN], "more": shown[SHOWN:], "all": len(values)}
-        )
+        shown = [(value, counted_values.get(value, 0)) for value in values[:MOST]]
+        lists.append({"name": name, "title": title, "chosen": chosen, "counts": shown, "all": len(values)})
     return lists
 
 
@@ -194,7 +181,7 @@ def chips(state: PageState, path: str) -> list[dict[str, str]]:
             add(f"{TITLES[facet]}: {facet_name(facet, value)}", toggled(query, facet, value))
     for number, limits in query.ranges.items():
         rest = {name: one for name, one in query.ranges.items() if name != number}
-        least, most = map(_limit, limits)
+        least, most = map(limit_words, limits)
         shown = (
             f"{least} to {most}" if least and most else f"at least {least}" if least else f"at most {most}"
         )
@@ -202,113 +189,46 @@ def chips(state: PageState, path: str) -> list[dict[str, str]]:
     return made
 
 
-def ranges(query: Query) -> list[dict[str, str]]:
-    """The numbers by which a list can be limited, as a form shows them."""
-    made: list[dict[str, str]] = []
-    for name in ("messages", "tokens", "cost"):
-        least, most = map(_limit, query.ranges.get(name, (None, None)))
-        ends = {"least_name": f"{name}-from", "least": least, "most_name": f"{name}-to", "most": most}
-        made.append({"name": name, "title": NUMBER_TITLES[name], **ends})
-    return made
-
-
-def _limit(number: float | None) -> str:
+def limit_words(number: float | None) -> str:
+    """A limit of a range; empty where there is none."""
     return "" if number is None else f"{number:g}"
 
 
 def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[str, Any]:
     """A row of the list; `here` names the page of the list, for links that stay on it."""
     address = f"{row.run}/{row.id}"
-    pinned = state.pin == address
     return {
+        "row": row,
         "at": "" if at is None else f"{at + 1:,}",
-        "run": row.run,
         "address": address,
         "roles": roles(row.user, row.assistant, *row.others),
-        "task": row.task,
-        "labels": row.labels,
-        "findings": [words(name).capitalize() for name in row.findings],
         "ending": ending(row.stop),
-        "messages": row.messages,
-        "tokens": f"{row.tokens:,}",
-        "cost": money(row.cost).removeprefix("$"),
         "link": state.conversation(row.run, row.id) + (at_message(row.hit.message) if row.hit else ""),
-        "hits": [hit_html(row.hit)] if row.hit else [],
-        "pinned": pinned,
         "pin": state.compare(address, here),
-        "pin_text": "Unpin" if pinned else "Compare with the pinned one" if state.pin else "Pin to compare",
     }
-
-
-def hit_html(hit: ShownHit) -> Markup:
-    """A search hit with its words marked."""
-    mark = Markup("<mark>{}</mark>").format
-    return Markup("").join(mark(text) if is_word else escape(text) for text, is_word in hit.pieces)
 
 
 # --- a conversation ----------------------------------------------------------------------------------------------
 
 
-def conversation(
-    run: str, transcript: Transcript, cost: float | None = None, *, run_link: str = ""
-) -> dict[str, Any]:
-    """A conversation, ready for its page; facts link to the page of the run where there is one."""
-    found = findings(transcript)
+def conversation(run: str, transcript: Transcript, cost: float | None = None) -> dict[str, Any]:
+    """A conversation, ready for its page."""
+    found, marks = findings(transcript), marks_of(transcript)
     shown = shown_messages(transcript, found)
-    usage, marks = transcript.usage, marks_of(transcript)
-    total = sum(message.words for message in shown)
-    speakers = [
-        asdict(speaker) | {"mark": marks[speaker.name], "role": speaker.role or speaker.name}
-        for speaker in transcript.speakers
-    ]
-    speakers.sort(key=lambda speaker: speaker["name"] != "user")  # the one who asks comes first
-    size = [counted(len(shown), "message"), counted(total, "word")]
-    size += [f"{usage.total:,} tokens"] if usage.calls else []
-    size += [money(cost)] if cost else []
+    speakers = sorted(
+        transcript.speakers, key=lambda speaker: speaker.name != "user"
+    )  # the one who asks is first
+    cast = [Role(speaker.role or speaker.name, marks[speaker.name]) for speaker in speakers]
     return {
-        "title": title_of([Role(speaker["role"], speaker["mark"]) for speaker in speakers]) or transcript.id,
         "run": run,
         "id": transcript.id,
-        "task": transcript.task.text,
-        "original": transcript.task.original,
-        "speakers": speakers,
-        "prompted": [speaker for speaker in speakers if speaker["system"] or speaker["opening"]],
-        "labels": transcript.labels,
+        "title": title_of(cast) or transcript.id,
+        "record": transcript,
+        "cast": list(zip(cast, speakers, strict=True)),
         "messages": shown,
+        "words": sum(message.words for message in shown),
         "score": score(shown),
-        "size": size,
-        "stop": transcript.stop,
+        "cost": cost,
         "ending": ending(transcript.stop.reason if transcript.stop else UNFINISHED),
         "whole": found.get(-1, []),
-        "about": [fact for fact in (("Run", run, run_link), *_facts(transcript, shown)) if fact[1]],
     }
-
-
-def _facts(transcript: Transcript, shown: Sequence[ShownMessage]) -> Iterator[tuple[str, str, str]]:
-    """Facts for the margin of a conversation: name, value and link, the latter two possibly empty."""
-    usage = transcript.usage
-    yield "Scenario", transcript.scenario, ""
-    by_seat = {message.speaker: message.model for message in transcript.messages if message.model}
-    models = list(dict.fromkeys(by_seat.values()))
-    if len(models) == 1:
-        yield "Model", models[0] + (", all seats" if len(by_seat) > 1 else ""), ""
-    else:
-        yield "Models", ", ".join(f"{model} ({seat})" for seat, model in by_seat.items()), ""
-    if chosen := [one.message.deliberation for one in shown if one.message.deliberation]:
-        most = max(len(one.proposals) for one in chosen)
-        yield "Critic", f"up to {counted(most, 'proposal')}, {counted(len(chosen), 'time')}", ""
-    for name, given in transcript.scores.items():
-        value = "no score" if given.value is None else f"{given.value:g}"
-        yield words(name).capitalize(), f"{value} by {given.by}" if given.by else value, ""
-    flagged = [one for one in shown if one.found]
-    titles = dict.fromkeys(found.title for one in flagged for found in one.found)
-    if flagged:
-        at = at_message(flagged[0].message.index)
-        yield "Findings", f"{len(titles)}, {', '.join(titles)}", at
-    yield "Labels", ", ".join(transcript.labels), ""
-    if usage.calls:
-        yield "Tokens", f"{usage.prompt:,} read, {usage.completion:,} written", ""
-        seconds = sum(message.latency for message in transcript.messages)
-        yield "Calls", f"{usage.calls:,}" + (f" in {duration(seconds)}" if seconds else ""), ""
-    prompts = sum(bool(speaker.system or speaker.opening) for speaker in transcript.speakers)
-    yield "System prompts", str(prompts or ""), "#prompts"

@@ -295,15 +295,19 @@ class RunWatch:
         working = now is not None and now.state == "working"
         known = working and passed > 1  # two readings in quick succession give no rate
         price = now.money / max(1, now.usage.total) if now and now.money else 0
-        stages = [
-            {
-                "name": stage.title,
-                "planned": stage.planned,
-                "finished": stage.finished,
-                "committed": stage.committed,
-                "failed": stage.failed,
-            }
-            for stage in (now.stages if now else ())
+        stages = [{**msgspec.to_builtins(one), "name": one.title} for one in (now.stages if now else ())]
+        open_lanes = sum(not lane.done for lane in self.lanes.values())
+        figures = [
+            ["tokens", short(used.total)],
+            ["tokens/s", short((used.total - tokens) / passed) if known else ""],
+            ["calls", f"{used.calls:,}"],
+            ["calls/s", f"{(used.calls - calls) / passed:.1f}" if known else ""],
+            ["spent", money(used.total * price) if price else ""],
+            ["of the prompt cached", f"{used.cached / used.prompt:.0%}" if used.prompt else ""],
+            ["in progress", f"{open_lanes:,}" if working else "0"],
+            ["workers", f"{now.workers:,}" if now and working else ""],
+            ["retries", f"{now.retries:,}" if now else "0"],
+            ["rate limits", f"{now.rate_limited:,}" if now else "0"],
         ]
         return {
             "state": "paused" if now and now.paused else now.state if now else "new",
@@ -311,21 +315,7 @@ class RunWatch:
             "why": now.why if now else "",
             "working": working,
             "quiet": _quiet(now, working),
-            "figures": [
-                ["tokens", short(used.total)],
-                ["tokens/s", short((used.total - tokens) / passed) if known else "–"],
-                ["calls", f"{used.calls:,}"],
-                ["calls/s", f"{(used.calls - calls) / passed:.1f}" if known else "–"],
-                ["spent", money(used.total * price) if price else "–"],
-                ["of the prompt cached", f"{used.cached / used.prompt:.0%}" if used.prompt else "–"],
-                [
-                    "in progress",
-                    f"{sum(not lane.done for lane in self.lanes.values()):,}" if working else "0",
-                ],
-                ["workers", f"{now.workers:,}" if now and working else "–"],
-                ["retries", f"{now.retries:,}" if now else "0"],
-                ["rate limits", f"{now.rate_limited:,}" if now else "0"],
-            ],
+            "figures": [figure for figure in figures if figure[1]],
             "stages": stages,
             "stops": [[*ending(name)[:3], count] for name, count in (now.stops if now else {}).items()],
             "errors": [[name, count] for name, count in Counter(now.errors if now else {}).most_common()],
