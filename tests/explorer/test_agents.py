@@ -25,7 +25,7 @@ from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
 from camel.explorer.app import create_app
-from camel.explorer.rooms import Agents, RoomLimits, Room, Wanted, prepared
+from camel.explorer.rooms import Agents, Room, RoomLimits, Wanted, prepared
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
 from camel.jobs.budget import Budget
