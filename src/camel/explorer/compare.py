@@ -21,7 +21,7 @@ LEAST = 0.3
 _SPACE = re.compile(r"(\s+)")
 
 
-class Turn(NamedTuple):
+class AlignedTurn(NamedTuple):
     """The messages of one turn, one per side, and their texts with the words marked that the other side does not have."""
 
     messages: tuple[ShownMessage | None, ShownMessage | None]
@@ -31,12 +31,12 @@ class Turn(NamedTuple):
 
 def align(
     left: Sequence[ShownMessage], right: Sequence[ShownMessage], render: Callable[[ShownMessage], Markup]
-) -> list[Turn]:
+) -> list[AlignedTurn]:
     """The messages of both sides by turn: the first next to the first, the second next to the second."""
-    turns: list[Turn] = []
+    turns: list[AlignedTurn] = []
     for pair in zip_longest(left, right):
         texts = [Markup("") if one is None else render(one) for one in pair]
-        turns.append(Turn(pair, mark_changes(texts[0], texts[1])))
+        turns.append(AlignedTurn(pair, mark_changes(texts[0], texts[1])))
     return turns
 
 

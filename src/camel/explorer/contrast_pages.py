@@ -27,7 +27,7 @@ NUMBERS = ("messages", "tokens", "cost")
 BINS, MOST = 12, 10
 
 
-class Groups(NamedTuple):
+class GroupPair(NamedTuple):
     """Group A, and both together; group B is the rest of both."""
 
     a: Query
@@ -67,26 +67,26 @@ def add_contrast_pages(site: Site) -> None:
         return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def groups_of(asked: PageRequest) -> Groups | None:
+def groups_of(asked: PageRequest) -> GroupPair | None:
     """The groups that the address names; None where it does not say what to compare with."""
     query, against = asked.state.query, asked.last.get("against", "")
     chosen = ", ".join(chip["name"] for chip in views.chips(asked.state, "/contrast")) or "all"
     if against == REST:
         # A filter is compared with what it leaves of its runs, a run with all other runs.
         plain = query.to_params() == [("run", name) for name in query.runs]
-        return Groups(query, Query() if plain else Query(query.runs), (chosen, "everything else"))
+        return GroupPair(query, Query() if plain else Query(query.runs), (chosen, "everything else"))
     if not against or not query.runs:
         return None
-    return Groups(query, replace(query, runs=(*query.runs, against)), (chosen, f"Run: {against}"))
+    return GroupPair(query, replace(query, runs=(*query.runs, against)), (chosen, f"Run: {against}"))
 
 
-def counts_of(asked: PageRequest, groups: Groups) -> tuple[int, int]:
+def counts_of(asked: PageRequest, groups: GroupPair) -> tuple[int, int]:
     """Conversations of each group."""
     a, both = asked.catalogue.count(groups.a), asked.catalogue.count(groups.both)
     return a, both - a
 
 
-def plots_of(asked: PageRequest, groups: Groups) -> list[dict[str, Any]]:
+def plots_of(asked: PageRequest, groups: GroupPair) -> list[dict[str, Any]]:
     """The plots of two groups. Those of a field that is filtered by would show nothing but the filter."""
     catalogue, totals, query = asked.catalogue, counts_of(asked, groups), groups.a
     made: list[dict[str, Any]] = []

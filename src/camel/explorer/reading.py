@@ -193,7 +193,7 @@ def terms_of(text: str) -> Sequence[str]:
 # --- drawn as bars -------------------------------------------------------------------------------------------------
 
 
-class Segment(NamedTuple):
+class ScoreSegment(NamedTuple):
     """A message in a score: a bar as wide as its words, in the row of its seat, and below it a tick per thing to notice."""
 
     message: ShownMessage
@@ -205,7 +205,7 @@ class Segment(NamedTuple):
     """Class and place."""
 
 
-def score(messages: Sequence[ShownMessage]) -> list[Segment]:
+def score(messages: Sequence[ShownMessage]) -> list[ScoreSegment]:
     """A segment per message, from left to right."""
     rows = sorted(
         dict.fromkeys(one.seat.css for one in messages),
@@ -213,14 +213,14 @@ def score(messages: Sequence[ShownMessage]) -> list[Segment]:
     )
     high, gap = 18 / max(2, len(rows)) - 1, min(3.0, WIDTH / (4 * max(1, len(messages))))
     unit = (WIDTH - gap * (len(messages) - 1)) / max(1, sum(max(1, one.words) for one in messages))
-    made: list[Segment] = []
+    made: list[ScoreSegment] = []
     x = 0.0
     for one in messages:
         wide = unit * max(1, one.words)
         noticed = ["tick"] * (bool(one.message.reasoning) + len(one.message.actions))
         noticed += ["s-critic"] * bool(one.message.deliberation) + ["e-repeated"] * bool(one.found)
         ticks = [(css, x + min(6.0 * place, max(0.0, wide - 3))) for place, css in enumerate(noticed)]
-        made.append(Segment(one, x, rows.index(one.seat.css) * (high + 2), wide, high, ticks))
+        made.append(ScoreSegment(one, x, rows.index(one.seat.css) * (high + 2), wide, high, ticks))
         x += wide + gap
     return made
 
