@@ -77,16 +77,65 @@ def test_every_page_opens_cleanly(reader: Reader):
         "/statistics",
         "/consent",
         "/watch/live",
+        "/run/caravan",
+        "/run/caravan/configuration",
+        "/reports",
     ):
         assert reader.go(path).status == 200, path
     reader.go("/list")
     reader.page.click(".row >> nth=0 >> [data-open]")
     assert "/conversation/caravan" in reader.page.url
-    for width in (390, 1280):
+    talk = reader.page.url
+    reader.go("/list?run=caravan&sort=messages&order=desc")
+    links = reader.page.eval_on_selector_all("[data-open]", "all => all.map(a => a.getAttribute('href'))")
+    ids = [link.partition("id=")[2].partition("&")[0] for link in links]
+    compared = f"/compare?left=caravan/{ids[0]}&right=caravan/{ids[1]}"
+    pages = (
+        "/",
+        "/list",
+        "/statistics",
+        "/run/caravan",
+        "/watch/live",
+        "/consent",
+        "/reports",
+        talk,
+        compared,
+    )
+    for width in (360, 1280):
         reader.page.set_viewport_size({"width": width, "height": 800})
-        for path in ("/", "/list", "/statistics", reader.page.url):
+        for path in pages:
             reader.go(path)
             assert reader.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+
+
+SMALL = """() => [...document.querySelectorAll('.btn, .icon, .top nav a, .tabs a, .facet a, summary, select, input:not([type=checkbox])')]
+    .filter((one) => one.checkVisibility() && one.offsetHeight && one.offsetHeight < 28)
+    .map((one) => one.outerHTML.slice(0, 80))"""
+
+
+def test_on_a_phone_filters_are_a_sheet_and_targets_are_large(reader: Reader):
+    page = reader.page
+    page.set_viewport_size({"width": 360, "height": 740})
+    reader.go("/list?run=caravan")
+    assert not page.locator(".facets").is_visible()
+    page.click("label.filter-button")
+    assert page.locator(".facets").is_visible()
+    for selector in (".facet a", ".sheet-end .btn"):
+        assert page.locator(selector).first.bounding_box()["height"] >= 44
+    page.click(".sheet-end .btn")
+    assert not page.locator(".facets").is_visible()
+    for selector in (".top nav a", ".tabs a", ".crumbs .btn", "#theme"):
+        assert page.locator(selector).first.bounding_box()["height"] >= 43.5, selector
+    assert page.evaluate(SMALL) == []
+
+
+def test_pulses_are_drawn_after_the_list_and_after_a_filter(reader: Reader):
+    page = reader.page
+    reader.go("/list?run=caravan")
+    page.wait_for_selector(".row .pulse rect")
+    page.click(".facets a:has-text('done')")
+    page.wait_for_url("**stop=done*")
+    page.wait_for_selector(".row .pulse rect")
 
 
 def test_a_run_is_paused_and_goes_on_from_its_page(reader: Reader, runs: tuple[Path, Path, Path]):
@@ -98,7 +147,7 @@ def test_a_run_is_paused_and_goes_on_from_its_page(reader: Reader, runs: tuple[P
         page.wait_for_selector("#state:has-text('paused')")
         assert read_wish(live) == "pause"
         page.wait_for_selector("#control >> text=Pause", state="hidden")
-        page.click("#control >> text=Go on")
+        page.click("#control >> text=Resume")
         page.wait_for_selector("#state:has-text('working')")
         assert read_wish(live) == "go"
         page.click("button[value=stop]")
@@ -110,10 +159,11 @@ def test_a_run_is_paused_and_goes_on_from_its_page(reader: Reader, runs: tuple[P
 def test_plots_are_taken_away(reader: Reader):
     reader.go("/statistics?run=caravan")
     page = reader.page
-    assert page.locator(".plot svg").count() >= 6
+    assert page.locator("figure.plot").count() >= 6
+    page.click("#plot-stop .files summary")
     for kind in ("SVG", "PNG", "CSV"):
         with page.expect_download() as taken:
-            page.locator(f".files a:text-is('{kind}')").first.click()
+            page.locator(f"#plot-stop .files a:text-is('{kind}')").click()
         assert taken.value.suggested_filename == f"stop.{kind.lower()}"
         assert Path(taken.value.path()).stat().st_size > 50
     page.locator(".plot a").first.click()
@@ -138,10 +188,10 @@ def test_every_key(reader: Reader):
     page.keyboard.press("Escape")
     page.keyboard.press("n")
     page.wait_for_url("**after=*")
-    assert page.locator(".row .at").first.inner_text() == "41"
+    assert page.locator(".row .at > span").first.inner_text() == "41"
     page.keyboard.press("p")
     page.wait_for_url("**before=*")
-    assert page.locator(".row .at").first.inner_text() == "1"
+    assert page.locator(".row .at > span").first.inner_text() == "1"
     theme = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.keyboard.press("t")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != theme
@@ -152,7 +202,7 @@ def test_every_key(reader: Reader):
     page.keyboard.press("j")
     page.keyboard.press("c")
     page.wait_for_url("**/compare?*")
-    assert page.locator(".talk-head").count() == 2
+    assert page.locator(".side-head").count() == 2
     page.keyboard.press("u")
     page.wait_for_url("**/list*")
     page.keyboard.press("j")
@@ -189,7 +239,7 @@ def test_without_javascript(chromium: Any, server: ThreadServer):
     reader = Reader(chromium, server, java_script_enabled=False)
     reader.go("/list?run=caravan")
     reader.page.click("text=Next →")
-    assert reader.page.locator(".row .at").first.inner_text() == "41"
+    assert reader.page.locator(".row .at > span").first.inner_text() == "41"
     reader.page.fill("#find", "oasis")
     reader.page.press("#find", "Enter")
     assert reader.page.locator("mark").count() > 0
@@ -201,16 +251,16 @@ def test_without_javascript(chromium: Any, server: ThreadServer):
 def test_the_gate_in_the_browser(reader: Reader):
     page = reader.page
     reader.go(f"/list?q={SECRET}")
-    assert "0 conversations" in page.inner_text(".tools")
+    assert "0 conversations" in page.inner_text("#summary")
     page.click("main a[href^='/consent']")
     page.click("form[action='/consent'] button")
     page.wait_for_url("**/list**")
     reader.go(f"/list?q={SECRET}")
-    assert "20 conversations" in page.inner_text(".tools")
-    page.click(".badge.label >> nth=0")
+    assert "20 conversations" in page.inner_text("#summary")
+    page.click(".shown-label")
     page.click("form[action='/consent'] button")
     reader.go(f"/list?q={SECRET}")
-    assert "0 conversations" in page.inner_text(".tools")
+    assert "0 conversations" in page.inner_text("#summary")
 
 
 @pytest.mark.parametrize("step", [CROWD, pytest.param(1, marks=pytest.mark.thorough)])
@@ -322,7 +372,7 @@ def test_what_was_generated_can_be_explored(generated: Path, chromium: Any):
         reader.page.keyboard.press("j")
         reader.page.keyboard.press("c")
         reader.page.wait_for_url("**/compare?*")
-        reader.page.click(".talk-head a >> nth=0")
+        reader.page.click(".side-head h2 a >> nth=0")
         reader.page.wait_for_url("**/conversation/*")
         said = [message.content for message in next(iter(Run(run))).messages]
         assert reader.page.locator(".message").count() == len(said)
