@@ -104,8 +104,8 @@ def chain(root: Path, plays: int) -> int:
         began = _cpu()
         camel_command(
             root,
-            *f"train rows/{name} --recipe cpu --model {before} --out models/{name} --steps {STEPS}".split(),
-            *f"--batch {BATCH} --length {LENGTH} --learning-rate {RATE}".split(),
+            *f"train rows/{name} --recipe cpu --base-model {before} --out models/{name} --steps {STEPS}".split(),
+            *f"--batch-size {BATCH} --length {LENGTH} --learning-rate {RATE}".split(),
         )
         result = json.loads((root / "models" / name / "result.json").read_bytes())
         first, last = thirds(root / "models" / name / "progress.jsonl")

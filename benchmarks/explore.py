@@ -2,7 +2,7 @@
 
     python -m benchmarks.explore [--short] [--part list|text] [--folder DIR]
 
-The index is written directly, in the layout that `camel index` leaves behind, with one real shard of conversations for the
+The index is written directly, in the layout that `camel run index` leaves behind, with one real shard of conversations for the
 opening of one. What is timed is what a reader waits for: `Catalogue` from Python, the first time each question is asked.
 Exits with 1 where a limit is passed; with --short the limits are wider and the sizes small.
 """
@@ -344,6 +344,12 @@ def questions(folder: Path, rows: int) -> int:
     )
     table.time("sample of 20, stop=error", None, lambda: catalogue.sample(some))
     table.time("histogram of tokens by stop", None, lambda: catalogue.histogram(everything, "tokens", "stop"))
+    for row in catalogue.sample(everything, 100):
+        catalogue.annotate("run", row.id, star=True)
+    table.time("facets, the first time after 100 stars", None, lambda: catalogue.facets(everything))
+    starred = Query(facets={"starred": ("yes",), "stop": ("done",)}, sort="tokens", order="desc")
+    table.time("first page, starred, done, by tokens", LIMITS["first page"], lambda: catalogue.page(starred))
+    table.time("facets, starred", LIMITS["facets"], lambda: catalogue.facets(starred))
     table.time("opening a conversation", LIMITS["opening"], lambda: catalogue.conversation("run", id))
     table.time("its neighbours", 0.5, lambda: catalogue.neighbours("run", id))
     return table.end(catalogue)

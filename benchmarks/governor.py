@@ -242,13 +242,13 @@ async def _child(url: str, wanted: int, shared: bool, rates: Rates) -> None:
                 print(msgspec.json.encode(model.pool.report()).decode(), flush=True)
                 await asyncio.sleep(0.5)
 
-        async def obey() -> None:
+        async def apply_share() -> None:
             while line := await reader.readline():
                 model.pool.allow({url: Share(ceiling=ceiling) for url, ceiling in json.loads(line).items()})
 
         async with asyncio.TaskGroup() as group:
             group.create_task(report())
-            group.create_task(obey())
+            group.create_task(apply_share())
             for number in range(wanted):
                 group.create_task(talk(f"c{number}"))
 

@@ -154,6 +154,7 @@ async def _generate(name: str, url: str, folder: Path, counts: dict[str, int]) -
         model=ModelSpec("simulated", base_url=url),
         out=str(folder / name),
         counts=counts,
+        lists="asked",
         run=RunSection(concurrency=128),
     )
     assert config.loaded_scenario().count == load(name).resized(counts).count

@@ -1,9 +1,8 @@
-"""What benchmarks found last, for the documents to quote: benchmarks/results/NAME.json.
+"""The latest benchmark results, which the documentation quotes: benchmarks/results/NAME.json.
 
-The one decision to know: each figure keeps its own date, command and commit, so that a benchmark that measured one part leaves
-the others as they were. Documents put `<!-- recorded: NAME.FIGURE -->` before the number they quote, and tests/test_numbers.py
-compares; whoever records a new figure is told which sentences it changes. Record on a quiet machine only, and put an entry
-into docs/LOG.md.
+Each figure has its own date, command and commit, so a benchmark that measures one part leaves the others unchanged. Pages put
+`<!-- recorded: NAME.FIGURE -->` before a number, and tests/test_numbers.py compares the two: after recording a new figure, the
+test names the sentences to change. Record only on a quiet machine. docs/performance.md lists all figures.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def _rounded(value: Value) -> Value:
 def _command() -> str:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     module = spec.name if spec else Path(sys.argv[0]).name
-    # The path of somebody's interpreter is nobody else's business.
+    # The path of an interpreter is private.
     given = ["PYTHON" if argument.startswith("/") else argument for argument in sys.argv[1:]]
     return " ".join(["python -m", module, *(argument for argument in given if argument != "--record")])
 

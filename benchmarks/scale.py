@@ -80,7 +80,7 @@ class PretendedSite:
             {"simulated": {"http://127.0.0.1:1/v1": EndpointReport(calls=done)}},
         )
 
-    def obey(self, share: WorkerShare) -> None:
+    def apply_share(self, share: WorkerShare) -> None:
         pass
 
     async def aclose(self) -> None:
@@ -116,9 +116,9 @@ class Crowd:
 
 
 async def _live(name: str, pretence: Pretence, coordinator: Any, count: int) -> WorkerEnd:
-    from camel.engine.ray.actors import _RemoteDesk
+    from camel.engine.ray.actors import _RemoteCoordinator
 
-    desk = Stopwatch(_RemoteDesk(coordinator))
+    desk = Stopwatch(_RemoteCoordinator(coordinator))
     members = [ClusterWorker(f"{name}.{n}", await pretence(), desk) for n in range(count)]
     ends = await asyncio.gather(*(member.live() for member in members))
     await asyncio.to_thread(Path(pretence.folder, f"times-{name}.json").write_text, json.dumps(desk.times))

@@ -173,7 +173,7 @@ def test_links_out_of_the_documents_lead_to_pages_that_show_the_file(tools: None
     mended = hooks.LINK.sub(lambda link: hooks._mended("societies.md", link), text)
     assert "(repository/examples/societies/debate.toml.md)" in mended
     assert "(reference/api/errors.md#x)" in mended
-    assert hooks._mended("a/b.md", hooks.LINK.search("[x](../LOG.md#y)")) == "[x](../LOG.md#y)"
+    assert hooks._mended("a/b.md", hooks.LINK.search("[x](../guide.md#y)")) == "[x](../guide.md#y)"
     assert (
         hooks._mended("a.md", hooks.LINK.search("[x](https://example.org/)")) == "[x](https://example.org/)"
     )

@@ -1,10 +1,10 @@
-"""The numbers in the documents are those that benchmarks have recorded.
+"""The numbers in the documentation are those that benchmarks recorded.
 
-A document puts `<!-- recorded: NAME.FIGURE -->` before the number it quotes; a range is quoted as `LEAST to MOST`. A
-number may be quoted with fewer digits than were recorded, and must then be rounded rightly.
+A page puts `<!-- recorded: NAME.FIGURE -->` before the number it quotes. A range is quoted as `LEAST to MOST`. A number can
+have fewer digits than the recorded value, rounded correctly.
 
-A number with a unit that has no such mark is found, too: its line must say where in the log it stands
-(`([log](LOG.md), 2026-11-15)`), or it must be in ALLOWED, with the reason why nobody needs to measure it.
+A number with a unit and without such a mark must be in a row of docs/performance.md that ends with its command, on a line that
+links to that page, or in ALLOWED with the reason why it needs no measurement.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ MARK = re.compile(rf"<!-- recorded: ([\w.]+) -->[^\d\n]{{0,3}}({NUMBER})(?: to (
 ANY_MARK = re.compile(r"<!-- recorded: ([\w.]+) -->")
 UNIT = r"(?:ms|µs|s|x|kB|MB|GB|TB|MiB|GiB|%)(?!\w)"
 FIGURE = re.compile(rf"(?<![\w.,-])({NUMBER})(?: to ({NUMBER}))? ?{UNIT}")
-CITED = re.compile(r"\[log\]\((?:\.\./|docs/)*LOG\.md\), 20\d\d-\d\d-\d\d")
+CITED = re.compile(r"\]\((?:\.\./|docs/)*performance\.md[)#]")
+COMMAND = re.compile(r"\| (?:`[^|]*|the same) \|$")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+PERFORMANCE = "docs/performance.md"
 EVERYWHERE = ""
 ALLOWED = {
     EVERYWHERE: {
@@ -41,28 +43,19 @@ ALLOWED = {
         "600 s": "a setting: models/chat.py",
         "4 MiB": "a setting: models/chat.py",
     },
-    "docs/scaling.md": {
+    PERFORMANCE: {
+        "24 GB": "the machine",
         "9.6 TB": "arithmetic: 12 billion messages of 800 bytes",
-        "5 s": "an assumption, and said to be one",
-        "5 MB": "arithmetic: 4,630 calls of a kB",
-        "1 kB": "arithmetic: a message and its envelope",
-        "40 kB": "arithmetic: a conversation of 40 messages",
-        "15 GB": "arithmetic: 91 workers, a shard each, by kB",
+        "5 s": "an assumption, stated as one",
+        "15 GB": "arithmetic: 91 workers, one shard each, by 40 kB",
         "37 GB": "arithmetic: the same by 2.5",
-        "254 MB": "the figure further up, which has its mark",
-        "2.5 s": "arithmetic: a quarter of the lease, engine/coordinator.py",
-        "4.5 s": "arithmetic: 905 workers by 200 a second, engine/coordinator.py",
+        "40 kB": "arithmetic: a conversation of 40 messages",
         "10 s": "a setting: engine/ray/supervisor.py",
-        "0.7 ms": "arithmetic on the figure beside it",
-        "40 s": "advice: a setting",
-        "1x": "a size, not a speed",
-        "10x": "a size, not a speed",
-        "100x": "a size, not a speed",
     },
     "docs/storage.md": {"256 MB": "a setting: the command above it"},
     "docs/study.md": {"1.9%": "arithmetic: Wilson's interval of 0 in 200"},
 }
-"""What needs no measurement: page, figure, why."""
+"""Figures that need no measurement: page, figure, reason."""
 FIGURES = recorded.figures()
 
 
@@ -100,12 +93,13 @@ def test_every_mark_has_its_number():
         assert len(ANY_MARK.findall(text)) == len(MARK.findall(text)), page
 
 
-def unmarked(text: str) -> list[str]:
-    """The figures of a page that neither a mark nor a place in the log vouches for."""
+def unmarked(text: str, commands: bool = False) -> list[str]:
+    """The figures of a page without a mark and a link; with `commands`, table rows that end with a command are fine."""
+    lines = text.splitlines()
     plain = CODE.sub(lambda code: "\n" * code[0].count("\n"), text)
     found: list[str] = []
-    for line in plain.splitlines():
-        if CITED.search(line):
+    for written, line in zip(lines, plain.splitlines(), strict=True):
+        if CITED.search(line) or (commands and COMMAND.search(written)):
             continue
         marked = [match.span() for match in MARK.finditer(line)]
         found += [
@@ -118,17 +112,17 @@ def unmarked(text: str) -> list[str]:
 
 def test_no_figure_comes_from_nowhere():
     used: set[tuple[str, str]] = set()
-    strangers: list[str] = []
+    unknown: list[str] = []
     for page in PAGES:
         where = page.relative_to(ROOT).as_posix()
-        if where == "docs/LOG.md" or where.startswith("docs/decisions/"):
-            continue  # these are where figures come from, with their dates
-        for figure in unmarked(page.read_text()):
+        if where.startswith("docs/decisions/"):
+            continue  # with their own dates
+        for figure in unmarked(page.read_text(), commands=where == PERFORMANCE):
             at = [place for place in (EVERYWHERE, where) if figure in ALLOWED.get(place, {})]
             used |= {(place, figure) for place in at}
-            strangers += [] if at else [f"{where}: {figure}"]
-    assert not strangers, (
-        "mark them <!-- recorded: … -->, cite the log with its date, or say in ALLOWED why not"
+            unknown += [] if at else [f"{where}: {figure}"]
+    assert not unknown, (
+        "mark them <!-- recorded: … -->, link to docs/performance.md, or say in ALLOWED why not"
     )
     assert used == {(place, figure) for place, figures in ALLOWED.items() for figure in figures}
 
@@ -140,8 +134,8 @@ def test_no_figure_comes_from_nowhere():
         ("It takes 3 to 4.5 s, 2.5x, 1,000 MB and 12%.", ["3 to 4.5 s", "2.5x", "1,000 MB", "12%"]),
         ("<!-- recorded: a.b -->3 to 4 s, and <!-- recorded: a.c -->5 ms", []),
         ("<!-- recorded: a.b -->3 ms, so 4 ms", ["4 ms"]),
-        ("It takes 3 ms ([log](../LOG.md), 2026-11-15).", []),
-        ("It takes 3 ms ([log](../LOG.md)).", ["3 ms"]),
+        ("It takes 3 ms ([Performance](../performance.md)).", []),
+        ("It takes 3 ms ([Performance](../other.md)).", ["3 ms"]),
         ("`--size 256 MB`, gpt-4 sizes, 5 seats", []),
         ("```text\n3 ms\n```\n4 s", ["4 s"]),
     ],
@@ -150,14 +144,18 @@ def test_figures_are_found(text: str, found: list[str]):
     assert unmarked(text) == found
 
 
-def test_what_was_taken_from_the_log_is_there():
-    log = (ROOT / "docs" / "LOG.md").read_text()
+def test_a_row_with_a_command_needs_no_mark():
+    row = "| what | 3 ms | `python -m benchmarks.x` |"
+    assert unmarked(row, commands=True) == []
+    assert unmarked(row) == ["3 ms"]
+    assert unmarked("| what | 3 ms | guessed |", commands=True) == ["3 ms"]
+
+
+def test_every_recorded_figure_has_its_date_and_command():
     for path in sorted(recorded.FOLDER.glob("*.json")):
         for name, entry in json.loads(path.read_text()).items():
             assert entry["date"], (path.name, name)
             assert entry["command"], (path.name, name)
-            if heading := entry.get("log"):
-                assert f"## {entry['date']}: {heading}\n" in log, (path.name, name)
 
 
 @pytest.mark.parametrize(

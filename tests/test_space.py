@@ -94,7 +94,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> 
     data = folder.data_path("conversations", 0, new_attempt(), ".parquet")
     row = Transcript("1", Task("find a well"), messages=[Message(0, "user", "Nomad", "Hello")])
     written = write_indexed(folder, "conversations", data, [row], "f")
-    file, size = folder.keep(data)
+    file, size = folder.persist(data)
     folder.commit(Marker("conversations", 0, file, written.rows, written.sha256, "f", {}, size))
     command, *arguments = script(tmp_path, SPACE_HOST=HOST, **variables)
     monkeypatch.chdir(tmp_path)

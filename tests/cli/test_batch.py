@@ -21,6 +21,7 @@ from tests.support.in_process import Done, camel
 
 CONFIG = """
 scenario = "{scenario}"
+lists = "asked"
 out = "run"
 counts = {{ {counts} }}
 [model]
@@ -82,8 +83,8 @@ def test_a_run_with_its_lists_and_tasks_in_batches(server: BatchServer, tmp_path
     assert all(one.task.specified.startswith("Build ") for one in conversations)
     assert all(one.task.usage.calls == 1 for one in conversations)
     assert recorded(tmp_path / "run") == pytest.approx(server.dollars, abs=1e-7)
-    said(server, tmp_path, "verify", "run")
-    state = json.loads(said(server, tmp_path, "status", "run", "--json").stdout)
+    said(server, tmp_path, "run", "verify", "run")
+    state = json.loads(said(server, tmp_path, "run", "status", "run", "--json").stdout)
     assert {one["name"]: one["committed"] for one in state["stages"]} == {
         "assistant_role": 1,
         "user_role": 1,
@@ -200,7 +201,7 @@ def test_a_translation_that_is_continued_in_batches_asks_in_the_same_order(
 
 def test_a_study(server: BatchServer, tmp_path: Path):
     a_run(tmp_path / "run", numbers=range(8), size=3)
-    said(server, tmp_path, "study", "run", "--judge", "--model", "m", "--batch", "--processes", "1")
+    said(server, tmp_path, "study", "run", "--judge", "m", "--batch", "--processes", "1")
     assert len(server.batches) == 1
     assert len(server.paid) == 8
     assert not server.direct

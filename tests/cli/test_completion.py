@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from camel.cli import completing
+from camel.cli import completion
 from tests.support.command import camel
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for run in ("runs/talks", "runs/tales", "elsewhere/deep/run"):
+    for run in ("runs/tallies", "runs/tales", "elsewhere/deep/run"):
         (tmp_path / run).mkdir(parents=True)
         (tmp_path / run / "run.json").touch()
     (tmp_path / "runs/.journals").mkdir()
@@ -30,8 +30,8 @@ def shell(*words: str, cwd: Path, **environment: str) -> str:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("", ["elsewhere/", "runs/", "runs/tales", "runs/talks"]),
-        ("runs/ta", ["runs/tales", "runs/talks"]),
+        ("", ["elsewhere/", "runs/", "runs/tales", "runs/tallies"]),
+        ("runs/ta", ["runs/tales", "runs/tallies"]),
         ("elsewhere/", ["elsewhere/deep/"]),
         ("elsewhere/deep/", ["elsewhere/deep/run"]),
         ("s3://bucket/", []),
@@ -40,20 +40,20 @@ def shell(*words: str, cwd: Path, **environment: str) -> str:
     ],
 )
 def test_runs(folder: Path, typed: str, offered: list[str]):
-    assert completing.runs(typed) == offered
+    assert completion.runs(typed) == offered
 
 
 def test_names():
-    assert completing.scenarios("ma") == ["math"]
-    assert "gpt-4.1-mini" in completing.models("gpt-4.1")
-    assert {"chat", "site"} <= set(completing.formats(""))
+    assert completion.scenarios("ma") == ["math"]
+    assert "gpt-4.1-mini" in completion.models("gpt-4.1")
+    assert {"chat", "site"} <= set(completion.formats(""))
 
 
 def test_the_shell_is_answered(folder: Path):
     offered = shell(
-        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel status runs/tal", COMP_CWORD="2"
+        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel run status runs/tal", COMP_CWORD="3"
     )
-    assert offered.split() == ["runs/tales", "runs/talks"]
+    assert offered.split() == ["runs/tales", "runs/tallies"]
 
 
 def test_completion_can_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -164,7 +164,7 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
+def test_budgets_stop_it_and_the_same_command_continues(tmp_path: Path):
     own = '[[domains]]\nname = "society"\ntitle = "AI Society"\nquestions = 3\n'
     (tmp_path / "study.toml").write_text(config(repeats=0) + own)
     whole = 1 + 5 * 3 + 2 * 5 * 3

@@ -15,7 +15,7 @@ import pytest
 
 from camel import InputError
 from camel.cli import app
-from camel.models.connect import label, named_at
+from camel.models.connect import label, split_name
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from tests.support import command
 from tests.support.contests import KINDS, PLANTED, kind_of
@@ -125,7 +125,7 @@ def test_runs_meet_each_other_and_the_single_shot(
     done, _ = here(capsys, *args, "--judge", "base")
     assert "agents / other" in done
     assert "base also wrote" in done
-    # Both runs hold the same bytes: they are summarised and compared with the single shot once, and draw without a question.
+    # Both runs hold the same bytes: they are summarized and compared with the single shot once, and draw without a question.
     assert endpoint.ledger().served == asked + 6 + 6 + 2 * 6
     made = figures(folder)
     assert {one["system"] for one in made["ratings"]} == {"agents", "other", "single-shot"}
@@ -134,7 +134,7 @@ def test_runs_meet_each_other_and_the_single_shot(
 
 
 @pytest.mark.slow
-def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, folder: Path):
+def test_budgets_stop_it_and_the_same_command_continues(endpoint: SimulatorProcess, folder: Path):
     asked = endpoint.ledger().served
     for limit, total in (("13", 13), ("30", 30)):
         stopped = camel(endpoint, folder, *SMALL, "--budget-calls", limit)
@@ -197,7 +197,7 @@ def test_planted_outcomes_are_found(endpoint: SimulatorProcess, tmp_path: Path, 
     with serve(SimulatorSettings(author="tests.support.contests:contrary")) as other:
         done = camel(
             endpoint, tmp_path, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
-            "--summariser", "one", "--against", "single-shot", "--repeats", str(repeats),
+            "--summarizer", "one", "--against", "single-shot", "--repeats", str(repeats),
         )  # fmt: skip
         assert done.status == 0, done.stdout + done.stderr
         assert other.ledger().served == 4 * tasks + 4 * repeats
@@ -335,5 +335,5 @@ def _kept(folder: Path) -> int:
 
 
 def test_a_model_s_name_in_reports_holds_no_password():
-    assert label(*named_at("gpt@https://me:hunter2@example.org:8443/v1")) == "gpt@example.org:8443"
-    assert label(*named_at("gpt")) == "gpt"
+    assert label(*split_name("gpt@https://me:hunter2@example.org:8443/v1")) == "gpt@example.org:8443"
+    assert label(*split_name("gpt")) == "gpt"

@@ -30,7 +30,7 @@ from camel.runs.settings import Planned, Settings
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
 
 
-def talk(number: int) -> Transcript:
+def conversation(number: int) -> Transcript:
     said = [
         Message(0, "user", "Trader", "Instruction: Name one.\nInput: None"),
         Message(1, "assistant", "Programmer", "Solution: One. Next request."),
@@ -52,8 +52,8 @@ def run(tmp_path: Path) -> RunFolder:
 
 def commit(folder: RunFolder, shard: int) -> None:
     path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
-    written = write_shard(path, map(talk, range(2 * shard, 2 * shard + 2)))
-    kept = folder.keep(path)
+    written = write_shard(path, map(conversation, range(2 * shard, 2 * shard + 2)))
+    kept = folder.persist(path)
     assert folder.commit(Marker("conversations", shard, kept.file, 2, written.sha256, "f", {}, kept.size))
 
 
@@ -100,7 +100,7 @@ def test_force_replaces_a_folder_that_holds_nothing_else(run: RunFolder, tmp_pat
     assert "notes.txt" in refused("export", run.address, format, str(out), "--force")
     assert (out / "notes.txt").read_text() == "mine"
     (out / "notes.txt").unlink()
-    # Nor what lies deeper, beside what is written there.
+    # Nor anything deeper next to the output.
     deeper = next((one for one in sorted(out.iterdir()) if one.is_dir()), out / "more")
     deeper.mkdir(exist_ok=True)
     (deeper / "mine.csv").write_text("mine")
@@ -213,9 +213,9 @@ def test_what_the_file_system_refuses_is_one_line(
 
 
 def test_names_of_an_archive_do_not_act_on_the_terminal(run: RunFolder, tmp_path: Path):
-    export(run, "chat", str(tmp_path / "talks.jsonl"))
-    sound = (tmp_path / "talks.jsonl").read_bytes().splitlines()[0]
-    archive = tmp_path / "talks.tar.gz"
+    export(run, "chat", str(tmp_path / "said.jsonl"))
+    sound = (tmp_path / "said.jsonl").read_bytes().splitlines()[0]
+    archive = tmp_path / "said.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for name, data in (("bad\x1b[2J.json", b"{"), ("001_001_001.json", sound)):
             member = tarfile.TarInfo(name)
@@ -232,7 +232,7 @@ def test_runs_lists_damaged_ones_for_programs_too(run: RunFolder, tmp_path: Path
     broken = tmp_path / "broken" / "run.json"
     broken.parent.mkdir()
     broken.write_text("{")
-    done = CliRunner().invoke(app, ["runs", str(tmp_path), "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["run", "list", str(tmp_path), "--json"], catch_exceptions=False)
     listed = {one["run"]: one for one in map(msgspec.json.decode, done.stdout.splitlines())}
     assert set(listed) == {run.address, str(broken.parent)}
     assert listed[str(broken.parent)]["state"] == "damaged"

@@ -1,4 +1,4 @@
-"""`camel gc` in a terminal: it shows what it found and removes it only after a yes."""
+"""`camel run gc` in a terminal: it shows what it found and removes it only after a yes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_it_asks_before_it_removes(tmp_path: Path, answer: str, removed: bool):
     folder = a_run(RunFolder(tmp_path / "run"), 1)
     loser = folder.data_path(STAGE, 0, "loser", ".parquet")
     loser.write_bytes(b"x")
-    with Terminal(["gc", "run"], tmp_path, {}) as terminal:
+    with Terminal(["run", "gc", "run"], tmp_path, {}) as terminal:
         terminal.wait_for("Remove them?")
         assert f"data/{STAGE}/{loser.name}" in terminal.text
         assert loser.exists()

@@ -53,14 +53,14 @@ def write(
 ) -> Path:
     path = folder / "config.toml"
     path.write_text(
-        f'scenario = "{scenario}"\nout = "run"\ncounts = {{ {counts} }}\n{more}\n'
+        f'scenario = "{scenario}"\nout = "run"\nlists = "asked"\ncounts = {{ {counts} }}\n{more}\n'
         f'[model]\nname = "simulated"\nbase_url = "{endpoint.base_url}"\n{model}\n[run]\n{run}\n'
     )
     return path
 
 
 def status(folder: Path, run: str = "run") -> dict[str, Any]:
-    done = camel("status", run, "--json", cwd=folder)
+    done = camel("run", "status", run, "--json", cwd=folder)
     assert done.status == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -113,11 +113,11 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path, snaps
         done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
         assert done.status == 0, done.stderr
         assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
-    card = ("--title", "My talks", "--licence", "cc-by-4.0")
+    card = ("--title", "My conversations", "--license", "cc-by-4.0")
     assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).status == 0
     text = (tmp_path / "dataset" / "README.md").read_text()
     assert 'license: "cc-by-4.0"' in text
-    assert "# My talks" in text
+    assert "# My conversations" in text
     done = camel("import", "chat.jsonl", "imported", cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert done.stdout.startswith("8 conversations")
@@ -128,11 +128,11 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("export", "run", "word", "x"), "word"),
         (("export", "run", "problems", "x.jsonl"), "chat or instruction"),
         (("export", "run", "chat", "chat.jsonl"), "--force"),
-        (("export", "run", "chat", "x.jsonl", "--title", "T"), "card"),
+        (("export", "run", "chat", "x.jsonl", "--title", "T"), "dataset"),
         (("import", "messages.jsonl", "x"), "messages.jsonl"),
         (("export", "nowhere", "chat", "x.jsonl"), "nowhere"),
         (("import", "chat.jsonl", "imported"), "imported"),
-        (("import", "chat.jsonl"), "last"),
+        (("import", "chat.jsonl"), "camel import FILE"),
     ):
         done = camel(*arguments, cwd=tmp_path)
         assert done.status == 2
@@ -204,7 +204,7 @@ def test_a_translation_as_a_user_sees_it(gate: GatedEndpoint, tmp_path: Path):
     assert now["state"] == "complete"
     assert now["stages"][-1]["name"] == "translated-de"
     assert now["stages"][-1]["tokens"] > 0
-    assert "translated-de: 4 of 4" in camel("status", "run", cwd=tmp_path).stdout
+    assert "translated-de: 4 of 4" in camel("run", "status", "run", cwd=tmp_path).stdout
     done = camel("export", "run", "chat", "de.jsonl", "--language", "de", cwd=tmp_path)
     assert done.stdout.startswith("4 conversations in de")
     assert (tmp_path / "de.jsonl").read_text().count("\n") == 4
@@ -264,7 +264,7 @@ def test_the_panel_on_a_terminal(gate: GatedEndpoint, tmp_path: Path):
     write(tmp_path, gate)
     gate.hold_after(30)
     with Terminal(["generate", "config.toml"], tmp_path, {"COLUMNS": "100", "LINES": "40"}) as terminal:
-        terminal.wait_for("in work")
+        terminal.wait_for("in progress")
         gate.release()
         assert terminal.end() == 0
         output = terminal.raw
@@ -315,7 +315,7 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).status == 0
 
 
-def test_whoever_comes_back_to_another_folder_does_not_pay_again(endpoint: SimulatorProcess, tmp_path: Path):
+def test_a_run_next_to_its_configuration_is_not_paid_for_again(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     requests = endpoint.ledger().requests
@@ -351,16 +351,16 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert now["forked_from"] == "run"
     assert now["usage"]["calls"] == endpoint.ledger().requests - before
     assert len(chats(tmp_path, "forked")) == 12
-    # The same again goes on with it, and a folder that holds something else is left alone.
+    # The same command continues it; a folder with other files is not touched.
     before = endpoint.ledger().requests
     assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).status == 0
     assert endpoint.ledger().requests == before
     assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).status == 2
     write(tmp_path, endpoint, more="seed = 7")
-    done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
+    done = camel("generate", "config.toml", "--fork", "second", cwd=tmp_path)
     assert "forked from run" in done.stdout
     assert "assistant_role, user_role, task (seed changed)" in done.stdout
-    listed = camel("runs", ".", cwd=tmp_path).stdout
+    listed = camel("run", "list", ".", cwd=tmp_path).stdout
     assert listed.count(" complete ") == 3
 
 
@@ -399,13 +399,13 @@ def test_what_has_ended_and_is_not_committed_is_not_lost(gate: GatedEndpoint, tm
     stage = status(tmp_path)["stages"][-1]
     assert stage["committed"] == 0
     assert 3 <= stage["finished"] <= 6
-    assert f"0 of 8 committed, {stage['finished']} more" in camel("status", "run", cwd=tmp_path).stdout
+    assert f"0 of 8 committed, {stage['finished']} more" in camel("run", "status", "run", cwd=tmp_path).stdout
     # Nor does it look lost after a start that stops at once, before it got to all that is in the journal.
     assert camel("generate", "config.toml", cwd=tmp_path).status == 3
     assert status(tmp_path)["stages"][-1]["finished"] == stage["finished"]
     refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
     assert refused.status == 2
-    assert "camel status run" in refused.stderr
+    assert "camel run status run" in refused.stderr
     write(tmp_path, gate, more="shard_size = 8")
     assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     assert status(tmp_path)["stages"][-1] | {"tokens": 0} == {
@@ -499,8 +499,8 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
         (("plan", "config.toml", "--scale", "planet=3"), "planet"),
         (("plan", "config.toml", "--rate", "0"), "--rate"),
-        (("status", "."), "."),
-        (("runs", "nowhere"), "nowhere"),
+        (("run", "status", "."), "."),
+        (("run", "list", "nowhere"), "nowhere"),
     ):
         done = camel(*arguments, cwd=tmp_path)
         assert done.status == 2, arguments
@@ -509,7 +509,9 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         snapshot("errors", done.stderr, " ".join(arguments))
 
 
-def test_a_folder_beside_the_configuration_is_found_from_anywhere(endpoint: SimulatorProcess, tmp_path: Path):
+def test_a_folder_next_to_the_configuration_is_found_from_anywhere(
+    endpoint: SimulatorProcess, tmp_path: Path
+):
     (tmp_path / "sub").mkdir()
     assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").status == 0
     (tmp_path / "sub" / "c.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
@@ -548,7 +550,7 @@ def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
     assert sum(served) == status(tmp_path)["usage"]["calls"]
 
 
-def test_the_command_to_go_on_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
+def test_the_resume_command_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CAMEL_JOURNALS", "/fast disk/journals")
     command = typer.main.get_command(app)
     typed = ["generate", "a.toml", "--json", "--concurrency", "8", "--accept-change", "model.name"]

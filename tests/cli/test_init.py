@@ -27,7 +27,7 @@ from camel.generation.init import (
     write_demo,
 )
 from camel.generation.plan import make_plan
-from camel.jobs.cluster import handed_over
+from camel.jobs.cluster import worker_environment
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.models.spec import ModelSpec
@@ -189,7 +189,7 @@ def test_the_demo_is_a_sound_scenario(tmp_path: Path):
 
 
 @pytest.mark.parametrize("key", [CTRL_C, CTRL_D])
-def test_whoever_leaves_leaves_nothing(key: str, tmp_path: Path):
+def test_an_interrupted_dialog_writes_nothing(key: str, tmp_path: Path):
     with Terminal(["init"], tmp_path, {}) as terminal:
         terminal.wait_for("1, 2 or 3")
         terminal.type(key)
@@ -212,7 +212,7 @@ def test_three_questions_lead_to_a_run(tmp_path: Path):
             terminal.type(ENTER)
             terminal.wait_for("math")
             terminal.type("math" + ENTER)
-            terminal.wait_for("how many")
+            terminal.wait_for("a number, or")
             terminal.type("many" + ENTER)
             terminal.wait_for("'many'")
             terminal.type("8" + ENTER)
@@ -245,8 +245,8 @@ def test_the_key_comes_from_the_variable_that_is_named(monkeypatch: pytest.Monke
     assert config.model.api_key() == "sk-mine-0123456789"
     assert config.model.open()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
     assert "sk-mine" not in str(config.decisive(load("ai_society")))
-    handed = handed_over(Generation(config))
+    handed = worker_environment(Generation(config))
     assert "MY_KEY" in handed
     assert "MY_KEY_RING" not in handed
     other = msgspec.structs.replace(config, model=ModelSpec("any"))
-    assert "MY_KEY" not in handed_over(Generation(other))
+    assert "MY_KEY" not in worker_environment(Generation(other))

@@ -59,11 +59,11 @@ def made(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory) -
     for args in (
         ("generate", "config.toml"),
         ("translate", "run", "--to", "de", "--model", "simulated"),
-        ("compact", "run"),
-        ("index", "run", "--text", "--findings"),
+        ("run", "compact", "run"),
+        ("run", "index", "run", "--text", "--findings"),
         ("study", "run"),
         ("evaluate", "agents", "run", "--model", "simulated", "--judge", "simulated", "--sample", "1"),
-        ("pause", "run"),
+        ("run", "pause", "run"),
     ):
         done = camel(*args, cwd=folder, url=endpoint.base_url)
         assert done.status == 0, (args, done.stderr)
@@ -87,7 +87,7 @@ def made(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory) -
 FEW = ("committed", "journal", "stages")
 CORE = (*FEW, "data", "compacted")
 PARTS = {
-    **dict.fromkeys(("status", "runs", "pause", "stop", "resume", "plan"), FEW),
+    **dict.fromkeys(("status", "list", "pause", "stop", "resume", "plan"), FEW),
     "index": (*CORE, "index", "text", "study"),
     "study": ("committed", "data", "study"),
     "evaluate": ("committed", "data", "evaluation"),
@@ -157,18 +157,19 @@ def read(run: Path) -> None:
 
 
 COMMANDS: dict[str, tuple[str, ...] | Callable[[Path], object]] = {
-    "status": ("status", "run"),
-    "runs": ("runs", "run"),
-    "pause": ("pause", "run"),
-    "stop": ("stop", "run"),
-    "resume": ("resume", "run"),
+    "status": ("run", "status", "run"),
+    "list": ("run", "list", "run"),
+    "show": ("show", "run"),
+    "pause": ("run", "pause", "run"),
+    "stop": ("run", "stop", "run"),
+    "resume": ("run", "resume", "run"),
     "plan": ("plan", "config.toml"),
     "generate": ("generate", "config.toml"),
     "translate": ("translate", "run", "--to", "de", "--model", "simulated"),
-    "verify": ("verify", "run"),
-    "compact": ("compact", "run", "--size", "1"),
-    "gc": ("gc", "run", "--compacted", "--yes"),
-    "index": ("index", "run", "--text", "--findings"),
+    "verify": ("run", "verify", "run"),
+    "compact": ("run", "compact", "run", "--file-size", "1"),
+    "gc": ("run", "gc", "run", "--compacted", "--yes"),
+    "index": ("run", "index", "run", "--text", "--findings"),
     "study": ("study", "run"),
     "evaluate": (
         "evaluate",
@@ -257,10 +258,10 @@ def test_gc_does_not_remove_a_folder_elsewhere(tmp_path: Path):
     for name in ("000000-taxes", "deep/000000-photos"):
         (elsewhere / name).write_text("mine")
     (folder.root / "journal").mkdir(exist_ok=True)
-    (folder.root / "journal" / "talk").symlink_to(elsewhere)
-    done = camel("gc", "run", "--yes", cwd=tmp_path, url="")
+    (folder.root / "journal" / "stage").symlink_to(elsewhere)
+    done = camel("run", "gc", "run", "--yes", cwd=tmp_path, url="")
     assert done.status == 1
-    assert "run/journal/talk is a symbolic link" in done.stderr
+    assert "run/journal/stage is a symbolic link" in done.stderr
     assert sorted(path.name for path in elsewhere.rglob("*")) == ["000000-photos", "000000-taxes", "deep"]
 
 
@@ -284,6 +285,6 @@ def _a_committed_run(folder: RunFolder) -> None:
     from camel.runs.settings import Settings
 
     folder.create(Settings("f", {}, "0"))
-    (folder.root / "data" / "talk").mkdir(parents=True)
-    (folder.root / "data" / "talk" / "000000-x.jsonl").write_text("{}\n")
-    folder.commit(Marker("talk", 0, "data/talk/000000-x.jsonl", 1, "0" * 64, "f"))
+    (folder.root / "data" / "stage").mkdir(parents=True)
+    (folder.root / "data" / "stage" / "000000-x.jsonl").write_text("{}\n")
+    folder.commit(Marker("stage", 0, "data/stage/000000-x.jsonl", 1, "0" * 64, "f"))

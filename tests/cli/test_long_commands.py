@@ -42,7 +42,7 @@ class Command(NamedTuple):
 
     words: tuple[str, ...]
     place: str
-    """What `camel pause` and `camel stop` are given."""
+    """What `camel run pause` and `camel run stop` are given."""
     prepare: Callable[[Path], None]
     calls: bool = True
     """Whether it asks a model."""
@@ -56,9 +56,7 @@ COMMANDS = {
     "ablate": Command(
         ("ablate", "made.toml", "--out", "ablated", "--sentence", "user-02"), "ablated", configured, same=4
     ),
-    "study": Command(
-        ("study", "run", "--judge", "--sample", "8", "--model", "gpt-4"), "run/study", a_finished_run
-    ),
+    "study": Command(("study", "run", "--judge", "gpt-4", "--sample", "8"), "run/study", a_finished_run),
     "agents": Command(
         (
             "evaluate",
@@ -123,7 +121,7 @@ def test_a_long_command(gate: GatedEndpoint, tmp_path: Path, name: str):
         return Program(*command.words, *many, *more, cwd=tmp_path, env=environment)
 
     def say(word: str) -> None:
-        assert camel(word, command.place, cwd=tmp_path).status == 0
+        assert camel("run", word, command.place, cwd=tmp_path).status == 0
 
     # Over its budget: exit status 3, and as many calls as were allowed.
     limit = ("--budget-calls", "3") if command.calls else ("--budget-hours", "1e-9")
@@ -134,7 +132,7 @@ def test_a_long_command(gate: GatedEndpoint, tmp_path: Path, name: str):
     assert "budget" in ended["why"]
     assert gate.ledger().billed == (3 if command.calls else 0)
 
-    # Paused: it begins nothing. Stopped by `camel stop`: exit status 130, with how to continue.
+    # Paused: it begins nothing. Stopped by `camel run stop`: exit status 130, with how to continue.
     say("pause")
     with start() as process:
         wait_until(lambda: "paused" in process.out, "a word about the pause")

@@ -83,7 +83,7 @@ def form(
 
 def command(*words: str) -> Callable[[str, Path], None]:
     """A command in which MODEL is the name; a file NAME.toml is written as it is called."""
-    files = {"made.toml": GENERATE, "emerging.toml": EMERGENCE, "talk.toml": SOCIETY.replace("{", "{{")}
+    files = {"made.toml": GENERATE, "emerging.toml": EMERGENCE, "debate.toml": SOCIETY.replace("{", "{{")}
 
     def call(name: str, folder: Path) -> None:
         a_run(folder / "run", numbers=range(2), size=2)
@@ -126,12 +126,12 @@ PLACES = {
     "generate": command("generate", "made.toml"),
     "ablate": command("ablate", "made.toml", "--sentence", "user-02", "--out", "ablated"),
     "translate": command("translate", "run", "--to", "de", "--model", "MODEL"),
-    "study": command("study", "run", "--judge", "--sample", "1", "--model", "MODEL"),
+    "study": command("study", "run", "--judge", "MODEL", "--sample", "1"),
     "agents": command("evaluate", "agents", "run", "--judge", "MODEL", "--model", "MODEL", "--sample", "1", "--repeats", "0"),
     "humaneval": command("evaluate", "humaneval", "--model", "MODEL", "-n", "1", "--problems", "1", "--out", "solved"),
     "emergence": command("evaluate", "emergence", "emerging.toml"),
     "play": command("play", "--model", "MODEL", "--max-messages", "2", "--no-specify"),
-    "society": command("society", "talk.toml", "--model", "MODEL"),
+    "society": command("society", "debate.toml", "--model", "MODEL"),
     "doctor": command("doctor", "--model", "MODEL"),
     "RolePlaying": role_play,
     "Society": society,

@@ -24,7 +24,7 @@ from tests.support.forks import Program, wait_until
 from tests.support.rude import ATTACK, LINGER
 from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal, paste
 
-COMMAND = ["play", "--no-specify", "--save", "talk.json"]
+COMMAND = ["play", "--no-specify", "--save", "saved.json"]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def sit(
 
 
 def kept(folder: Path) -> Transcript:
-    return Transcript.from_json((folder / "talk.json").read_bytes())
+    return Transcript.from_json((folder / "saved.json").read_bytes())
 
 
 def contents(folder: Path, speaker: str = "user") -> list[str]:
@@ -107,13 +107,13 @@ def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
         terminal.wait_for(f"▌ Stock Trader (user)\n{offered[1]}")
         terminal.prompt("› 1–3")
         terminal.type("3 in rhymes" + ENTER)
-        terminal.wait_for("again: 2 is new")
+        terminal.wait_for("2 is new")
         terminal.prompt("› 1–2")
         terminal.type("2" + ENTER)
         terminal.wait_for("writing 3 proposals")
         terminal.prompt("› 1–3")
         terminal.type("/ai" + ENTER)
-        terminal.wait_for("The AI judges.", "◆ critic: ")
+        terminal.wait_for("The model judges.", "◆ critic: ")
         terminal.prompt("› 1–3")
         terminal.type(CTRL_D)
         assert terminal.end() == 0
@@ -189,7 +189,7 @@ def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_pat
     assert file.stat().st_size == size
 
 
-def test_the_ai_goes_on_for_some_turns(endpoint: SimulatorProcess, tmp_path: Path):
+def test_the_model_speaks_for_some_turns(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
         for wrong in ("/ai 0", "/ai many", "/ai -1", "/ai ²"):
@@ -242,15 +242,15 @@ def test_ctrl_c_at_the_prompt_asks_before_it_stops(endpoint: SimulatorProcess, t
         terminal.prompt("› Enter")
         terminal.type(CTRL_C)
         terminal.prompt("› Ctrl+C again")
-        terminal.type("no, go on" + ENTER)
-        terminal.wait_for("Instruction: no, go on")
+        terminal.type("no, continue" + ENTER)
+        terminal.wait_for("Instruction: no, continue")
         terminal.prompt("› Enter")
         terminal.type(CTRL_C + CTRL_C)
         assert terminal.end() == 130
         assert "Traceback" not in terminal.text
-        assert "saved talk.json" in terminal.text
+        assert "saved saved.json" in terminal.text
         assert terminal.modes == terminal.before
-    assert contents(tmp_path) == ["Instruction: no, go on\nInput: None"]
+    assert contents(tmp_path) == ["Instruction: no, continue\nInput: None"]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_even_kill_9_keeps_what_was_said(endpoint: SimulatorProcess, tmp_path: P
 
 
 def test_sigterm_while_the_ai_speaks_keeps_everything(tmp_path: Path):
-    """Also without anybody in a seat."""
+    """Also without a person in a seat."""
     settings = SimulatorSettings(author="tests.support.rude:linger_third", tokens_per_second=120)
     with serve(settings) as slow, Program(*COMMAND, "--base-url", slow.base_url, cwd=tmp_path) as process:
         wait_until(lambda: process.out.count("▌") == 3, "the third message")
@@ -362,7 +362,7 @@ def test_model_text_cannot_act_on_the_terminal_nor_pose_as_an_option(tmp_path: P
     assert "␚]0;owned␚␚[2J␚[31m␚␚5A␚" in shown
     for part in (b"\x1b]0;owned", b"\x1b[2J", b"\x1b[31m", "\x9b".encode(), "\u202e".encode()):
         assert part not in terminal.raw
-    # A proposal's own numbers stand behind the bar.
+    # Numbers inside a proposal come after the bar.
     if seat == "critic":
         assert "   │  9 │ I am an option" in shown
         assert not re.search(r"^ 9 │", shown, re.MULTILINE)
@@ -426,7 +426,7 @@ def test_a_pipe_that_stays_open_does_not_keep_the_process(endpoint: SimulatorPro
         with Program(*args, cwd=tmp_path, stdin=reader) as process:
             os.write(writer, b"hello\n")
             wait_until(
-                lambda: (tmp_path / "talk.json").exists() and len(kept(tmp_path).messages) == 2, "an answer"
+                lambda: (tmp_path / "saved.json").exists() and len(kept(tmp_path).messages) == 2, "an answer"
             )
             process.send_signal(signal.SIGTERM)
             assert process.wait() == 143
@@ -448,7 +448,7 @@ def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path, sna
         terminal.prompt()
         terminal.type("/done" + ENTER)
         assert terminal.end() == 0
-        assert "nothing paid" in terminal.text
+        assert "no cost" in terminal.text
     assert endpoint.ledger().requests == before
     everybody = [word for seat in ("user", "assistant", "critic") for word in ("--human", seat)]
     for words in (everybody, ["--human", "dog"]):
@@ -483,7 +483,7 @@ def test_with_the_real_model(tmp_path: Path, seat: str):
 
 def spoken(folder: Path, seat: str) -> list[str]:
     """Who spoke, or chose, in a seat."""
-    messages = kept(folder).messages if (folder / "talk.json").exists() else []
+    messages = kept(folder).messages if (folder / "saved.json").exists() else []
     if seat == "critic":
         return [message.deliberation.critic for message in messages if message.deliberation]
     return [message.model for message in messages if message.speaker == seat]

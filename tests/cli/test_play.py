@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from camel import Text, Transcript
-from camel.cli.play import _own_prompts
+from camel.cli.play import _read_prompts
 from camel.cli.screen import Screen, price, visible
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
@@ -38,7 +38,7 @@ def play(*args: str, cwd: Path, **environment: str) -> Done:
 
 
 def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: Path):
-    done = play("--base-url", endpoint.base_url, "--save", "talk.json", "--save", "talk.md", cwd=tmp_path)
+    done = play("--base-url", endpoint.base_url, "--save", "saved.json", "--save", "saved.md", cwd=tmp_path)
     assert done.status == 0, done.stderr
     for expected in (
         "Task specifier",
@@ -48,23 +48,23 @@ def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: 
         "Solution:",
         "7 messages, 8 calls",
         "no price for simulated",
-        "saved talk.json",
+        "saved saved.json",
     ):
         assert expected in done.stdout
-    assert "\x1b" not in done.stdout, "colours only where there is a terminal"
-    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    assert "\x1b" not in done.stdout, "colors only on a terminal"
+    transcript = Transcript.from_json((tmp_path / "saved.json").read_bytes())
     assert transcript.stop is not None
     assert transcript.stop.reason == "done"
     # Everything that was said was also on the screen, whole.
     assert all(message.content in done.stdout for message in transcript.messages)
     assert transcript.task.specified in done.stdout
-    assert transcript.messages[1].content.splitlines()[0] in (tmp_path / "talk.md").read_text()
+    assert transcript.messages[1].content.splitlines()[0] in (tmp_path / "saved.md").read_text()
 
 
 def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
-    done = play("--base-url", endpoint.base_url, "--critic", "3", "--save", "talk.json", cwd=tmp_path)
+    done = play("--base-url", endpoint.base_url, "--critic", "3", "--save", "saved.json", cwd=tmp_path)
     assert done.status == 0, done.stderr
-    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    transcript = Transcript.from_json((tmp_path / "saved.json").read_bytes())
     assert all(m.deliberation and len(m.deliberation.proposals) == 3 for m in transcript.messages)
     assert done.stdout.count("◆ critic: ") == len(transcript.messages) == 7
     first = transcript.messages[0]
@@ -80,10 +80,10 @@ def test_thoughts_are_printed_only_when_asked_for(tmp_path: Path):
     author = "tests.support.thinkers:between_tags"
     with serve(SimulatorSettings(length=Constant(5), author=author)) as thinking:
         for options, seen in (((), False), (("--show-reasoning",), True)):
-            done = play("--base-url", thinking.base_url, "--save", "talk.md", *options, cwd=tmp_path)
+            done = play("--base-url", thinking.base_url, "--save", "saved.md", *options, cwd=tmp_path)
             assert done.status == 0, done.stderr
-            assert (f"thought: {MARKER}" in done.stdout) == (MARKER in done.stdout) == seen
-            assert MARKER not in (tmp_path / "talk.md").read_text()
+            assert (f"reasoning: {MARKER}" in done.stdout) == (MARKER in done.stdout) == seen
+            assert MARKER not in (tmp_path / "saved.md").read_text()
 
 
 def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, tmp_path: Path):
@@ -109,10 +109,10 @@ def test_a_prompt_under_a_name_that_nobody_reads_is_refused(tmp_path: Path, snap
     for name in ("assistant", "usr"):
         (tmp_path / f"{name}.txt").write_text("About <TASK>.\n")
     with pytest.raises(InputError, match=r"usr\.txt") as refused:
-        _own_prompts(tmp_path)
+        _read_prompts(tmp_path)
     snapshot("errors", refused.value)
     (tmp_path / "usr.txt").unlink()
-    assert _own_prompts(tmp_path).assistant == "About <TASK>."
+    assert _read_prompts(tmp_path).assistant == "About <TASK>."
 
 
 def test_a_prompt_that_mentions_what_nobody_fills_in(tmp_path: Path):
@@ -134,10 +134,10 @@ def test_an_endpoint_that_is_not_there(tmp_path: Path, snapshot: Callable[..., N
 
 def test_a_failing_call_keeps_what_was_said(tmp_path: Path):
     with serve(SimulatorSettings(length=Constant(9), capacity=0, retry_after=0.01)) as full:
-        done = play("--base-url", full.base_url, "--model", "m", "--save", "talk.json", cwd=tmp_path)
+        done = play("--base-url", full.base_url, "--model", "m", "--save", "saved.json", cwd=tmp_path)
     assert done.status == 1
     assert "RateLimited" in done.stdout
-    stop = Transcript.from_json((tmp_path / "talk.json").read_bytes()).stop
+    stop = Transcript.from_json((tmp_path / "saved.json").read_bytes()).stop
     assert stop is not None
     assert stop.reason == "error"
 
@@ -145,13 +145,13 @@ def test_a_failing_call_keeps_what_was_said(tmp_path: Path):
 def test_ctrl_c_ends_cleanly_and_keeps_what_was_said(tmp_path: Path):
     settings = SimulatorSettings(author="tests.support.rude:linger_third", tokens_per_second=120)
     with serve(settings) as slow:
-        args = ("play", "--base-url", slow.base_url, "--no-specify", "--save", "talk.json")
+        args = ("play", "--base-url", slow.base_url, "--no-specify", "--save", "saved.json")
         with Program(*args, cwd=tmp_path) as process:
             wait_until(lambda: process.out.count("▌") == 3, "the third message")
             process.send_signal(signal.SIGINT)
             assert process.wait() == 130
             assert not process.err
-    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    transcript = Transcript.from_json((tmp_path / "saved.json").read_bytes())
     assert len(transcript.messages) == 2, "two messages were complete, the third was being written"
     assert transcript.stop is not None
     assert transcript.stop.reason == "stopped"
@@ -171,7 +171,7 @@ def test_model_text_cannot_act_on_the_terminal():
     assert not set(printed) & set("\x1b\x07\r\u202e")
 
 
-def test_a_retry_says_that_the_text_so_far_is_void():
+def test_a_retry_says_that_the_partial_text_is_discarded():
     out = io.StringIO()
     screen = Screen(Console(file=out), {"user": "Trader"})
     screen.watch(Text("user", "half a mess"))
@@ -179,7 +179,7 @@ def test_a_retry_says_that_the_text_so_far_is_void():
     screen.watch(Text("user", "whole message"))
     printed = out.getvalue()
     assert printed.count("Trader (user)") == 2
-    assert "void" in printed
+    assert "discarded" in printed
     assert "HTTP 503" in printed
 
 
@@ -204,14 +204,14 @@ def test_an_unknown_count_is_never_called_free():
     assert price(Transcript("x", Task("t"), messages=[silent])) == "at least $0.0000"
     ours = Message(0, "user", "T", "hi", model="smollm2-135m", usage=Usage(9, 9, 0, 1))
     assert price(Transcript("x", Task("t"), messages=[ours])) == "free"
-    assert price(Transcript("x", Task("t"))) == "nothing paid"
+    assert price(Transcript("x", Task("t"))) == "no cost"
 
 
 def test_a_closed_pipe_loses_nothing(tmp_path: Path):
     with serve_gated(SimulatorSettings(length=Constant(7))) as endpoint:
         endpoint.hold_after(3)
         reader, writer = os.pipe()
-        args = ("play", "--base-url", endpoint.base_url, "--save", "talk.json")
+        args = ("play", "--base-url", endpoint.base_url, "--save", "saved.json")
         try:
             with Program(*args, cwd=tmp_path, stdout=writer) as process:
                 endpoint.wait_until_held()
@@ -221,12 +221,12 @@ def test_a_closed_pipe_loses_nothing(tmp_path: Path):
                 assert "Traceback" not in process.err
         finally:
             os.close(writer)
-    assert Transcript.from_json((tmp_path / "talk.json").read_bytes()).messages
+    assert Transcript.from_json((tmp_path / "saved.json").read_bytes()).messages
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_any_call(endpoint: SimulatorProcess, tmp_path: Path):
     before = endpoint.ledger().requests
-    done = play("--base-url", endpoint.base_url, "--save", "/proc/talk.json", cwd=tmp_path)
+    done = play("--base-url", endpoint.base_url, "--save", "/proc/saved.json", cwd=tmp_path)
     assert done.status == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert endpoint.ledger().requests == before

@@ -46,14 +46,14 @@ def test_the_examples_end_by_a_rule(
         "--base-url",
         endpoint.base_url,
         "--save",
-        "talk.json",
+        "saved.json",
         "--save",
-        "talk.md",
+        "saved.md",
     )
     done = camel(str(EXAMPLES / f"{name}.toml"), *args, cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert f"{messages} messages" in done.stdout
-    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    transcript = Transcript.from_json((tmp_path / "saved.json").read_bytes())
     assert len(transcript.messages) == messages
     assert transcript.task.original == "Dig a pond"
     assert transcript.stop is not None
@@ -70,11 +70,11 @@ def test_first_steps_are_seen_and_limits_can_be_given(endpoint: SimulatorProcess
         '[turns]\npolicy = "moderated"\nmoderator = "Chair"\n'
     )
     args = ("--max-messages", "3", "--base-url", endpoint.base_url, "--show-prompts", "--max-tokens", "50")
-    done = camel(".", *args, "--save", "talk.json", cwd=tmp_path)
+    done = camel(".", *args, "--save", "saved.json", cwd=tmp_path)
     assert done.status == 0, done.stderr
     for expected in ("Task planner", "Role assignment", "▌ Chair\n", "You moderate.", "3 messages, 5 calls"):
         assert expected in done.stdout
-    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    transcript = Transcript.from_json((tmp_path / "saved.json").read_bytes())
     assert len(transcript.speakers) == 3
     assert {speaker.sampling.max_tokens for speaker in transcript.speakers} == {50}
 
@@ -86,10 +86,10 @@ def test_an_option_changes_only_its_own_setting_of_each_member(endpoint: Simulat
     )
 
     def settings(*args: str) -> list[Sampling]:
-        given = ("--base-url", endpoint.base_url, "--max-messages", "2", "--save", "talk.json", *args)
+        given = ("--base-url", endpoint.base_url, "--max-messages", "2", "--save", "saved.json", *args)
         done = camel(".", *given, cwd=tmp_path)
         assert done.status == 0, done.stderr
-        transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+        transcript = Transcript.from_json((tmp_path / "saved.json").read_bytes())
         return [speaker.sampling for speaker in transcript.speakers]
 
     assert settings("--max-tokens", "50") == [Sampling(0.0, None, 50), Sampling(0.7, 0.9, 50)]
@@ -113,21 +113,21 @@ def screen(count: int, *, together: bool) -> tuple[Screen, io.StringIO]:
     return shown, out
 
 
-def test_neighbours_on_the_screen_have_different_colours():
+def test_neighbors_on_the_screen_have_different_colors():
     shown, _ = screen(1_000, together=False)
     styles = [shown.style(f"s{n}") for n in range(1_000)]
-    assert set(styles) == {f"bold {colour}" for colour in PALETTE}
+    assert set(styles) == {f"bold {color}" for color in PALETTE}
     assert all(one != other for one, other in pairwise(styles))
 
 
-def test_those_who_speak_at_the_same_time_are_shown_one_after_the_other():
+def test_speakers_of_the_same_moment_are_shown_one_after_the_other():
     shown, out = screen(3, together=True)
     shown.watch(Text("s1", "from "))
     shown.watch(Text("s0", "not seen coming"))
     shown.watch(Retrying("s0", "HTTP 503", 1.0))
     shown.watch(Text("s1", "the second"))
     for name, text in (("s0", "not seen coming"), ("s1", "from the second"), ("s2", "nor this \x1b[2J")):
-        shown.said(Message(0, name, "Role", text))
+        shown.show_message(Message(0, name, "Role", text))
     assert out.getvalue() == (
         "▌ Role 1 (s1)\nfrom the second\n\n▌ Role 0 (s0)\nnot seen coming\n\n▌ Role 2 (s2)\nnor this ␚[2J\n\n"
     )

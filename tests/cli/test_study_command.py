@@ -63,22 +63,24 @@ def test_a_run_is_studied_where_it_lies(folder: Path, snapshot: Callable[..., No
     assert (end["event"], end["status"]) == ("end", "complete")
     assert end["result"] == figures
     # The run itself is as it was.
-    assert camel("verify", "run", cwd=folder).status == 0
-    assert "complete" in camel("status", "run", cwd=folder).stdout
+    assert camel("run", "verify", "run", cwd=folder).status == 0
+    assert "complete" in camel("run", "status", "run", cwd=folder).stdout
 
 
 @pytest.mark.slow
 def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: SimulatorProcess):
     asked = endpoint.ledger().served
-    url = {"OPENAI_BASE_URL": endpoint.base_url, "CAMEL_MODEL": "simulated"}
+    url = {"OPENAI_BASE_URL": endpoint.base_url}
     assert camel("study", "run", cwd=folder, **url).status == 0
     assert endpoint.ledger().served == asked
-    stopped = camel("study", "run", "--judge", "--sample", "5", "--budget-calls", "4", cwd=folder, **url)
+    stopped = camel(
+        "study", "run", "--judge", "simulated", "--sample", "5", "--budget-calls", "4", cwd=folder, **url
+    )
     assert stopped.status == 3
     assert "budget of 4 calls" in stopped.stdout
     assert "5 calls of simulated" in stopped.stdout
     assert endpoint.ledger().served == asked + 4
-    done = camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url)
+    done = camel("study", "run", "--judge", "simulated", "--sample", "5", cwd=folder, **url)
     assert done.status == 0, done.stderr
     # The simulated endpoint says neither yes nor no: each of the five is asked about three times, and none decided.
     assert "5 undecided" in done.stdout
@@ -86,7 +88,7 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     assert "5 undecided" in page
     assert "Done was deserved" not in page
     assert endpoint.ledger().served == asked + 15
-    assert camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url).status == 0
+    assert camel("study", "run", "--judge", "simulated", "--sample", "5", cwd=folder, **url).status == 0
     assert endpoint.ledger().served == asked + 15
 
 
@@ -94,7 +96,8 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     ("args", "says"),
     [
         (["study", "nothing"], "nothing"),
-        (["study", "run", "--local"], "--judge"),
+        (["study", "run", "--judge", "a", "--judge", "b"], "--judge"),
+        (["study", "run", "--judge", "a", "--sample", "5001"], "5001"),
         (["ablate", "config.toml", "--sentence", "user-99"], "--list"),
     ],
 )
@@ -111,7 +114,7 @@ def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint:
     listed = camel("ablate", "config.toml", "--list", cwd=folder).stdout
     assert "user-02  Never flip roles!" in listed
     plan = camel("ablate", "config.toml", "--dry-run", cwd=folder).stdout
-    assert "35 with" in plan
+    assert "35 variants" in plan
     assert "432 conversations" in plan
     assert endpoint.ledger().requests == asked
 
@@ -134,7 +137,13 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
     assert said
     assert "0% → 100% without assistant-03" in found
     assert "user-01" not in found
-    for name in ("ablation.json", "ablation.html", "plots/ablation.svg", "plots/ablation.png", "plots/ablation.csv"):
+    for name in (
+        "ablation.json",
+        "ablation.html",
+        "plots/ablation.svg",
+        "plots/ablation.png",
+        "plots/ablation.csv",
+    ):
         assert (folder / "ablation" / name).stat().st_size > 500
     asked = endpoint.ledger().requests
     assert camel(*command, cwd=folder).stdout.endswith(f"{before.split()[-1]}{said}{found}")
@@ -142,22 +151,20 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
 
 
 @pytest.mark.slow
-def test_labelled_conversations_are_studied_only_when_acknowledged(
-    endpoint: SimulatorProcess, tmp_path: Path
-):
+def test_labeled_conversations_are_studied_only_when_acknowledged(endpoint: SimulatorProcess, tmp_path: Path):
     text = CONFIG.format(url=endpoint.base_url).replace("ai_society", "misalignment")
     (tmp_path / "config.toml").write_text('acknowledge = ["misalignment"]\n' + text)
     assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     asked = endpoint.ledger().requests
-    url = {"OPENAI_BASE_URL": endpoint.base_url, "CAMEL_MODEL": "simulated"}
-    for args in ((), ("--judge",), ("--out", "elsewhere"), ("--json",)):
+    url = {"OPENAI_BASE_URL": endpoint.base_url}
+    for args in ((), ("--judge", "simulated"), ("--out", "elsewhere"), ("--json",)):
         refused = camel("study", "run", *args, cwd=tmp_path, **url)
         assert refused.status == 2
         assert "--acknowledge misalignment" in refused.stderr
         assert not refused.stdout
     assert not (tmp_path / "run/study").exists()
     assert not (tmp_path / "elsewhere").exists()
-    assert endpoint.ledger().requests == asked, "no labelled text was sent to a judge"
+    assert endpoint.ledger().requests == asked, "no labeled text was sent to a judge"
     done = camel("study", "run", "--acknowledge", "misalignment", cwd=tmp_path)
     assert done.status == 0, done.stderr
     figures = json.loads((tmp_path / "run/study/study.json").read_text())

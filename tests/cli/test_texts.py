@@ -1,6 +1,6 @@
 """The full texts that users read: help, the status of a run, and what a person in a seat is shown.
 
-They are in tests/snapshots; `make snapshots` stores them anew.
+They are in tests/snapshots; `make snapshots` updates them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from camel.jobs.status import Snapshot, StageState
 from camel.models.replica import ReplicaState
 
 Check = Callable[..., None]
-PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -102,7 +102,7 @@ STATES = {
 def test_status(name: str, monkeypatch: pytest.MonkeyPatch, snapshot: Check):
     now = STATES[name]
     monkeypatch.setattr("camel.jobs.status.read_status", lambda run: now)
-    shown = CliRunner().invoke(app, ["status", now.run], env=PLAIN)
+    shown = CliRunner().invoke(app, ["run", "status", now.run], env=PLAIN)
     assert shown.exit_code == 0, shown.output
     assert now.run in shown.output
     assert ("resume  camel generate trial.toml" in shown.output) == (now.state in ("stopped", "new"))

@@ -44,7 +44,7 @@ async def test_a_sound_endpoint_has_nothing_to_mend():
 @pytest.mark.parametrize(
     ("ailments", "target", "check", "state", "says", "mend"),
     [
-        (Ailments(key="another"), {}, "key", "error", "401", "check the key"),
+        (Ailments(key="another"), {}, "key", "error", "401", "check the API key"),
         (Ailments(), {"name": "patent"}, "model", "warning", "patient", "--model"),
         (Ailments(), {"name": ""}, "model", "error", "patient, other", "name one"),
         (Ailments(lists=False), {}, "model", "note", "does not list", ""),
@@ -68,7 +68,7 @@ async def test_a_sound_endpoint_has_nothing_to_mend():
         (Ailments(caches=False), {"price": ModelPrice(1, 1)}, "cache", "warning", "cached", "price list"),
         (Ailments(window=1000), {}, "cache", "skipped", "too small", ""),
         (Ailments(status=402), {}, "key", "error", "no credit", "add credit"),
-        (Ailments(status=503), {}, "answer", "error", "ServerFailed", "server's log"),
+        (Ailments(status=503), {}, "answer", "error", "ServerFailed", "see its log"),
         (Ailments(status=429), {}, "answer", "error", "RateLimited", "rpm"),
         (Ailments(status=404), {}, "answer", "error", "RequestRejected", "name"),
         (Ailments(says="x" * 5_000_000), {}, "answer", "error", "ReplyTooLarge", "max_tokens"),

@@ -249,7 +249,7 @@ def test_a_configuration_is_asked_about_as_its_run_will_ask(tmp_path: Path, monk
         for option, value in (("--model", "patient"), ("--base-url", url)):
             done = doctored(config, option, value)
             assert isinstance(done.exception, InputError)
-            assert f"leave out {option}" in str(done.exception)
+            assert f"remove {option}" in str(done.exception)
         assert not ailments.asked
 
 

@@ -24,11 +24,11 @@ from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
 from camel.engine.halt import LEASE_LOST, Halt, Unfinished
 from camel.engine.site import (
     WAIT,
-    Beat,
-    DeskGone,
+    CoordinatorGone,
     Grant,
+    Heartbeat,
+    HeartbeatReply,
     ModelReport,
-    Orders,
     StageReport,
     Turn,
     WorkerReport,
@@ -76,7 +76,7 @@ class BenchSite:
         """A call for each shard that it has finished."""
         return WorkerReport({"simulated": ModelReport(Usage(calls=len(self.finished)))}, in_flight=1)
 
-    def obey(self, share: WorkerShare) -> None:
+    def apply_share(self, share: WorkerShare) -> None:
         self.shares.append(share)
 
     async def aclose(self) -> None:
@@ -94,7 +94,7 @@ class Line:
     async def _pass(self) -> None:
         await asyncio.sleep(0.001)
         if self.dead:
-            raise DeskGone
+            raise CoordinatorGone
         while self.cut:
             await asyncio.sleep(0.01)
 
@@ -113,7 +113,7 @@ class Line:
         self._lose_some()
         return answer
 
-    async def beat(self, beat: Beat) -> Orders:
+    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
         await self._pass()
         answer = self._coordinator.beat(beat)
         self._lose_some()
@@ -175,7 +175,7 @@ async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_pat
     site, asked = BenchSite(Bench(tmp_path, 1)), 0
 
     class Unavailable(Line):
-        async def beat(self, beat: Beat) -> Orders:
+        async def beat(self, beat: Heartbeat) -> HeartbeatReply:
             nonlocal asked
             asked += 1
             raise TimeoutError
@@ -525,11 +525,11 @@ async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_p
     team = Team(Bench(tmp_path, 4), ttl=30)
     team.expected = 1
     team.look()
-    beats: list[Beat] = []
+    beats: list[Heartbeat] = []
     windows: list[int] = []
 
     class Watched(Line):
-        async def beat(self, beat: Beat) -> Orders:
+        async def beat(self, beat: Heartbeat) -> HeartbeatReply:
             orders = await super().beat(beat)
             beats.append(beat)
             # Who comes now, while the answer is on its way: the worker can still fill the window it had.
@@ -537,7 +537,7 @@ async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_p
                 team.expected = 2
                 team.look()
             windows.append(
-                team.coordinator.beat(Beat("b", 0, WorkerReport())).window if len(beats) > 5 else 0
+                team.coordinator.beat(Heartbeat("b", 0, WorkerReport())).window if len(beats) > 5 else 0
             )
             return orders
 
@@ -558,7 +558,7 @@ def test_windows_add_up_while_workers_come_and_go():
     coordinator = Coordinator(10, ttl=5, now=lambda: now)
 
     def beat(worker: str, inside: int = 0) -> int:
-        return coordinator.beat(Beat(worker, 0, WorkerReport(), open=inside)).window
+        return coordinator.beat(Heartbeat(worker, 0, WorkerReport(), open=inside)).window
 
     coordinator.look(0, 1)
     assert beat("a") == 10
@@ -585,16 +585,16 @@ def test_the_driver_hears_once_of_who_fell_silent_and_what_they_held():
     coordinator.look(0, 2)
     coordinator.begin(Turn(1, STEP), 4, ())
     for worker in ("a", "b"):
-        coordinator.beat(Beat(worker, 1, WorkerReport()))
+        coordinator.beat(Heartbeat(worker, 1, WorkerReport()))
     coordinator.look(0, 2)
     for worker in ("a", "b"):
-        coordinator.beat(Beat(worker, 1, WorkerReport()))
+        coordinator.beat(Heartbeat(worker, 1, WorkerReport()))
     held = {worker: coordinator.lease(worker, 1, 1) for worker in ("a", "b")}
     assert sorted(map(str, held.values())) == ["0", "1"]
     assert coordinator.lost("b") == [held["b"]]
     now += 6
     # Its own beat, too late, is what shows it.
-    assert coordinator.beat(Beat("a", 1, WorkerReport())).out
+    assert coordinator.beat(Heartbeat("a", 1, WorkerReport())).out
     assert coordinator.look(0, 1).silent == {"a": [held["a"]]}
     assert coordinator.look(0, 1).silent == {}
 
@@ -603,7 +603,7 @@ def test_no_shard_for_who_has_no_room():
     coordinator = Coordinator(1)
     coordinator.begin(Turn(1, STEP), 3, ())
     coordinator.look(0, 2)
-    beats = [coordinator.beat(Beat(name, 1, WorkerReport())) for name in ("a", "b")]
+    beats = [coordinator.beat(Heartbeat(name, 1, WorkerReport())) for name in ("a", "b")]
     assert [orders.window for orders in beats] == [1, 0]
     assert coordinator.lease("b", 1, 1) == WAIT
     assert coordinator.lease("a", 1, 1) == 0
@@ -615,7 +615,7 @@ def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
     def asked(workers: int, ttl: float) -> float:
         """How far apart the last of so many workers is told to ask."""
         coordinator = Coordinator(1_000, ttl=ttl, now=lambda: 0.0)
-        return [coordinator.beat(Beat(f"w{n}", 0, WorkerReport())).apart for n in range(workers)][-1]
+        return [coordinator.beat(Heartbeat(f"w{n}", 0, WorkerReport())).apart for n in range(workers)][-1]
 
     assert asked(4, ttl=10.0) < 0.05  # a few need not wait for one another
     assert 200 / asked(200, ttl=10.0) == pytest.approx(QUESTIONS)
@@ -652,7 +652,7 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
 
     coordinator.look(0, 3)
     for worker, calls in (("dead", 100), ("a", 1), ("b", 2)):
-        coordinator.beat(Beat(worker, 0, report(calls, "refused" if worker == "b" else "")))
+        coordinator.beat(Heartbeat(worker, 0, report(calls, "refused" if worker == "b" else "")))
     coordinator.lost("dead")
     totals = coordinator.look(0, 2)
     assert sorted(totals.live) == ["a", "b"]
@@ -681,5 +681,10 @@ def test_reports_and_shares_are_the_same_in_another_process():
         account=7,
     )
     share = WorkerShare(4, Grant(calls=10), {"m": {"http://one": Share(ceiling=5, rpm=60)}})
-    for sent in (Beat("w", 1, report, (1, 2)), Orders(share=share), Orders(), Turn(2, (0, 3, -1), 1)):
+    for sent in (
+        Heartbeat("w", 1, report, (1, 2)),
+        HeartbeatReply(share=share),
+        HeartbeatReply(),
+        Turn(2, (0, 3, -1), 1),
+    ):
         assert pickle.loads(pickle.dumps(sent)) == sent

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from camel.engine.collector import YOUNG, seldom_collected
+from camel.engine.collector import YOUNG, relaxed_collection
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +20,8 @@ def as_found():
 def test_it_is_as_before_whoever_leaves_last():
     gc.set_threshold(700, 10, 10)
     first, second = ExitStack(), ExitStack()
-    first.enter_context(seldom_collected())
-    second.enter_context(seldom_collected())
+    first.enter_context(relaxed_collection())
+    second.enter_context(relaxed_collection())
     first.close()
     assert gc.get_threshold() == (YOUNG, 10, 10), "the other still works"
     second.close()
@@ -31,6 +31,6 @@ def test_it_is_as_before_whoever_leaves_last():
 @pytest.mark.parametrize("threshold", [(0, 10, 10), (10 * YOUNG, 5, 5)])
 def test_who_has_set_it_higher_or_off_keeps_that(threshold: tuple[int, int, int]):
     gc.set_threshold(*threshold)
-    with seldom_collected():
+    with relaxed_collection():
         assert gc.get_threshold() == threshold
     assert gc.get_threshold() == threshold

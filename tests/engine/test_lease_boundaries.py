@@ -103,7 +103,7 @@ def test_a_shard_that_is_committed_while_it_waits_for_a_new_worker_is_not_leased
 
 def test_a_worker_that_cannot_be_reached_keeps_its_shards_until_its_time_is_over():
     leases = leased(2, "a", "b")
-    leases.shun("a")
+    leases.mark_unreachable("a")
     assert not leases.beat("a", 1.0)
     assert leases.lease("a", 1.0) is None
     assert leases.held_by("a") == [0]

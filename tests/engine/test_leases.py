@@ -76,7 +76,7 @@ class History(RuleBasedStateMachine):
     def cannot_be_reached(self, worker: str) -> None:
         """It may be alive, and goes on until its own clock says that its time is over."""
         name = self.name(worker)
-        self.leases.shun(name)
+        self.leases.mark_unreachable(name)
         assert not self.leases.beat(name, self.now)
         assert self.leases.lease(name, self.now) is None
 

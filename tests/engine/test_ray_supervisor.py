@@ -67,8 +67,8 @@ def worker(module: Any, name: str, since: float = 0.0) -> Any:
     ("error", "left", "told"),
     [
         (PROCESS, None, "lost"),
-        (NODE, None, "shun"),
-        ("a short cut", None, "shun"),
+        (NODE, None, "mark_unreachable"),
+        ("a short cut", None, "mark_unreachable"),
         ("", WorkerEnd("out", "the lease of this worker has run out"), "lost"),
     ],
 )
@@ -76,7 +76,7 @@ def test_who_may_be_alive_keeps_its_shards_until_its_lease_is_over(
     module: Any, supervisor: Any, error: str, left: WorkerEnd | None, told: str
 ):
     supervisor._met.add("w1")
-    supervisor._bury(worker(module, "w1"), left, death(error) if error else None)
+    supervisor._handle_end(worker(module, "w1"), left, death(error) if error else None)
     assert supervisor.calls == [(told, "w1")]
     assert supervisor.killed == ([] if left else ["actor of w1"])
     assert supervisor._error is None
@@ -88,9 +88,9 @@ def test_who_may_be_alive_keeps_its_shards_until_its_lease_is_over(
 
 def test_workers_that_die_at_their_start_are_given_up_with_the_cause(module: Any, supervisor: Any):
     for number in range(module.PATIENCE - 1):
-        supervisor._bury(worker(module, f"w{number}"), None, death(PROCESS))
+        supervisor._handle_end(worker(module, f"w{number}"), None, death(PROCESS))
     with pytest.raises(module.WorkersDie, match="SYSTEM_ERROR") as raised:
-        supervisor._bury(worker(module, "last"), None, death(PROCESS))
+        supervisor._handle_end(worker(module, "last"), None, death(PROCESS))
     assert len(supervisor.calls) == module.PATIENCE
     assert "\n" not in str(raised.value)
 
@@ -100,14 +100,14 @@ def test_a_node_that_cannot_work_does_not_end_what_others_do(module: Any, superv
     supervisor._running = {"call": worker(module, "good")}
     supervisor._met.add("good")
     for number in range(module.PATIENCE + 1):
-        supervisor._bury(worker(module, f"blind{number}"), blind, None)
+        supervisor._handle_end(worker(module, f"blind{number}"), blind, None)
     assert supervisor._error is None
     assert supervisor._halting == ""
     [(_, text, shards)] = supervisor._notices
     assert (text, shards) == (f"worker blind0 cannot start: {blind.why}", [])
     # But one that worked and fails, and one that is alone, do.
     supervisor._running.clear()
-    supervisor._bury(worker(module, "alone"), blind, None)
+    supervisor._handle_end(worker(module, "alone"), blind, None)
     assert isinstance(supervisor._error, module.WorkerFailed)
 
 
@@ -131,7 +131,7 @@ def test_why_nobody_works_is_told_once(
     looked = SimpleNamespace(committed=[], live=live, silent={})
     monkeypatch.setattr(supervisor, "_call", lambda *args: looked)
     supervisor._running = {"a": worker(module, "w1", now), "b": worker(module, "w2", now)}
-    now += module.PLACELESS - 1
+    now += module.IDLE_NOTICE - 1
     supervisor._pass_on()
     assert not supervisor._notices, "it has only begun"
     now += 1
@@ -170,8 +170,8 @@ def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monke
 
 
 def test_a_failure_that_concerns_the_run_stops_it(module: Any, supervisor: Any):
-    supervisor._bury(worker(module, "w1"), WorkerEnd("failed", "camel is 1 here and 2 there"), None)
-    supervisor._bury(worker(module, "w2"), WorkerEnd("failed", "something else"), None)
+    supervisor._handle_end(worker(module, "w1"), WorkerEnd("failed", "camel is 1 here and 2 there"), None)
+    supervisor._handle_end(worker(module, "w2"), WorkerEnd("failed", "something else"), None)
     assert isinstance(supervisor._error, module.WorkerFailed)
     assert str(supervisor._error) == "camel is 1 here and 2 there"
     assert supervisor._halting == "camel is 1 here and 2 there"

@@ -74,7 +74,7 @@ def test_a_judge_that_is_retired(endpoint: Moody, folder: Path):
     endpoint.mood = lambda body, count: NO_MODEL if body["model"] == "gpt-4" and count > 30 else None
     assert evaluate(folder, endpoint).status == 3
     solutions = [body for body in endpoint.served if "impartial judge" not in body]
-    done = evaluate(folder, endpoint, "--summariser", "gpt-4", judge="successor")
+    done = evaluate(folder, endpoint, "--summarizer", "gpt-4", judge="successor")
     assert done.status == 0, done.stdout + done.stderr
     assert [body for body in endpoint.served if "impartial judge" not in body] == solutions
     endpoint.mood = lambda body, count: None

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from camel import ScriptedModel
 from camel.core.model import Request
@@ -154,6 +155,15 @@ def test_all_forms_say_the_same(one: Made, tmp_path: Path):
     # No path of this machine is in it.
     assert str(tmp_path) not in html + text
     assert str(contest.folder.root.parents[1]) not in html + text + (tmp_path / "evaluation.json").read_text()
+
+
+def test_fixed_tasks_are_shown_with_the_papers_lines(one: Made):
+    drawn = [replace(drawn, scenario="table1_ai_society") for drawn in one.figures.drawn]
+    rows = table(replace(one.figures, drawn=drawn))
+    assert [(row.dataset, row.wins) for row in rows if not row.ours] == [
+        ("AI Society", 0.763),
+        ("AI Society", 0.73),
+    ]
 
 
 @pytest.mark.slow

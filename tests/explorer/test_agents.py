@@ -20,12 +20,12 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from camel import RolePlaying, Run
-from camel.core.errors import InputError, NotAuthorised
+from camel.core.errors import InputError, NotAuthorized
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
 from camel.explorer.app import create_app
-from camel.explorer.rooms import Agents, RoomLimits, Room, Wanted, prepared
+from camel.explorer.rooms import Agents, Room, RoomLimits, Wanted, prepared
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
 from camel.jobs.budget import Budget
@@ -374,7 +374,7 @@ def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path, caplog: 
         if "broken" in str(request.history.entries[0].content):
             raise RuntimeError("a mistake of ours")
         if "refused" in str(request.history.entries[0].content):
-            return NotAuthorised("the key is wrong", status=401)
+            return NotAuthorized("the key is wrong", status=401)
         return line(request)
 
     with serving(tmp_path, ScriptedModel(author)) as (visitor, _, _):
@@ -384,7 +384,7 @@ def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path, caplog: 
         visitor.events(refused)
         assert "a mistake of ours" not in visitor.page(broken).said
         assert caplog.records[-1].exc_info, "the terminal shows it"
-        assert "NotAuthorised: the key is wrong" in visitor.page(refused).said
+        assert "NotAuthorized: the key is wrong" in visitor.page(refused).said
         good = visitor.begin(specify="")
         assert sum(kind == "message" for kind, _ in visitor.events(good)) == 6
         assert visitor.do(broken, "save") == 409, "nothing was said"

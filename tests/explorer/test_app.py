@@ -74,6 +74,10 @@ def open_paths(id: str) -> list[str]:
         *(f"/statistics/{name}.{kind}" for name in ("stop", "tokens", "by-turn") for kind in KINDS),
         "/random",
         "/consent",
+        "/contrast?stop=done&against=-",
+        "/contrast/groups.csv?stop=done&against=-",
+        "/download/conversations.csv",
+        "/download/conversations.jsonl",
         "/reports",
         "/reports/caravan/study/study.html",
         "/run/caravan",
@@ -96,10 +100,10 @@ def open_paths(id: str) -> list[str]:
 
 def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
-    asked = {re.sub("^/statistics/.*", "/statistics/{file}", path) for path in asked}
+    asked = {re.sub("^/(statistics|download)/.*", r"/\1/{file}", path) for path in asked}
     asked = {re.sub("study/study.html", "{folder}/{file}", path) for path in asked}
     there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
-    assert there == asked | {"/watch/{run}/control"}  # which is posted to: below
+    assert there == asked | {"/watch/{run}/control", "/annotate/{run}"}  # which are posted to
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -395,7 +399,7 @@ def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue,
             status, text = read(app, path)
             assert SECRET not in text, path
             assert (status == 403) == any(
-                part in path for part in ("conversation", "compare", "watch", "study")
+                part in path for part in ("/conversation/", "compare", "watch", "study")
             ), path
             if status == 200:
                 assert f"id={talk.id}" not in text, path

@@ -282,7 +282,8 @@ def test_chat_survives_the_round_trip(tmp_path: Path, given: list[Transcript], e
     back = list(importers.chat(one))
     exporters.chat(back, two, release=RELEASE)
     assert one.read_bytes() == two.read_bytes()
-    assert [transcript.labels for transcript in back] == [transcript.labels for transcript in given]
+    kept = [transcript for transcript in given if not transcript.failed]
+    assert [transcript.labels for transcript in back] == [transcript.labels for transcript in kept]
 
 
 @relaxed

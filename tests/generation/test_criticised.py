@@ -296,7 +296,7 @@ def test_a_critic_needs_a_role_play(tmp_path: Path):
 
 def test_runs_without_a_critic_are_what_they_were():
     """Fingerprints of before there were critics; a run that was begun then goes on."""
-    scenario = load("ai_society")
+    scenario = load("ai_society", "asked")
     assert scenario.fingerprint() == "81e3b59a684e169ede85f0d32526408ed145b9a135922b74ce79255368be9de5"
     assert "critic" not in config_for(Path("x"), None).decisive(scenario)
     assert config_for(Path("x"), CRITICS["beam"]).decisive(scenario)["critic"] == {

@@ -229,7 +229,7 @@ def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
     done = generate(tmp_path, "--accept-change", "model.name")
     assert done.status == 0, done.stdout + done.stderr
     assert generate(tmp_path).status == 0, "accepted once and for all"
-    assert camel("verify", "run", folder=tmp_path).status == 0
+    assert camel("run", "verify", "run", folder=tmp_path).status == 0
     models = Counter(message.model for one in Run(tmp_path / "run") for message in one.messages)
     assert set(models) == {"simulated", "successor"}
     asked = Counter(json.dumps(json.loads(body)["messages"]) for body in endpoint.served)
@@ -335,7 +335,7 @@ def test_a_translation_continues_with_another_model(endpoint: Moody, made: Path)
     assert translated(made, endpoint, model="successor").status == 2
     done = translated(made, endpoint, "--accept-change", "model.name", model="successor")
     assert done.status == 0, done.stdout + done.stderr
-    assert camel("verify", "run", folder=made).status == 0
+    assert camel("run", "verify", "run", folder=made).status == 0
     asked = Counter(json.dumps(json.loads(body)["messages"]) for body in endpoint.served[begin:])
     assert len(in_german(made)) == CONVERSATIONS
     assert asked

@@ -30,6 +30,7 @@ def config(tmp_path: Path) -> GenerateConfig:
         ModelSpec("m"),
         out=str(tmp_path / "old"),
         counts=dict.fromkeys(LEVELS, 2),
+        lists="asked",
     )
     folder = open_run(made, made.loaded_scenario())
     for level in LEVELS:

@@ -58,7 +58,7 @@ async def test_a_lost_file_is_noticed_and_made_again_once_its_marker_is_gone_too
     marker = next((tmp_path / "run" / "committed").glob("*/000001.json"))
     lost = next((tmp_path / "run" / "data").glob("*/000001-*"))
     lost.unlink()
-    with pytest.raises(Damaged, match=rf"{lost.name}.*camel verify"):
+    with pytest.raises(Damaged, match=rf"{lost.name}.*camel run verify"):
         await generation(settings, ScriptedModel(said)).run()
     assert asked == paid
     marker.unlink()

@@ -49,8 +49,9 @@ CONVERSATIONS, SHARDS = 160, 40
 """Of the finished run."""
 
 
-def config(scenario: str = "ai_society", **fields: object) -> GenerateConfig:
-    return GenerateConfig(scenario=scenario, model=ModelSpec("simulated", price=PRICE), **fields)  # type: ignore[arg-type]
+def config(scenario: str = "ai_society", lists: str = "asked", **fields: object) -> GenerateConfig:
+    model = ModelSpec("simulated", price=PRICE)
+    return GenerateConfig(scenario=scenario, model=model, lists=lists, **fields)  # type: ignore[arg-type]
 
 
 def run(settings: GenerateConfig, url: str) -> None:
@@ -143,7 +144,7 @@ def test_before_any_call_the_estimate_is_close(
     scenario: str, counts: dict[str, int], within: float, tmp_path: Path
 ):
     """On the endpoint as it comes, with the assumptions as they come: both follow the paper's conversations."""
-    settings = config(scenario, counts=counts, out=str(tmp_path / "run"))
+    settings = config(scenario, "shipped", counts=counts, out=str(tmp_path / "run"))
     with serve(SimulatorSettings()) as endpoint:
         run(settings, endpoint.base_url)
         finished = Finished(settings, endpoint)

@@ -67,8 +67,8 @@ def test_failed_items_are_done_again_and_no_others(endpoint: Moody, failed: Path
     made = len(endpoint.requests) - asked
     assert made == sum(one.usage.calls for one in run if one.id in bad)
     assert paid(failed) == len(endpoint.served), "what was paid for failed items is counted still"
-    assert camel("verify", "run", folder=failed).status == 0
-    status = json.loads(camel("status", "run", "--json", folder=failed).stdout)
+    assert camel("run", "verify", "run", folder=failed).status == 0
+    status = json.loads(camel("run", "status", "run", "--json", folder=failed).stdout)
     assert status["state"] == "complete"
     assert generate(failed, "--retry-failed").status == 0
     assert len(endpoint.requests) == asked + made, "nothing is left to retry"
@@ -89,7 +89,7 @@ def test_a_retry_that_was_stopped_is_continued_by_the_same_command_without_it(en
     served = len(endpoint.served)
     endpoint.mood = lambda body, count: REVOKED if len(endpoint.served) > served + 10 else None
     assert generate(failed, "--retry-failed").status == 3
-    assert json.loads(camel("status", "run", "--json", folder=failed).stdout)["state"] == "stopped"
+    assert json.loads(camel("run", "status", "run", "--json", folder=failed).stdout)["state"] == "stopped"
     assert len(Run(failed / "run")) == CONVERSATIONS, "what there was can still be read"
     serve_all(endpoint)
     done = generate(failed)
@@ -111,14 +111,14 @@ def test_a_failed_list_is_asked_for_again_and_then_what_needs_it(endpoint: Moody
     assert not failures(tmp_path)
     assert not any("failed" in one.task.original for one in Run(tmp_path / "run"))
     assert paid(tmp_path) == len(endpoint.served)
-    assert camel("verify", "run", folder=tmp_path).status == 0
+    assert camel("run", "verify", "run", folder=tmp_path).status == 0
 
 
 def test_indexes_and_compactions_of_before_are_not_believed(
     endpoint: Moody, failed: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("camel.query.database.FRESH", -math.inf)
-    for words in (("index", "run", "--findings"), ("compact", "run")):
+    for words in (("run", "index", "run", "--findings"), ("run", "compact", "run")):
         assert camel(*words, folder=failed).status == 0
     merged = {path.name for path in (failed / "run" / "index" / "conversations").glob("m*")}
     assert merged
@@ -130,11 +130,15 @@ def test_indexes_and_compactions_of_before_are_not_believed(
     catalogue.close()
     assert not failures(failed)
     assert len(exported(failed)) == CONVERSATIONS
-    assert camel("verify", "run", folder=failed).status == 0
-    for words in (("index", "run", "--findings"), ("compact", "run"), ("gc", "run", "--compacted", "--yes")):
+    assert camel("run", "verify", "run", folder=failed).status == 0
+    for words in (
+        ("run", "index", "run", "--findings"),
+        ("run", "compact", "run"),
+        ("run", "gc", "run", "--compacted", "--yes"),
+    ):
         done = camel(*words, folder=failed)
         assert done.status == 0, done.stderr
-    assert camel("verify", "run", folder=failed).status == 0
+    assert camel("run", "verify", "run", folder=failed).status == 0
     assert len(exported(failed)) == CONVERSATIONS
     assert not failures(failed)
     left = {path.name for path in (failed / "run" / "index" / "conversations").glob("m*")}
@@ -142,7 +146,7 @@ def test_indexes_and_compactions_of_before_are_not_believed(
 
 
 def test_what_was_compacted_and_removed_cannot_be_retried(endpoint: Moody, failed: Path):
-    for words in (("compact", "run"), ("gc", "run", "--compacted", "--yes")):
+    for words in (("run", "compact", "run"), ("run", "gc", "run", "--compacted", "--yes")):
         assert camel(*words, folder=failed).status == 0
     asked = len(endpoint.requests)
     done = generate(failed, "--retry-failed")

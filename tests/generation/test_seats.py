@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -267,6 +268,36 @@ def test_options_name_the_models_of_seats(tmp_path: Path, monkeypatch: pytest.Mo
     seats = config.adjusted(seats={"user": "small@http://two/v1", "assistant": "", "critic": ""}).models
     assert list(seats) == ["user"]
     assert seats["user"].candidates[0].model == ModelSpec("small", "http://two/v1")
+
+
+def test_options_name_the_model_and_the_endpoint():
+    model = ModelSpec("big", "http://one/v1", key_variable="ONE", price=ModelPrice(1.0, 2.0), deadline=9.0)
+    config = GenerateConfig("ai_society", model)
+    changed = config.adjusted(model="small").model
+    assert changed == ModelSpec("small", "http://one/v1", key_variable="ONE", deadline=9.0)
+    moved = config.adjusted(base_url="http://two/v1").model
+    assert moved == ModelSpec("big", "http://two/v1", price=ModelPrice(1.0, 2.0), deadline=9.0)
+    assert config.adjusted(model="small@http://two/v1").model == ModelSpec(
+        "small", "http://two/v1", deadline=9.0
+    )
+    assert config.adjusted().model == model
+
+
+@pytest.mark.parametrize("command", ["plan", "generate"])
+def test_the_environment_does_not_replace_the_configured_model(command: str, tmp_path: Path):
+    (tmp_path / "camel.toml").write_text(
+        'scenario = "ai_society"\ncounts = { assistant_role = 1, user_role = 1, task = 1 }\n[model]\nname = "gpt-4.1"\n'
+    )
+    more = ["--dry-run"] if command == "generate" else []
+    environment = {"CAMEL_MODEL": "unknown", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+
+    def cost(*words: str) -> object:
+        done = camel(command, "camel.toml", *more, "--json", *words, folder=tmp_path, environment=environment)
+        assert done.status == 0, done.stderr
+        return json.loads(done.stdout)["money"]
+
+    assert cost() is not None
+    assert cost("--model", "unknown") is None
 
 
 def test_a_seat_that_the_scenario_does_not_have_is_refused():

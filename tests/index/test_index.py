@@ -123,6 +123,17 @@ def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
         assert catalogue.search(Query(text='"said 17"')).rows[0].id == "000017"
 
 
+def test_a_text_index_of_another_version_is_ignored_and_replaced(tmp_path: Path):
+    pytest.importorskip("tantivy")
+    folder = a_run(open_folder(tmp_path / "run"), 5)
+    make_text_index(folder, STAGE)
+    for path in (tmp_path / "run" / "text" / STAGE).glob("*/camel.json"):
+        path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":1'))
+    with Catalogue([folder.address]) as catalogue:
+        assert catalogue.search(Query(text='"said 7"')).rows[0].id == "000007"
+    assert make_text_index(folder, STAGE) == (2, 2, 15)
+
+
 def test_both_indexes_tell_the_same_of_a_conversation(tmp_path: Path):
     pytest.importorskip("tantivy")
     odd = transcript(3)
@@ -133,7 +144,7 @@ def test_both_indexes_tell_the_same_of_a_conversation(tmp_path: Path):
     folder.create(Settings("f", {}, "0"))
     path = folder.data_path(STAGE, 0, "a", ".parquet")
     written = index.write_indexed(folder, STAGE, path, [odd, Transcript("bare", Task("said"))], "f")
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     assert folder.commit(Marker(STAGE, 0, file, written.rows, written.sha256, "f", {}, size))
     assert make_text_index(folder, STAGE).rows == 2
     with Catalogue([folder.address]) as catalogue:
@@ -185,10 +196,10 @@ def test_a_cube_with_too_many_cells_is_left_out(tmp_path: Path):
 
 def test_the_command(tmp_path: Path, snapshot: Callable[..., None]):
     a_run(open_folder(tmp_path / "run"), 3)
-    done = camel("index", "run", "--text", folder=tmp_path)
+    done = camel("run", "index", "run", "--text", folder=tmp_path)
     assert done.status == 0, done.stderr
     snapshot("status", done.stdout)
-    again = camel("index", "run", "--text", "--json", folder=tmp_path)
+    again = camel("run", "index", "run", "--text", "--json", folder=tmp_path)
     assert json.loads(again.stdout) == {
         "built": 0,
         "made": 0,
@@ -321,7 +332,7 @@ def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: 
 def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
     pytest.importorskip("vl_convert")
     folder = a_run(open_folder(tmp_path / "run"), 3)
-    done = camel("index", "run", "--findings", "--json", folder=tmp_path)
+    done = camel("run", "index", "run", "--findings", "--json", folder=tmp_path)
     assert json.loads(done.stdout)["rows"] == 9
     with Catalogue([folder.address]) as catalogue:
         counted = dict(catalogue.facets()["finding"])

@@ -75,7 +75,7 @@ def a_run(root: Path, said: str) -> None:
     ]
     file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
     written = write_shard(file, talks)
-    kept, size = folder.keep(file)
+    kept, size = folder.persist(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real_model
 
 
 def test_the_small_model_is_evaluated(tmp_path: Path):
-    options = ["-n", "2", "-k", "1", "-k", "2", "--problems", "2", "--answer-tokens", "40", "--seed", "1"]
+    options = ["-n", "2", "-k", "1", "-k", "2", "--problems", "2", "--max-tokens", "40", "--seed", "1"]
     done = camel("evaluate", "humaneval", "--local", *options, "--out", "kept", cwd=tmp_path)
     assert done.status == 0, done.stdout + done.stderr
     figures = json.loads((tmp_path / "kept/humaneval.json").read_text())

@@ -64,7 +64,7 @@ def configure(folder: Path, witness: Witness, calls: int | None = None) -> None:
     counts = ", ".join(f"{name} = {count}" for name, count in COUNTS.items())
     budget = f"[budget]\ncalls = {calls}\n" if calls else ""
     (folder / "config.toml").write_text(
-        f'scenario = "ai_society"\nout = "run"\ncounts = {{ {counts} }}\nshard_size = 4\n[model]\nname = "simulated"\n'
+        f'scenario = "ai_society"\nout = "run"\nlists = "asked"\ncounts = {{ {counts} }}\nshard_size = 4\n[model]\nname = "simulated"\n'
         f'base_url = "{witness.endpoint.base_url}"\n[run]\nconcurrency = 5\n{budget}'
     )
 
@@ -110,7 +110,7 @@ def resume(stopped: Stopped, folder: Path, witness: Witness) -> Calls:
     for row in sorted(witness.new_rows(), key=lambda row: row.seq):
         order[row.session] += 1
         sent[stopped.calls.get(row.hash, (row.session, -order[row.session]))] += 1
-    assert camel("verify", "run", cwd=folder).status == 0
+    assert camel("run", "verify", "run", cwd=folder).status == 0
     assert camel("export", "run", "chat", "chat.jsonl", "--force", cwd=folder).status == 0
     ids = [json.loads(line)["id"] for line in (folder / "chat.jsonl").read_text().splitlines()]
     assert ids == SESSIONS
@@ -154,7 +154,7 @@ def flip(stopped: Stopped, root: Path, seed: int) -> None:
     steps = [read_step(one.payload) for one in hit]
     torn = bool(hit) and hit[0].number >= records[-1].first
 
-    found = camel("verify", "run", "--unfinished", cwd=folder)
+    found = camel("run", "verify", "run", "--unfinished", cwd=folder)
     if torn:
         assert found.status == 0, "what is in the last group may never have been durable"
     else:
@@ -203,7 +203,7 @@ def test_a_journal_that_is_cut_costs_what_is_missing(
         missing = [read_step(one.payload) for one in records if one.end > end]
         lost |= {(stopped.session(step), step.step) for step in missing}
     assert lost
-    assert camel("verify", "run", "--unfinished", cwd=folder).status == 0, "a torn tail is no damage"
+    assert camel("run", "verify", "run", "--unfinished", cwd=folder).status == 0, "a torn tail is no damage"
     check(stopped, folder, lost, kept, again)
 
 
@@ -215,7 +215,7 @@ def test_journals_of_the_first_format_are_continued(stopped: Stopped, tmp_path: 
         # Steps had four fields then.
         payloads = [read_step(one.payload) for one in written(path.read_bytes())]
         path.write_bytes(first_format([_four_fields(step) for step in payloads]))
-    assert camel("verify", "run", "--unfinished", cwd=folder).status == 0
+    assert camel("run", "verify", "run", "--unfinished", cwd=folder).status == 0
     check(stopped, folder, set(), kept, True)
 
 

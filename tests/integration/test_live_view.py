@@ -119,7 +119,7 @@ class Viewer(threading.Thread):
 def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoint: SimulatorProcess):
     (tmp_path / "config.toml").write_text(
         # One shard: nothing is committed, and leaves the page, while the server is away.
-        f'scenario = "ai_society"\nout = "run"\nshard_size = {CONVERSATIONS}\n'
+        f'scenario = "ai_society"\nout = "run"\nlists = "asked"\nshard_size = {CONVERSATIONS}\n'
         "counts = { assistant_role = 4, user_role = 2, task = 3 }\n"
         f'[model]\nname = "simulated"\nbase_url = "{endpoint.base_url}"\n[run]\nconcurrency = 4\n'
     )

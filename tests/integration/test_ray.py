@@ -68,6 +68,7 @@ class Scene:
             model=ModelSpec("simulated", base_url=self.witness.endpoint.base_url),
             out=str(self.root / name),
             counts=COUNTS,
+            lists="asked",
             shard_size=SHARD,
             run=RunSection(concurrency=WINDOW),
         )
@@ -119,7 +120,7 @@ class Run:
         self.file = scene.root / f"{name}.toml"
         counts = ", ".join(f"{key} = {value}" for key, value in config.counts.items())
         self.file.write_text(
-            f'scenario = "ai_society"\nout = "{config.out}"\nshard_size = {config.shard_size}\ncounts = {{ {counts} }}\n'
+            f'scenario = "ai_society"\nout = "{config.out}"\nlists = "asked"\nshard_size = {config.shard_size}\ncounts = {{ {counts} }}\n'
             f'[model]\nname = "simulated"\nbase_url = "{config.model.base_url}"\n[run]\nconcurrency = {WINDOW}\n'
         )
         self.command = [
@@ -356,7 +357,7 @@ def test_a_dead_head_costs_what_was_in_flight(scene: Scene, mortal: cluster.RayC
 
 
 def test_a_run_stopped_in_every_way_repeats_no_call(scene: Scene, ray_cluster: cluster.RayCluster):
-    """A budget, `camel pause`, `camel stop` and Ctrl-C, each followed by the same command."""
+    """A budget, `camel run pause`, `camel run stop` and Ctrl-C, each followed by the same command."""
     run = Run(scene, "stopped", ray_cluster.address, ray_cluster.environment, start=False)
     ledger, budget = scene.witness.endpoint.ledger, scene.total // 3
     text = run.file.read_text()
@@ -381,7 +382,7 @@ def test_a_run_stopped_in_every_way_repeats_no_call(scene: Scene, ray_cluster: c
     wish(open_folder(run.root), "go")
     run.until(sent / scene.total + 0.03)
     run.strike(lambda: wish(open_folder(run.root), "stop"))
-    assert "camel stop" in run.end(status=130)
+    assert "camel run stop" in run.end(status=130)
 
     run.start()
     run.until(ledger().requests / scene.total + 0.03)

@@ -41,7 +41,7 @@ class Command(NamedTuple):
     words: tuple[str, ...]
     author: str
     place: str
-    """What `camel pause` is given."""
+    """What `camel run pause` is given."""
     result: str
     """The file in which its result is compared."""
     then: tuple[str, ...] = ()
@@ -151,12 +151,12 @@ class Job:
 
     def pause_and_kill_the_driver(self) -> None:
         before = self.gate.ledger()
-        self.do(self.folder, "pause", self.command.place)
+        self.do(self.folder, "run", "pause", self.command.place)
         with self.start() as process:
             wait_until(lambda: "paused" in process.out, "a word about the pause")
             wait_until(lambda: len(self.nodes.workers()) == 2, "its workers")
             assert self.gate.ledger().requests == before.requests
-            self.do(self.folder, "resume", self.command.place)
+            self.do(self.folder, "run", "resume", self.command.place)
             self.hold(process, 3)
             process.kill()
             process.wait()
@@ -167,7 +167,7 @@ class Job:
         with self.start() as process:
             self.hold(process, 1)
             if by_command:
-                self.do(self.folder, "stop", self.command.place)
+                self.do(self.folder, "run", "stop", self.command.place)
             else:
                 process.send_signal(signal.SIGINT)
             # Workers that have not heard of it yet get no further than the next calls.

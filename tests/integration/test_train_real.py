@@ -49,7 +49,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = open_folder(root / "run")
     file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
     written = write_shard(file, [talk(number) for number in range(8)])
-    kept, size = folder.keep(file)
+    kept, size = folder.persist(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
     made = camel("rows", "run", "--markers", "--out", "rows", "--length", "200", cwd=root)
@@ -85,7 +85,7 @@ def _trained(root: Path, out: str, *, killed: bool) -> Path:
             time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    process = _camel("train", f"{out}.toml", *(["--no-gguf"] if killed else []), folder=root)
+    process = _camel("train", f"{out}.toml", *(["--no-write-gguf"] if killed else []), folder=root)
     said = process.communicate(timeout=900)[0].decode()
     assert process.returncode == 0, said
     return root / out

@@ -156,6 +156,29 @@ def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: 
     assert grant.calls == -(-free // 2)
 
 
+def test_an_account_with_a_changed_byte_is_not_read(tmp_path: Path):
+    account = Account(tmp_path, "w")
+    account.write(Usage(calls=3), 1)
+    path = tmp_path / ".accounts" / "w"
+    written = path.read_bytes()
+    spent = read_account(tmp_path, "w")
+    assert spent is not None
+    assert spent.usage.calls == 4
+    for place in range(len(written)):
+        path.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
+        assert read_account(tmp_path, "w") is None
+    path.write_bytes(written + b"\0")
+    assert read_account(tmp_path, "w") is None
+
+
+def test_a_closed_account_keeps_no_file_open(tmp_path: Path):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    account = Account(tmp_path, "w")
+    account.close()
+    account.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_calls_in_flight_are_taken_for_as_large_as_the_others(tmp_path: Path):
     account = Account(tmp_path, "w")
     account.write(Usage(prompt=1_000, completion=200, calls=10, usd=0.25), 5)

@@ -68,6 +68,24 @@ def test_hours_count_from_the_start_of_this_process(monkeypatch: pytest.MonkeyPa
     assert "2 hours" in meter.over_budget()
 
 
+def test_a_budget_of_some_models_is_looked_at_by_the_process_that_holds_the_run():
+    for shared in (False, True):
+        meter = Meter(Budget(), Halt(), shared=shared)
+        for name in ("one", "two"):
+            model = meter.model(name, PRICE)
+            model.usage = model.priced(Usage(90, 10, 0, 1))
+        meter.limits = {"the critic": (["two"], Budget(tokens=101))}
+        assert meter.over_budget() == ""
+        meter.limits = {"the critic": (["two"], Budget(tokens=100))}
+        assert ("the critic" in meter.over_budget()) is not shared
+
+
+def test_a_budget_names_its_unit():
+    assert "1.5 hours" in module.used_up("hours", 1.5)
+    assert "1,500 tokens" in module.used_up("tokens", 1_500)
+    assert "$1.50" in module.used_up("usd", 1.5)
+
+
 def test_money_counts_calls_whose_size_is_unknown():
     """Two calls, one of them without a count: the other one's price is taken twice."""
     used = Usage(1_000_000, 0, 0, calls=2, unknown=1)

@@ -25,7 +25,7 @@ from camel.generation.config import GenerateConfig, RunSection
 from camel.generation.generate import Generation
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, Meter
-from camel.jobs.cluster import Cluster, JobFactory, JobSite, handed_over, rates_of
+from camel.jobs.cluster import Cluster, JobFactory, JobSite, rates_of, worker_environment
 from camel.jobs.shares import Shares
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.models.spec import ModelSpec
@@ -130,12 +130,14 @@ def test_what_travels_holds_no_key_and_means_the_same_elsewhere(
     data = pickle.dumps(JobFactory(job.absolute(), str(tmp_path), 4))
     assert b"sk-very-secret" not in data
     assert pickle.loads(data).job.place == str(tmp_path / "run")
-    handed = handed_over(job)
+    handed = worker_environment(job)
     assert handed["OPENAI_API_KEY"] == "sk-very-secret"
     assert "HOME_MADE" not in handed
     assert handed["CAMEL_JOURNALS"] == str(tmp_path / "runs/.journals")
     monkeypatch.setenv("CAMEL_JOURNALS", "journals")
-    assert handed_over(job)["CAMEL_JOURNALS"] == str(tmp_path / "journals"), "wherever a worker is started"
+    assert worker_environment(job)["CAMEL_JOURNALS"] == str(tmp_path / "journals"), (
+        "wherever a worker is started"
+    )
 
 
 async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(
@@ -184,6 +186,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
             model=ModelSpec("simulated", base_url=endpoint.base_url),
             out=str(tmp_path / "run"),
             counts={"assistant_role": 2, "user_role": 2, "task": 4},
+            lists="asked",
             shard_size=4,
             run=RunSection(concurrency=4),
         )
@@ -193,7 +196,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
         Fence(driver.folder, 0.0).renew()
         site = await site_of(config)
         given_out, _ = shares_of(config)({"w": site.report()}, ["w"])
-        site.obey(given_out["w"])  # without a word from the coordinator no call is made
+        site.apply_share(given_out["w"])  # without a word from the coordinator no call is made
         told: list[tuple[str, int]] = []
 
         class Supervisor:
@@ -247,7 +250,7 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
         site = await site_of(config, "w1")
         shares = shares_of(config, accounts=site.folder.root)
         given, _ = shares({"w1": site.report()}, ["w1"])
-        site.obey(given["w1"])
+        site.apply_share(given["w1"])
         assert site.report().follows == given["w1"].offer
 
         def sent() -> int:

@@ -15,7 +15,7 @@ from camel.core.errors import (
     EmptyReply,
     MalformedReply,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     QuotaExhausted,
     RateLimited,
     RequestRejected,
@@ -79,7 +79,7 @@ class Endpoint:
         (RequestRejected("", status=400), "unclear"),
         (RequestRejected("", status=422), "unclear"),
         (RequestRejected("", status=404), "rejection"),
-        (NotAuthorised("", status=401), "rejection"),
+        (NotAuthorized("", status=401), "rejection"),
         (QuotaExhausted("", status=402), "rejection"),
         (Unreachable(""), "outage"),
         (ServerFailed("", status=500), "outage"),
@@ -237,7 +237,7 @@ async def test_a_stop_ends_the_wait():
 async def test_a_worker_of_a_cluster_halts_nothing_and_waits():
     begin = asyncio.get_running_loop().time()
     endpoint = Endpoint(
-        lambda text, now: NotAuthorised("HTTP 401", status=401) if now - begin < 100 else None
+        lambda text, now: NotAuthorized("HTTP 401", status=401) if now - begin < 100 else None
     )
     endpoint.failures.shared = True
     rejected = 0
@@ -245,7 +245,7 @@ async def test_a_worker_of_a_cluster_halts_nothing_and_waits():
         try:
             await endpoint.ask()
             break
-        except NotAuthorised:
+        except NotAuthorized:
             rejected += 1
     assert not endpoint.halt.reason
     assert rejected < 30, "it waits between two tries"

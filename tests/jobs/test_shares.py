@@ -15,7 +15,7 @@ from camel.core.model import Choice, Reply
 from camel.engine.halt import Halt
 from camel.engine.site import ModelReport, WorkerReport, WorkerShare
 from camel.jobs.budget import Budget, Meter
-from camel.jobs.shares import Shares
+from camel.jobs.shares import Claim, SharedBudget, Shares, _BudgetPiece
 from camel.models.governor import EndpointReport, Rates
 from camel.models.prices import ModelPrice
 
@@ -175,3 +175,27 @@ def test_a_worker_and_the_coordinator_agree_on_when_a_budget_of_dollars_is_used_
                     model, reply = meter.model(name, price), next(replies)
                     model.end(replace(reply, usage=model.priced(reply.usage)), None)
     assert "is used up" in halt, "a worker waits forever for what the coordinator thinks it has"
+
+
+def test_a_worker_that_has_not_heard_of_the_last_piece_may_still_use_it():
+    budget = SharedBudget(1, spent=0, least=1)
+    claims = {name: Claim(0, starved=True, follows=0) for name in ("one", "other")}
+    assert not budget.divide(claims, 1)
+    assert [budget.pieces[name].offered for name in claims] == [1, 0]
+
+
+@pytest.mark.parametrize(("used", "offered"), [(30, 40), (31, 51)])
+def test_a_piece_is_topped_up_when_less_than_half_of_it_is_unused(used: int, offered: int):
+    budget = SharedBudget(80, spent=0, least=1)
+    budget.divide({"one": Claim(0, starved=False, follows=0)}, 1)
+    assert budget.pieces["one"].offered == 40
+    budget.divide({"one": Claim(used, starved=False, follows=1)}, 2)
+    assert budget.pieces["one"].offered == offered
+
+
+def test_the_last_call_of_a_worker_that_does_not_need_it_is_taken_back():
+    budget = SharedBudget(3, spent=0, least=1)
+    budget.pieces["idle"] = _BudgetPiece(offered=3, granted=3, used=2, raised=1, follows=1)
+    claims = {"idle": Claim(2, starved=False, follows=1), "waits": Claim(0, starved=True, follows=1)}
+    assert not budget.divide(claims, 2)
+    assert budget.pieces["idle"].offered == 2

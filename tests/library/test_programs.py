@@ -6,7 +6,6 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +14,6 @@ import camel
 from camel import MaxMessages, RolePlaying, Run, Stop, Transcript
 from camel.core.stops import NextCall, TokenLimit, checked_rules
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
-from tests.support.notebook import FOLDER, code_cells, run_cells
 
 OLD = Path(__file__).parents[1] / "data" / "run-schema-1"
 
@@ -81,32 +79,6 @@ def test_a_model_is_asked_one_question():
             return await model.ask("Name an animal.", system="Be brief.")
 
     assert asyncio.run(ask())
-
-
-def test_the_notebook_of_short_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    """Every program that docs/quick-start.md shows, as cells; the simulated endpoint is its own."""
-    pytest.importorskip("pyarrow")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    shown = asyncio.run(run_cells(FOLDER / "short_programs.ipynb", names))
-    findings, transcript, status, festival, text = shown
-    assert isinstance(findings[0], list)
-    assert transcript.id == "017"
-    assert (transcript.stop.reason, len(transcript.messages)) == ("three_answers", 6)
-    assert (status.state, status.model) == ("complete", "qwen3")
-    assert [one.role for one in festival.speakers] == ["Ada", "Bob", "Cleo"]
-    assert text
-    assert Transcript.load("bot.json") == names["t"]
-    assert "Agent" in capsys.readouterr().out
-
-
-def test_the_quick_start_and_the_notebook_show_the_same_programs():
-    page = (FOLDER.parents[1] / "docs" / "quick-start.md").read_text()
-    cells = code_cells(FOLDER / "short_programs.ipynb")
-    for line in {line.strip() for cell in cells for line in cell.splitlines() if "camel" in line}:
-        assert line in page
 
 
 class NeverTwice(msgspec.Struct, frozen=True):

@@ -372,7 +372,7 @@ def test_exports_are_whole_and_restricted_rows_leave_only_on_purpose(tmp_path: P
 
 
 def test_a_model_must_be_named_and_be_there(tmp_path: Path):
-    with pytest.raises(InputError, match="--model"):
+    with pytest.raises(InputError, match="--embedder"):
         SentenceModel(" ")
     with pytest.raises(InputError, match="no folder"):
         SentenceModel(str(tmp_path / "missing"))

@@ -28,7 +28,7 @@ from camel.core.errors import (
     DeadlineExceeded,
     MalformedReply,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     QuotaExhausted,
     RateLimited,
     ReplyTooLarge,
@@ -147,7 +147,7 @@ for status in (400, 405, 406, 410, 411, 413, 414, 415, 418, 422, 431, 451, 501, 
 for status in (408, 409, 425, 500, 502, 503, 504, 507, 520, 522, 529, 599):
     error(f"status_{status}", status, {"error": {"message": "no"}}, ServerFailed, text=f"HTTP {status}: no")
 for status in (401, 403):
-    error(f"status_{status}", status, {"error": "bad key"}, NotAuthorised, text="bad key")
+    error(f"status_{status}", status, {"error": "bad key"}, NotAuthorized, text="bad key")
 error("status_402", 402, {"error": {"message": "Payment Required"}}, QuotaExhausted)
 error("status_404_names_the_cure", 404, {"detail": "Not Found"}, RequestRejected, text="base URL")
 error("status_429", 429, {"error": {"message": "slow down"}}, RateLimited, text="slow down")
@@ -182,14 +182,14 @@ error("error_huge_number", 400, b'{"error":{"message":"m","code":' + b"9" * 5000
 error("error_deeply_nested", 400, b'{"error":' * 50_000, RequestRejected)
 
 # The status says what happened; what becomes of the body beside it must not change that.
-case("error_401_body_cut", head("Content-Length: 900", status="401 No") + b'{"error":', NotAuthorised)
+case("error_401_body_cut", head("Content-Length: 900", status="401 No") + b'{"error":', NotAuthorized)
 case(
     "error_401_body_hangs",
     (head("Content-Length: 900", status="401 No") + b'{"err', HANG),
-    NotAuthorised,
+    NotAuthorized,
     deadline=3.0,
 )
-case("error_401_body_reset", (head("Content-Length: 900", status="401 No"), Pause(0.1), RESET), NotAuthorised)
+case("error_401_body_reset", (head("Content-Length: 900", status="401 No"), Pause(0.1), RESET), NotAuthorized)
 error("error_400_corrupt_gzip", 400, b"\x1f\x8bnonsense", RequestRejected, "Content-Encoding: gzip")
 error("error_400_unknown_coding", 400, b"??", RequestRejected, "Content-Encoding: br")
 case(
@@ -197,7 +197,7 @@ case(
     (head("Content-Length: 50000000", status="500 No"), Flood(b"x" * 65536, 5e7)),
     ServerFailed,
 )
-case("error_401_endless", (head(status="401 No"), Flood(b"x" * 65536)), NotAuthorised)
+case("error_401_endless", (head(status="401 No"), Flood(b"x" * 65536)), NotAuthorized)
 error("error_500_gzip_bomb", 500, bomb(2**26), ServerFailed, "Content-Encoding: gzip")
 
 # --- Text of errors: one printable line, and never the key ------------------------------------------------------------
@@ -206,7 +206,7 @@ error(
     "echo_key",
     401,
     {"error": {"message": f"Incorrect API key provided: {KEY}."}},
-    NotAuthorised,
+    NotAuthorized,
     text=r"[key]",
 )
 error("echo_key_as_text", 400, f"who is Bearer {KEY}?".encode(), RequestRejected, text="[key]")
@@ -224,11 +224,11 @@ error(
     b'{"error":"' + KEY.encode().replace(b"/", b"\\/"),
     RequestRejected,
 )
-body("echo_key_in_200", {"error": {"message": f"key {KEY}", "code": 401}}, NotAuthorised)
+body("echo_key_in_200", {"error": {"message": f"key {KEY}", "code": 401}}, NotAuthorized)
 body("echo_key_in_malformed_200", f"<p>{KEY}</p>".encode(), MalformedReply)
 case("echo_key_in_status_line", head(status=f"200 {KEY}\x00", version="HTTP/9.9"), Unreachable)
 case("echo_key_in_broken_header", f"HTTP/1.1 200 OK\r\n{KEY}\r\n\r\n".encode(), Unreachable)
-streamed("echo_key", stream(events({"error": {"message": f"key {KEY}", "code": 401}})), NotAuthorised)
+streamed("echo_key", stream(events({"error": {"message": f"key {KEY}", "code": 401}})), NotAuthorized)
 streamed("echo_key_in_garbage", stream(b"data: {" + KEY.encode() + b"\n\n"), MalformedReply)
 error(
     "ansi_escapes",
@@ -550,9 +550,9 @@ body(
 
 body("ok_error_object", {"error": {"message": "upstream died"}}, ServerFailed, text="upstream died")
 body("ok_error_string", {"error": "upstream died"}, ServerFailed, text="upstream died")
-body("ok_error_code_401", {"error": {"message": "no", "code": 401}}, NotAuthorised)
+body("ok_error_code_401", {"error": {"message": "no", "code": 401}}, NotAuthorized)
 body("ok_error_code_as_text", {"error": {"message": "slow", "code": "429"}}, RateLimited)
-body("ok_error_bad_key", {"error": {"message": "no", "code": "invalid_api_key"}}, NotAuthorised)
+body("ok_error_bad_key", {"error": {"message": "no", "code": "invalid_api_key"}}, NotAuthorized)
 body("ok_error_rate_limit", {"error": {"message": "slow", "type": "rate_limit_error"}}, RateLimited)
 body(
     "ok_error_invalid_request", {"error": {"message": "no", "type": "invalid_request_error"}}, RequestRejected
@@ -1010,7 +1010,7 @@ streamed(
 streamed(
     "error_event_with_odd_choices",
     stream(events({"error": {"message": "no", "code": 401}, "choices": 5})),
-    NotAuthorised,
+    NotAuthorized,
 )
 streamed(
     "error_event_named",
@@ -1109,7 +1109,7 @@ streamed("json_labelled_stream", http(200, GOOD, "Content-Type: text/event-strea
 streamed(
     "error_labelled_stream",
     http(200, b'{\n"error": {"code": 401,\n"message": "no"}}', "Content-Type: text/event-stream"),
-    NotAuthorised,
+    NotAuthorized,
 )
 streamed("labelled_json", http(200, WHOLE, "Content-Type: application/json"), Said())
 streamed("labelled_nothing", http(200, WHOLE), Said())
@@ -1484,7 +1484,7 @@ async def test_header_secrets_of_the_caller_are_scrubbed_too() -> None:
         for headers in ({"api-key": KEY}, {"Authorization": f"Bearer {KEY}"}):
             model = ChatModel("m", base_url=server.url, api_key="", headers=headers, deadline=2)
             assert KEY not in repr(model)
-            await _failure(model, NotAuthorised)
+            await _failure(model, NotAuthorized)
 
 
 def _always(value: float) -> Callable[[float, float], float]:

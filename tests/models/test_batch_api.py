@@ -13,7 +13,7 @@ from camel.core.errors import (
     ContextOverflow,
     MalformedReply,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     ReplyTooLarge,
     RequestRejected,
     ServerFailed,
@@ -171,7 +171,7 @@ async def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [("401", NotAuthorised), ("404", RequestRejected), ("503", ServerFailed), ("lose", Unreachable)],
+    [("401", NotAuthorized), ("404", RequestRejected), ("503", ServerFailed), ("lose", Unreachable)],
 )
 async def test_every_failure_of_a_call_is_typed(
     server: BatchServer, status: str, kind: type[ModelError], monkeypatch: pytest.MonkeyPatch
@@ -187,7 +187,7 @@ async def test_no_error_has_the_key_in_it(server: BatchServer, monkeypatch: pyte
     api, client = api_of(server, False, monkeypatch)
     server.says = f"wrong key {KEY}"
     server.breaks["POST /files"] = ["401"]
-    with pytest.raises(NotAuthorised) as failed:
+    with pytest.raises(NotAuthorized) as failed:
         await api.upload(LINES)
     assert "wrong key" in str(failed.value)
     assert KEY not in str(failed.value)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
+from camel.core.errors import DeadlineExceeded, InputError, ModelError, RateLimited, ServerFailed, Unreachable
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
@@ -272,6 +272,7 @@ async def test_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
         {"attempt_timeout": -1},
         {"max_attempts": 0},
         {"max_bytes": 0},
+        {"guided": "nonsense"},
         {"name": ""},
         {"name": "a\nb"},
         {"name": "\ud800"},
@@ -295,6 +296,43 @@ async def test_reply() -> None:
     assert reply.attempts == 1
     assert reply.latency > 0
     assert reply.guided == ""
+
+
+@pytest.mark.usefixtures("_quick")
+async def test_attempts_that_were_rate_limited_are_counted() -> None:
+    refused = http(429, b"slow down", "Retry-After: 0")
+    async with (
+        serving((refused,), (refused,), (good(),)) as server,
+        ChatModel("m", base_url=server.url) as model,
+    ):
+        reply = await model.reply(_request())
+    assert (reply.attempts, reply.limited) == (3, 2)
+    async with (
+        serving((http(500, b"gone"),), (refused,)) as server,
+        ChatModel("m", base_url=server.url, max_attempts=2) as model,
+    ):
+        with pytest.raises(RateLimited) as raised:
+            await model.reply(_request())
+    assert (raised.value.attempts, raised.value.limited) == (2, 1)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("first", [b"the disk is full", None])
+@virtual_time
+async def test_a_deadline_names_the_error_before_it(first: bytes | None) -> None:
+    answers = [(HANG,)] if first is None else [(http(500, first),), (HANG,)]
+    options = {"deadline": 30.0, "attempt_timeout": 60.0}
+    async with serving(*answers) as server, ChatModel("m", base_url=server.url, **options) as model:
+        with pytest.raises(DeadlineExceeded) as raised:
+            await model.reply(_request())
+    assert ("the disk is full" in str(raised.value)) is (first is not None)
+    assert ("before" in str(raised.value)) is (first is not None)
+
+
+async def test_the_models_of_an_endpoint() -> None:
+    body = encoded({"data": [{"id": "one", "max_model_len": 4096}, {"id": "two"}]})
+    async with serving((http(200, body),)) as server, ChatModel("m", base_url=server.url) as model:
+        assert await asyncio.to_thread(model.served_models, server.url) == {"one": 4096, "two": None}
 
 
 async def test_several_choices_with_logprobs() -> None:

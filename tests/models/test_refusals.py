@@ -92,7 +92,7 @@ async def test_a_refused_field_goes_and_the_rest_stays(words: dict[str, tuple[st
         assert {name: value for name, value in wanted.items() if name not in words}.items() <= sent.items()
         assert sent["max_completion_tokens" if "max_tokens" in words else "max_tokens"] == 50
         assert len(model.adjustments) == len(words)
-        assert all(any(line.startswith(name) for line in model.adjustments) for name in words)
+        assert all(any(name in line for line in model.adjustments) for name in words)
 
 
 async def test_many_calls_at_once_learn_the_same(serve: Any):

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from camel.core.errors import (
+    ContentRejected,
     ContextOverflow,
     InputError,
     MalformedReply,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     QuotaExhausted,
     RateLimited,
     RequestRejected,
@@ -23,7 +24,7 @@ from camel.core.message import Usage
 from camel.core.model import Reply, Request
 from camel.models.chat import ChatModel
 from camel.models.completions import StreamedReply, read_reply
-from camel.models.wire import failure, one_line, retry_after
+from camel.models.wire import as_usage, failure, one_line, retry_after
 from tests.support.hostile import KEEP, completion, delta, encoded, events, good, gzipped, http, serving
 
 
@@ -58,11 +59,11 @@ def test_an_error_may_name_its_status_in_several_fields(key: str, value: Any):
         ({"code": 600}, ServerFailed),
         ({"code": 404}, RequestRejected),
         ({"code": "4040"}, ServerFailed),
-        ({"code": "abc", "status": 403}, NotAuthorised),
+        ({"code": "abc", "status": 403}, NotAuthorized),
         ({"type": "rate_limit_error"}, RateLimited),
         ({"code": "quota"}, RateLimited),
-        ({"type": "authentication_error"}, NotAuthorised),
-        ({"code": "invalid_api_key"}, NotAuthorised),
+        ({"type": "authentication_error"}, NotAuthorized),
+        ({"code": "invalid_api_key"}, NotAuthorized),
         ({"type": "invalid_request_error"}, RequestRejected),
         ({"message": "prompt is too long"}, ContextOverflow),
         ("maximum context length is 10", ContextOverflow),
@@ -79,9 +80,9 @@ def test_what_an_error_in_a_good_answer_is(error: Any, kind: type[ModelError]):
     [
         (302, RequestRejected),
         (400, RequestRejected),
-        (401, NotAuthorised),
+        (401, NotAuthorized),
         (402, QuotaExhausted),
-        (403, NotAuthorised),
+        (403, NotAuthorized),
         (404, RequestRejected),
         (408, ServerFailed),
         (409, ServerFailed),
@@ -107,6 +108,18 @@ def test_what_a_status_means(status: int, kind: type[ModelError]):
 def test_a_prompt_that_is_too_long_is_known_by_its_words(status: int):
     assert type(failure(status, b"input is too long", {})) is ContextOverflow
     assert type(failure(404, b"input is too long", {})) is RequestRejected
+
+
+@pytest.mark.parametrize("status", [400, 403, 422, 451])
+def test_content_that_is_not_served_is_known_by_its_words(status: int):
+    assert type(failure(status, b"blocked by the content filter", {})) is ContentRejected
+    assert type(failure(401, b"blocked by the content filter", {})) is NotAuthorized
+
+
+def test_an_error_next_to_a_choice_counts_unless_it_is_null():
+    assert read_reply(encoded({**completion("a"), "error": None})).content == "a"
+    with pytest.raises(ServerFailed):
+        read_reply(encoded({**completion("a"), "error": {"message": "gone"}}))
 
 
 @pytest.mark.parametrize(
@@ -160,8 +173,13 @@ def test_an_error_is_one_line_of_at_most_300_characters():
         ({"prompt_tokens": "5"}, Usage(calls=1, unknown=1)),
     ],
 )
-def test_counts_that_can_be_believed(usage: Any, read: Usage):
+def test_counts_that_can_be_as_usage(usage: Any, read: Usage):
     assert read_reply(encoded(completion(usage=usage))).usage == read
+
+
+def test_no_more_is_written_to_a_cache_than_was_read_without_it():
+    assert as_usage(10, 1, cached=4, written=20).written == 6
+    assert as_usage(10, 1, cached=4, written=5).written == 5
 
 
 # --- choices ---------------------------------------------------------------------------------------------------------
@@ -214,6 +232,11 @@ def test_the_usage_and_the_model_of_a_stream():
         ({"content": "a"}, None, ("a", "stop")),
         ({"content": "a"}, "tool_calls", ("a", "other")),
         ({"content": "a"}, "length", ("a", "length")),
+        ({"content": "a"}, "max_tokens", ("a", "length")),
+        ({"content": "a"}, "model_length", ("a", "length")),
+        ({"content": "a"}, "insufficient_system_resource", ("a", "length")),
+        ({"content": "a"}, "end_turn", ("a", "stop")),
+        ({"content": "a"}, "", ("a", "stop")),
         ({"content": "a"}, "content_filter", ("a", "content_filter")),
         ({"content": None}, "stop", ("", "stop")),
         ({"content": "", "refusal": "no"}, "stop", ("no", "refusal")),

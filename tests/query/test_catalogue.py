@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from camel.core.errors import InputError
+from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, detect
@@ -30,9 +32,11 @@ from camel.index.marks import Looking
 from camel.index.merge import merge
 from camel.index.text import make_text_index
 from camel.models.prices import cost
+from camel.query.annotated import ANNOTATED, FILTERS, YES
 from camel.query.answers import NeedsConsent, NotThere, Page
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
+from camel.runs.annotations import Annotations, files_for
 from camel.runs.compact import compact
 from camel.runs.garbage import collect_garbage
 from camel.runs.run import open_folder
@@ -64,8 +68,11 @@ class Known(NamedTuple):
         t = self.transcript
         roles = {speaker.name: speaker.role for speaker in t.speakers}
         models = dict.fromkeys(m.model for m in t.messages if m.model)
-        if FACETS[facet].edges:
+        if facet in FACETS and FACETS[facet].edges:
             return [bucket(FACETS[facet], self.number(FACETS[facet].column))]
+        if facet in ANNOTATED:
+            star, tags, note = said_about(t)
+            return {"starred": [YES] if star else [], "tag": tags, "noted": [YES] if note else []}[facet]
         return {
             "scenario": [t.scenario],
             "assistant": [roles.get("assistant", "")],
@@ -94,6 +101,13 @@ class Known(NamedTuple):
             if name != but and not (set(has) & set(wanted) or ("" in wanted and not has)):
                 return False
         return True
+
+
+def said_about(t: Transcript) -> tuple[bool, list[str], str]:
+    """The annotation of a conversation: its star, its tags and its note."""
+    n = sum(map(ord, t.id))
+    tags = ["odd", "no", "x' or '1'='1"][: n % 3] + ([SECRET] if "misalignment" in t.labels else [])
+    return n % 4 == 0, tags, f"{SECRET}" * ("misalignment" in t.labels) or "read again" * (n % 5 == 1)
 
 
 class World:
@@ -161,6 +175,11 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
             made = more
         mapped(folder / name)
         known += [Known(name, one) for one in made]
+        annotations = Annotations(files_for(folder / name, folder / name))
+        for one in known:
+            star, tags, note = said_about(one.transcript)
+            if one.run == name:
+                annotations.change(one.transcript.id, star=star, tags=tags, note=note)
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
         patch.setattr("camel.query.number_scan._SORTED_AT_ONCE", 4)
@@ -182,6 +201,9 @@ values = {
     "size": ["0-999", "1000-9999"],
     "other": [""],
     "finding": ["", "x", *DETECTORS],
+    "starred": ["yes"],
+    "noted": ["yes"],
+    "tag": ["odd", "no", "x' or '1'='1", SECRET],
 }
 queries = st.builds(
     Query,
@@ -265,14 +287,15 @@ def test_a_jump_is_where_paging_would_have_come(world: World, query: Query, n: i
 @given(queries)
 @example(Query())
 @example(Query(facets={"stop": ("done",)}))
+@example(Query(facets={"tag": ("odd",), "starred": ("yes",)}))
 @relaxed
 def test_facets_are_what_counting_by_hand_gives(world: World, query: Query):
     facets = world.catalogue.facets(query)
-    for name in FACETS:
+    for name in FILTERS:
         found = [one for one in world.visible() if one.fits(query, but=name)]
         counted = Counter(value for one in found for value in one.values(name))
         assert dict(facets[name]) == dict(counted), name
-    every = Query(facets=query.facets, ranges=query.ranges)
+    every = replace(query, runs=())
     runs = Counter(one.run for one in world.visible() if one.fits(every))
     assert dict(facets["run"]) == {name: runs[name] for name in ("small", "large", "bare")}
     assert world.catalogue.count(query) == len(world.expected(query))
@@ -333,6 +356,19 @@ def test_histograms_count_every_row(world: World, query: Query, number: str, by:
                 assert quantile == pytest.approx(values[math.ceil(share * len(values)) - 1], abs=step)
 
 
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("facets", [{}, {"user": ("Poet",)}])
+def test_histograms_with_the_same_edges_add_up(world: World, number: str, facets: dict[str, tuple[str, ...]]):
+    whole = world.catalogue.histogram(Query(("small", "large"), facets=facets), number, bins=7)
+    parts = [
+        world.catalogue.histogram(Query((run,), facets=facets), number, edges=whole.edges)
+        for run in ("small", "large")
+    ]
+    assert [one.edges for one in parts] == [whole.edges] * 2
+    assert [sum(bars) for bars in zip(*(one.series[""] for one in parts), strict=True)] == whole.series[""]
+    assert sum(one.unknown for one in parts) == whole.unknown
+
+
 def test_rows_say_what_the_conversations_are(world: World):
     rows = {(row.run, row.id): row for row in world.catalogue.page(limit=1000).rows}
     for number, one in enumerate(world.visible()):
@@ -343,13 +379,14 @@ def test_rows_say_what_the_conversations_are(world: World):
         ]
         assert row.cost == pytest.approx(one.number("cost"))
         assert row.labels == tuple(one.transcript.labels)
+        assert (row.star, list(row.tags), row.note) == said_about(one.transcript)
         if number % 5 == 0:  # of every shard at least one
             assert world.catalogue.row(one.run, one.transcript.id) == row
             assert world.catalogue.conversation(one.run, one.transcript.id) == one.transcript
 
 
 def test_it_says_what_has_no_index(world: World):
-    assert any("bare" in note and "camel index" in note for note in world.catalogue.notes())
+    assert any("bare" in note and "camel run index" in note for note in world.catalogue.notes())
     assert not any("large" in note for note in world.catalogue.notes())
 
 
@@ -398,7 +435,7 @@ def _on_map(view: MapView) -> Any:
 def test_restricted_rows_are_in_no_answer_of_any_method(
     world: World, query: Query, text: str, limit: int, n: int
 ):
-    asked = Query(query.runs, text, query.facets, query.ranges, query.sort, query.order)
+    asked = replace(query, text=text)
     seen = world.catalogue
     hidden = [one for one in world.known if "misalignment" in one.transcript.labels]
     allowed = [one for one in world.visible() if one.fits(asked)]
@@ -415,6 +452,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
+        "conversations": lambda: seen.conversations(seen.page(asked, limit=limit).rows),
+        "annotate": lambda: seen.annotate(some.run, some.transcript.id),
         "check": lambda: seen.check(some.run, some.transcript.id),
         "derived": lambda: [_on_map(map_of(seen, run, "tasks", asked)) for run in maps_in(seen)],
         "notes": seen.notes,
@@ -428,7 +467,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
     assert public == probes.keys(), "every method of the catalogue passes this gate: add the new one here"
     for name, ask in probes.items():
         answer = ask()
-        assert SECRET not in repr(answer).replace(repr(asked), ""), name
+        shown = repr(answer).replace(repr(asked), "").replace(repr(asked.facets), "")
+        assert SECRET not in shown, name
         if name == "map":
             drawn = [(run, id) for run, ids, *_ in answer for id in ids]
             assert not set(drawn) & set(names(hidden))
@@ -447,7 +487,7 @@ def _rows(answer: Any) -> list[Any]:
     if isinstance(answer, Page):
         return answer.rows
     if isinstance(answer, tuple | list):
-        return [one for one in answer if hasattr(one, "labels")]
+        return [one for one in answer if hasattr(one, "run")]
     return [answer] if hasattr(answer, "run") else []
 
 
@@ -572,6 +612,70 @@ def test_search_finds_what_is_said_with_an_index_and_without(texts: World, text:
         opened = texts.catalogue.conversation(row.run, row.id)
         said = opened.task.original if row.hit.message < 0 else opened.messages[row.hit.message].content
         assert "".join(piece for piece, _ in row.hit.pieces).strip("…") in " ".join(said.split())
+
+
+UNSPACED = (
+    "我们昨天去北京吃饭，猫在家里。",
+    "私は東京タワーに3月に行きました",
+    "ฉันดื่มน้ำที่กรุงเทพทุกวัน",
+    "서울에서 만나요",
+    "请用Python写代码，不用 Java 写。",
+)
+
+
+@pytest.fixture(scope="module")
+def unspaced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Two runs that say the same in scripts without spaces; only the first has a text index."""
+    folder = tmp_path_factory.mktemp("unspaced")
+    pytest.importorskip("tantivy")
+    for name in ("indexed", "scanned"):
+        run = open_folder(folder / name)
+        run.create(Settings("f", {"shard_size": 10}, "0"))
+        said = [
+            Transcript(f"{n}", Task("t"), [], [Message(0, "user", "Nomad", text)])
+            for n, text in enumerate(UNSPACED)
+        ]
+        commit(run, 0, said)
+    make_text_index(open_folder(folder / "indexed"), STAGE)
+    with Catalogue([folder / "indexed", folder / "scanned"]) as catalogue:
+        yield catalogue
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("北京", 0),
+        ("去北京吃饭", 0),
+        ("猫", 0),
+        ("饭 猫", 0),
+        ("京去", None),
+        ("吃饭猫", None),
+        ("東京", 1),
+        ("タワー", 1),
+        ("3月", 1),
+        ("に3月に", 1),
+        ("月3", None),
+        ("น้ำ", 2),
+        ("กรุงเทพ", 2),
+        ("น", 2),
+        ("서울", 3),
+        ("python", 4),
+        ("用python写", 4),
+        ("用java写", 4),
+        ("pytho", None),
+        ('"不用 java"', 4),
+    ],
+)
+def test_words_inside_a_sentence_without_spaces_are_found(unspaced: Catalogue, text: str, found: int | None):
+    page = unspaced.search(Query(text=text))
+    assert sorted(ids(page)) == ([] if found is None else [("indexed", str(found)), ("scanned", str(found))])
+    for row in page.rows:
+        assert row.hit is not None
+        marked = [piece.lower() for piece, is_word in row.hit.pieces if is_word]
+        assert marked
+        assert all(
+            "".join(piece.split()) in "".join(text.lower().replace('"', "").split()) for piece in marked
+        )
 
 
 def test_search_is_narrowed_sorted_paged_and_counted_like_a_list(texts: World):

@@ -19,6 +19,7 @@ from camel.explorer.notebook import view
 from camel.explorer.serving import listening, looking
 from camel.index.marks import Looking
 from camel.index.merge import merge
+from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.runs.run import RunFolder, open_folder
@@ -120,3 +121,22 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
 
 def _fail(*_: Any) -> None:
     raise CamelError("it broke")
+
+
+def test_a_run_that_is_made_later_appears(tmp_path: Path):
+    """With its annotations, under a name of its own, and without disturbing what is being read."""
+    society(tmp_path / "a" / "trial", rows=5)
+    with Catalogue([tmp_path / "a" / "trial"]) as catalogue:
+        page = catalogue.page(limit=2)
+        with looking(catalogue, lambda: find_runs(tmp_path)):
+            (tmp_path / "b" / "half made").mkdir(parents=True)
+            made = society(tmp_path / "b" / "trial", rows=7)
+            wait_for(lambda: len(catalogue.runs) == 2)
+            assert [one.name for one in catalogue.runs] == ["trial", "trial-2"]
+            wait_for(lambda: catalogue.count(Query(runs=("trial-2",))) == 7)
+            assert catalogue.conversation("trial-2", made[3].id) == made[3]
+            assert catalogue.page(after=page.next, limit=50).total == 12
+            catalogue.annotate("trial-2", made[3].id, star=True)
+            assert [row.id for row in catalogue.page(Query(facets={"starred": ("yes",)})).rows] == [
+                made[3].id
+            ]

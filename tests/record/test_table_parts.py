@@ -246,7 +246,7 @@ def test_damage_is_one_line_that_names_the_file(tmp_path: Path):
     with pytest.raises(Damaged) as caught:
         table.read_shard(path)
     assert str(path) in str(caught.value)
-    assert "camel verify" in str(caught.value)
+    assert "camel run verify" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -64,7 +64,9 @@ def endpoint(_endpoint: SimulatorProcess) -> SimulatorProcess:
 def config(endpoint: SimulatorProcess, out: str, **more: Any) -> GenerateConfig:
     model = ModelSpec("simulated", base_url=endpoint.base_url)
     run = RunSection(concurrency=4)
-    return GenerateConfig("ai_society", model, out=out, counts=COUNTS, shard_size=2, run=run, **more)
+    return GenerateConfig(
+        "ai_society", model, out=out, counts=COUNTS, lists="asked", shard_size=2, run=run, **more
+    )
 
 
 async def site_of(given: GenerateConfig) -> JobSite:
@@ -186,7 +188,7 @@ def test_the_log_can_be_read_from_another_machine(
     campaign = start(given, stop_after=1)
     log = RunLog(campaign.folder.root / "log.jsonl")
     log.write("start", stages={"conversations": 12}, resume="camel generate x.toml")
-    campaign.folder.save_beside("log.jsonl")
+    campaign.folder.copy_to_store("log.jsonl")
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
     now = read_status(given.where)
     assert now.resume == "camel generate x.toml"
@@ -271,7 +273,7 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
 
     async def coordinate() -> None:
         while True:
-            site.obey(share_out({"w": site.report()}, ["w"])[0]["w"])
+            site.apply_share(share_out({"w": site.report()}, ["w"])[0]["w"])
             await asyncio.sleep(0.2)
 
     waited: list[str] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from camel.cli.control import pause, resume
+from camel.cli.run import pause, resume
 from camel.runs.control import CONTROL, read_wish, wish
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings

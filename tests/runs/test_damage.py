@@ -66,7 +66,7 @@ def test_a_damaged_shard_is_named_by_whoever_reads_it(
     with pytest.raises(InputError) as raised:
         read(folder, tmp_path)
     assert file in str(raised.value)
-    assert f"camel verify {folder.address}" in str(raised.value)
+    assert f"camel run verify {folder.address}" in str(raised.value)
     assert not (tmp_path / "talks.jsonl").exists()
     assert not list((folder.root / "data" / STAGE).glob("c*"))
 
@@ -98,7 +98,7 @@ def test_a_damaged_shard_of_an_object_store(bucket: Callable[[str], str]):
     marker = folder.marker(STAGE, 1)
     data = folder.read(marker.file)
     folder.store.remove([marker.file])
-    with pytest.raises(InputError, match="is gone"):
+    with pytest.raises(InputError, match="is missing"):
         list(Run(folder.address))
     folder.store.create(marker.file, data[:-1] + b"x")
     with pytest.raises(InputError, match="SHA-256"):
@@ -115,7 +115,7 @@ def test_a_lost_object_is_said_where_a_run_is_explored(bucket: Callable[[str], s
         [name] = {row.run for row in catalogue.page(Query()).rows}
         folder.store.remove([folder.marker(STAGE, 1).file])
         assert catalogue.conversation(name, "000000").id == "000000"
-        with pytest.raises(InputError, match="is gone"):
+        with pytest.raises(InputError, match="is missing"):
             catalogue.conversation(name, "000004")
     with Catalogue([folder.address]) as catalogue:
         assert catalogue.count(Query()) == 3
@@ -180,12 +180,14 @@ def test_a_damaged_marker_of_a_compaction_says_what_to_do(tmp_path: Path, damage
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     compact(folder, STAGE)
     damage(next(folder.root.glob("compacted/*/*.json")))
-    with pytest.raises(InputError, match="camel verify"):
+    with pytest.raises(InputError, match="camel run verify"):
         list(Run(folder.root))
 
 
 @pytest.mark.parametrize("damage", [cut, empty])
-@pytest.mark.parametrize("verb", ["export", "study", "index", "rows", "compact", "status", "site"])
+@pytest.mark.parametrize(
+    "verb", ["export", "study", "run index", "rows", "run compact", "run status", "site", "show"]
+)
 def test_a_damaged_marker_ends_in_one_line_that_says_what_to_do(
     tmp_path: Path, damage: Callable[[Path], None], verb: str
 ):
@@ -196,11 +198,12 @@ def test_a_damaged_marker_ends_in_one_line_that_says_what_to_do(
         "site": ["site", f"{tmp_path}/site"],
         "rows": ["--out", f"{tmp_path}/rows"],
     }
-    command = ["export" if verb == "site" else verb, folder.address, *more.get(verb, [])]
+    words = ["export"] if verb == "site" else verb.split()
+    command = [*words, folder.address, *more.get(verb, [])]
     done = CliRunner().invoke(app, command, standalone_mode=False)
     assert isinstance(done.exception, InputError)
     assert "000001.json" in str(done.exception)
-    assert "camel verify" in str(done.exception)
+    assert "camel run verify" in str(done.exception)
 
 
 def test_damage_is_a_failure_and_not_wrong_input(

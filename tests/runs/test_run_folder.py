@@ -42,16 +42,16 @@ def test_a_folder_that_is_no_run_names_the_one_beside_it(tmp_path: Path, snapsho
         with pytest.raises(InputError, match=str(tmp_path / name)) as refused:
             RunFolder(tmp_path / name).settings()
         assert f" {tmp_path / 'trial-local'}" in str(refused.value)
-        assert "camel runs" in str(refused.value)
+        assert "camel run list" in str(refused.value)
     for name in ("other", "tr"):
-        with pytest.raises(InputError, match="camel runs") as refused:
+        with pytest.raises(InputError, match="camel run list") as refused:
             RunFolder(tmp_path / name).settings()
         assert "trial-local" not in str(refused.value)
     snapshot("errors", refused.value)
 
 
 def test_a_run_is_never_made_over_another(folder: RunFolder):
-    with pytest.raises(InputError, match="holds"):
+    with pytest.raises(InputError, match="contains"):
         folder.create(Settings("other", {}, "0"))
     assert folder.settings() == Settings("f", {"seed": 1}, "0")
 
@@ -277,7 +277,7 @@ def test_what_is_known_to_be_committed_is_not_listed_again(folder: RunFolder):
 def test_a_file_is_kept_before_it_is_named_and_read_again(folder: RunFolder):
     path = folder.data_path("talk", 0, "a", ".txt")
     path.write_bytes(b"said")
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     assert size == 4
     assert folder.commit(Marker("talk", 0, file, 1, "", "f", {}, size))
     assert folder.read(folder.marker("talk", 0).file) == b"said"
@@ -285,7 +285,7 @@ def test_a_file_is_kept_before_it_is_named_and_read_again(folder: RunFolder):
         assert [one.read_bytes() for one in files] == [b"said", b"said"]
     loser = folder.data_path("talk", 0, "b", ".txt")
     loser.write_bytes(b"said again")
-    folder.keep(loser)
+    folder.persist(loser)
     assert len(list(folder.store.entries("data"))) == 2
     folder.discard(loser)
     assert [entry.name for entry in folder.store.entries("data")] == [file]

@@ -25,7 +25,7 @@ from camel.runs.garbage import IDLE, OLD, Garbage, collect_garbage
 from camel.runs.markers import Marker
 from camel.runs.run import DRIVER, RunFolder
 from camel.runs.settings import Settings
-from camel.runs.verify import Planned, gone, verify
+from camel.runs.verify import Planned, missing_files, verify
 from tests.support import in_process
 from tests.support.in_process import Done
 from tests.support.records import STAGE, a_run, commit, transcript
@@ -103,7 +103,7 @@ def repeat(folder: RunFolder) -> None:
     """A file that is in itself as it should be."""
     path = folder.data_path(STAGE, 1, "again", ".parquet")
     written = write_shard(path, map(transcript, [0, 3, 3]))
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     remark(file=file, size=size, sha256=written.sha256)(folder)
 
 
@@ -117,9 +117,9 @@ def repeat(folder: RunFolder) -> None:
         (rot, "damaged"),
         (beyond, "beyond the 4"),
         (repeat, "id of another"),
-        (repeat, "stand in"),
+        (repeat, "are also in"),
         (remark(rows=2), "3 rows"),
-        (remark(rows=2), "3 are planned"),
+        (remark(rows=2), "planned 3"),
         (remark(sha256="0" * 64), "SHA-256"),
         (remark(fingerprint="g"), "fingerprint"),
         (remark(shard=3), "shard 3"),
@@ -140,7 +140,7 @@ def test_an_edited_list_is_a_note(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 1)
     path = folder.data_path("task", 0, "a", ".txt")
     path.write_text("1. A task")
-    folder.commit(Marker("task", 0, folder.keep(path).file, 1, "0" * 64, "f"))
+    folder.commit(Marker("task", 0, folder.persist(path).file, 1, "0" * 64, "f"))
     report = verify(folder)
     assert report.sound
     assert "was edited" in report.notes[0]
@@ -151,10 +151,10 @@ async def clutter(folder: RunFolder) -> None:
     for shard, name in ((1, "loser"), (9, "open")):
         path = folder.data_path(STAGE, shard, name, ".parquet")
         path.write_bytes(b"x")
-        folder.keep(path)
+        folder.persist(path)
     path = folder.data_path(STAGE, 0, "x", ".parquet").with_name("c000000-000003-x.parquet")
     path.write_bytes(b"x")
-    folder.keep(path)
+    folder.persist(path)
     for shard in (0, 9):
         log = folder.open_journal(STAGE, shard, "j")
         await log.append(b"said")
@@ -275,51 +275,53 @@ def test_the_commands(place: Place, tmp_path: Path, snapshot: Callable[..., None
 
     folder = a_run(place("run"), 4)
     assert camel("export", folder.address, "chat", str(tmp_path / "a.jsonl")).status == 0
-    sound = camel("verify", folder.address)
+    sound = camel("run", "verify", folder.address)
     assert (sound.status, "4 files" in sound.stdout) == (0, True)
-    done = camel("compact", folder.address)
+    done = camel("run", "compact", folder.address)
     assert done.status == 0, done.stderr
     if folder.on_disk:
         snapshot("status", done.stdout.splitlines()[-1], "compact")
-    assert "4 files" in camel("gc", folder.address, "--compacted", "--dry-run").stdout
+    assert "4 files" in camel("run", "gc", folder.address, "--compacted", "--dry-run").stdout
     files = len(list(folder.store.entries("data")))
     for more in ((), ("--json",)):
-        refused = camel("gc", folder.address, "--compacted", *more)
+        refused = camel("run", "gc", folder.address, "--compacted", *more)
         assert refused.status == 2
         assert "--yes" in refused.stderr
         assert len(list(folder.store.entries("data"))) == files
-    done = msgspec.json.decode(camel("gc", folder.address, "--compacted", "--yes", "--json").stdout)
+    done = msgspec.json.decode(camel("run", "gc", folder.address, "--compacted", "--yes", "--json").stdout)
     assert (done["removed"], len(done["compacted"])) == (True, 4)
-    assert camel("gc", folder.address).status == 0, "where there is nothing to remove there is no question"
+    assert camel("run", "gc", folder.address).status == 0, (
+        "where there is nothing to remove there is no question"
+    )
     assert camel("export", folder.address, "chat", str(tmp_path / "b.jsonl")).status == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
-    report = camel("verify", folder.address, "--json")
+    report = camel("run", "verify", folder.address, "--json")
     assert report.status == 0
     assert msgspec.json.decode(report.stdout)["rows"] == 12
     for entry in list(folder.store.entries(f"data/{STAGE}")):
         replace(folder, entry.name, folder.read(entry.name)[:-1])
-    wrong = camel("verify", folder.address)
+    wrong = camel("run", "verify", folder.address)
     assert wrong.status == 1
     assert "SHA-256" in wrong.stdout
-    assert camel("verify", "s3://" if not folder.on_disk else "nowhere").status == 2
+    assert camel("run", "verify", "s3://" if not folder.on_disk else "nowhere").status == 2
 
 
 def test_a_file_that_is_gone_is_seen_without_reading_any(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 8)
-    assert gone(folder, STAGE) == []
+    assert missing_files(folder, STAGE) == []
     compact(folder, STAGE, target=1)
     compact(folder, STAGE)
     collect_garbage(folder, compacted=True)
-    assert gone(folder, STAGE) == []
+    assert missing_files(folder, STAGE) == []
     large = next((folder.root / "data" / STAGE).glob("c*"))
     large.unlink()
-    assert len(gone(folder, STAGE)) == 8
+    assert len(missing_files(folder, STAGE)) == 8
 
 
 def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     cut(folder)
-    done = CliRunner().invoke(app, ["verify", folder.address])
+    done = CliRunner().invoke(app, ["run", "verify", folder.address])
     assert done.exit_code == 1
     file = folder.marker(STAGE, 1).file
     lines = [line for line in done.stdout.splitlines() if file in line]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from camel import InputError
-from camel.scenarios import RolePlay, check, load, sample, scaffold
+from camel.scenarios import RolePlay, Scenario, check, load, sample, scaffold
 
 DECLARATION = """\
 title = "Kitchen"
@@ -84,7 +84,70 @@ def test_items_from_a_file(folder: Path):
     (folder / "cooks.txt").write_text("1. Baker\n2. Sushi Chef\n\nBarista\n")
     assert load(folder).levels[0].items == ("Baker", "Sushi Chef", "Barista")
     (folder / "cooks.txt").write_text("# Cooks\nBaker\n")
+    assert "level cook: " in str(check(folder)[0])
+    (folder / "cooks.txt").write_text("# Cooks\nBaker\n# Cooks | Others\nBarista\n")
     assert "cooks.txt" in str(check(folder)[0])
+
+
+@pytest.fixture
+def nested(folder: Path) -> Path:
+    """A scenario whose tasks are given for each cook, and can be asked for as well."""
+    edit(folder, 'prompt = "tasks.txt"', 'prompt = "tasks.txt"\nfile = "task_list.txt"')
+    edit(folder, "count = 3", "count = 2")
+    (folder / "task_list.txt").write_text("# Baker\nBread\nRolls\n# Sushi Chef\nMaki\nNigiri\nTemaki\n")
+    return folder
+
+
+def test_lists_under_headings(nested: Path):
+    scenario = load(nested)
+    assert check(nested) == []
+    assert (scenario.asked, scenario.needs("task")) == ((), ("cook",))
+
+    def facts(which: Scenario, index: int) -> tuple[str, ...]:
+        return tuple(which.facts(index, lambda level, number: pytest.fail("asked for a list")).values())
+
+    assert [facts(scenario, index) for index in (0, 3)] == [("Baker", "Bread"), ("Sushi Chef", "Nigiri")]
+    # Smaller, the lists stay those of their cooks.
+    assert facts(scenario.resized({"task": 1}), 1) == ("Sushi Chef", "Maki")
+    assert [level.name for level in load(nested, "asked").asked] == ["task"]
+    # Longer than the shortest of them, they are asked for.
+    assert [level.name for level in scenario.resized({"task": 3}).asked] == ["task"]
+    edit(nested, 'prompt = "tasks.txt"\n', "")
+    assert load(nested, "asked") == load(nested)
+    with pytest.raises(InputError, match="at most 2"):
+        load(nested).resized({"task": 3})
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ("# Baker\nBread\nRolls\n", "'# Sushi Chef'"),
+        ("# Baker\nBread\nRolls\n# Sushi chef\nMaki\nNigiri\n", "'# Sushi Chef'"),
+        ("# Baker | Maki\nBread\nRolls\n", "'# Baker'"),
+        ("# Baker\nBread\nRolls\n# Sushi Chef\nMaki\n", "level task Sushi Chef: gives 1 items"),
+        ("# Baker\nBread\nbread\n# Sushi Chef\nMaki\nNigiri\n", "level task Baker: the item 'bread'"),
+        ("# Baker\nBread\nRolls\n" * 2, "same heading"),
+        ("Bread\nRolls\n# Sushi Chef\nMaki\nNigiri\n", "task_list.txt"),
+    ],
+)
+def test_mistakes_in_headings(nested: Path, lists: str, words: str):
+    (nested / "task_list.txt").write_text(lists)
+    assert any(words in str(problem) for problem in check(nested)), check(nested)
+    with pytest.raises(InputError):
+        load(nested)
+
+
+def test_lists_of_what_may_be_asked_for_need_a_prompt_too(nested: Path):
+    edit(
+        nested,
+        'items = ["Baker", "Sushi Chef"]',
+        'items = ["Baker", "Sushi Chef"]\nprompt = "cooks.txt"\ncount = 2',
+    )
+    (nested / "cooks.txt").write_text("List <COUNT> cooks.")
+    assert check(nested) == []
+    assert [level.name for level in load(nested).resized({"cook": 3}).asked] == ["cook", "task"]
+    edit(nested, 'prompt = "tasks.txt"\n', "")
+    assert [problem.where for problem in check(nested)] == ["level task"]
 
 
 @pytest.mark.parametrize(

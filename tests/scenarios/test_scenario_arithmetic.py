@@ -148,7 +148,7 @@ def test_no_item_beyond_the_last(index: int):
 
 def test_a_short_list_is_said():
     with pytest.raises(InputError, match=r"assistant_role.* 1 .*50"):
-        load("ai_society").facts(24_999, lambda level, number: ["only one"])
+        load("ai_society", "asked").facts(24_999, lambda level, number: ["only one"])
 
 
 def test_fingerprint_changes_with_what_is_generated():

@@ -23,9 +23,10 @@ def test_list():
     assert code == 0
     lines = output.splitlines()
     assert lines[0].split() == ["name", "title", "shape", "labels"]
-    assert "ai_society    AI Society               50 × 50 × 10 = 25,000 conversations" in lines
+    assert "ai_society         AI Society               50 × 50 × 10 = 25,000 conversations" in lines
+    assert "table1_code        Table 1: Code            20 × 5 × 1 = 100 conversations" in lines
     assert any(line.startswith("misalignment") and line.endswith("misalignment") for line in lines)
-    assert len(lines) == 9
+    assert len(lines) == 11
     assert "\x1b" not in output
 
 
@@ -33,7 +34,8 @@ def test_show():
     code, output = camel_scenarios("show", "math")
     assert code == 0
     assert "Math: 25 × 25 × 80 = 50,000 problems" in output
-    assert "problem   80     625    topic, subtopic" in output
+    assert "subtopic  25     shipped  topic" in output
+    assert "problem   80     625      topic, subtopic" in output
     assert "Problem: [problem]" in output
 
 

@@ -19,6 +19,8 @@ SHAPES = {
     "math": "25 × 25 × 80 = 50,000 problems",
     "misalignment": "50 × 50 × 10 = 25,000 conversations",
     "physics": "25 × 25 × 32 = 20,000 problems",
+    "table1_ai_society": "50 × 2 × 1 = 100 conversations",
+    "table1_code": "20 × 5 × 1 = 100 conversations",
     "translation": "any run into 10 languages",
 }
 FACTS = {

@@ -67,7 +67,7 @@ def a_run(root: Path, scenario: str = "ai_society", numbers: range = range(100),
     for shard, start in enumerate(range(0, len(numbers), size)):
         path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
         written = write_shard(path, [conversation(scenario, n) for n in numbers[start : start + size]])
-        file, length = folder.keep(path)
+        file, length = folder.persist(path)
         assert folder.commit(
             Marker("conversations", shard, file, written.rows, written.sha256, "f", {}, length)
         )

@@ -277,6 +277,7 @@ def config_of(out: Path, url: str, conversations: int) -> GenerateConfig:
         model=ModelSpec("simulated", base_url=url),
         out=str(out),
         counts={"assistant_role": pairs // users, "user_role": users, "task": tasks},
+        lists="asked",
         shard_size=max(4, conversations // 100),
         run=RunSection(concurrency=min(CONCURRENCY, max(8, conversations // 5))),
     )

@@ -67,5 +67,5 @@ def config(*, ends: bool = True, repeats: int = 5, more: str = "") -> str:
         f'[[steps]]\nname = "{name}"\nmodel = "{model}"\n'
         for name, model in zip(names, CHAIN[1:], strict=True)
     ]
-    head = f'base = "{CHAIN[0]}"\njudges = ["judge"]\nrepeats = {repeats}\nends = {str(ends).lower()}\n{more}'
+    head = f'base = "{CHAIN[0]}"\njudges = ["judge"]\nlists = "asked"\nrepeats = {repeats}\nends = {str(ends).lower()}\n{more}'
     return head + "".join(steps)

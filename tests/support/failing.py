@@ -28,7 +28,7 @@ def written(
     """Write the configuration of a run."""
     counts = ", ".join(f"{name} = {count}" for name, count in sizes.items())
     (folder / "config.toml").write_text(
-        f'scenario = "ai_society"\nout = "run"\nshard_size = 8\ncounts = {{ {counts} }}\n'
+        f'scenario = "ai_society"\nout = "run"\nlists = "asked"\nshard_size = 8\ncounts = {{ {counts} }}\n'
         f'[model]\nname = "{model}"\nbase_url = {json.dumps(urls)}\n{calls}\n[run]\nconcurrency = 8\n{run}\n'
     )
 

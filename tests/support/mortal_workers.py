@@ -18,7 +18,7 @@ from camel.core.message import Usage
 from camel.core.model import Choice, Price, Reply
 from camel.engine.coordinator import Coordinator
 from camel.engine.halt import Halt
-from camel.engine.site import Beat, Orders, Turn, WorkerReport
+from camel.engine.site import Heartbeat, HeartbeatReply, Turn, WorkerReport
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.shares import Shares
@@ -171,14 +171,14 @@ class SimulatedWorker:
         if chance.random() < 0.2:
             self.old_account = (cluster.root / ACCOUNTS / self.name).read_bytes()
         sent = cluster.now
-        beat = Beat(self.name, 1, self.report(), open=max(self.open, self.window))
+        beat = Heartbeat(self.name, 1, self.report(), open=max(self.open, self.window))
         orders = cluster.coordinator.beat(beat)
         if chance.random() < 0.97:  # else the answer is lost
             cluster.at(chance.uniform(0.001, 0.05), lambda: self.follow(orders, sent))
         if not cluster.halted or self.sent:
             cluster.at(chance.uniform(0.8, 1.2), self.beat)
 
-    def follow(self, orders: Orders, sent: float) -> None:
+    def follow(self, orders: HeartbeatReply, sent: float) -> None:
         if orders.out:
             self.alive = False
         if (

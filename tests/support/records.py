@@ -31,7 +31,7 @@ def commit(folder: RunFolder, shard: int, rows: int = 3, *, first: int | None = 
     start = shard * 3 if first is None else first
     path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
     written = write_shard(path, map(transcript, range(start, start + rows)))
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     marker = Marker(STAGE, shard, file, written.rows, written.sha256, "f", {}, size)
     assert folder.commit(marker)
     return marker

@@ -43,7 +43,7 @@ def conversation(number: int, *, messages: int = 6) -> Transcript:
 def add_shard(folder: RunFolder, shard: int, numbers: range) -> None:
     path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
     written = write_shard(path, map(conversation, numbers))
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     assert folder.commit(Marker("conversations", shard, file, written.rows, written.sha256, "f", {}, size))
 
 

@@ -384,7 +384,7 @@ class _Start:
                     raise
                 end = "full"
             finally:
-                self._bury(loop)
+                self._handle_end(loop)
         self.all.ends[end] += 1
         self._account()
         self.all.disk = self.machine.disk
@@ -403,7 +403,7 @@ class _Start:
     async def _work_here(self) -> bool:
         return await run_here([self.workload], self.folder, concurrency=self.all.concurrency, halt=self.halt)
 
-    def _bury(self, loop: VirtualLoop) -> None:
+    def _handle_end(self, loop: VirtualLoop) -> None:
         """End what is left of the tasks, so that nothing warns about them."""
         while tasks := asyncio.all_tasks(loop):
             for task in tasks:

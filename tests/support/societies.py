@@ -68,7 +68,7 @@ def commit(
         written = write_indexed(folder, stage, path, transcripts, "f", cost)
     else:
         written = write_shard(path, transcripts)
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     marker = Marker(stage, shard, file, written.rows, written.sha256, "f", {}, size)
     assert folder.commit(marker)
     return marker

@@ -39,7 +39,7 @@ def make_run(path: Path, conversations: list[Transcript], per_shard: int = 10) -
     for shard, first in enumerate(range(0, len(conversations), per_shard)):
         file = folder.data_path("conversations", shard, new_attempt(), ".parquet")
         written = write_shard(file, conversations[first : first + per_shard])
-        kept, size = folder.keep(file)
+        kept, size = folder.persist(file)
         folder.commit(Marker("conversations", shard, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
     return str(path)

@@ -41,6 +41,7 @@ from camel.training.emergence.emergence_config import (
 )
 from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
 from camel.training.emergence.experiment import Emergence
+from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source, read_questions
@@ -111,6 +112,32 @@ def studied(config: EmergenceConfig, society: Society | None = None) -> tuple[Em
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return studied(small(tmp_path_factory.mktemp("whole")))[1].to_json()
+
+
+# ---------------------------------------------------------------- the questions
+
+
+def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
+    table = {"base": "a", "steps": [{"name": "Code", "model": "b"}]}
+    shipped = made_config(table)
+    # Nobody needs to write them.
+    questions = Questions(tmp_path / "kept", shipped, None)
+    assert questions.stages() == ()
+    texts = {one.name: [task.text for task in questions.tasks(one)] for one in shipped.domains}
+    assert {name: len(found) for name, found in texts.items()} == {
+        "society": 20, "code": 20, "math": 20, "science": 60,
+    }  # fmt: skip
+    assert texts["math"] == [one.texts[0] for one in read_questions("table2_math")]
+    fewer = made_config({**table, "domains": [{"name": "x", "questions": 3, "file": "table2_science"}]})
+    assert [task.text for task in Questions(tmp_path / "kept", fewer, None).tasks(fewer.domains[0])] == (
+        texts["science"][:3]
+    )
+    asked = made_config({**table, "lists": "asked"})
+    assert not any(one.file for one in asked.domains)
+    with pytest.raises(InputError, match="AI Society"):
+        Questions(tmp_path / "kept", asked, None)
+    own = made_config({**table, "lists": "asked", "domains": [{"name": "x", "file": "mine.jsonl"}]})
+    assert own.domains[0].file == "mine.jsonl"
 
 
 # ---------------------------------------------------------------- the table

@@ -87,7 +87,7 @@ def test_options_that_a_file_says_are_refused_beside_it(tmp_path: Path):
 
     assert "--out, --steps" in refused("--steps", "10", "--out", "trial")
     # What no file says holds beside it: only its rows are missing here.
-    others = ("--device", "CPU", "--parameters", "135M", "--no-gguf", "--address", "local")
+    others = ("--device", "CPU", "--parameters", "135M", "--no-write-gguf", "--address", "local")
     assert refused(*others) == refused()
 
 

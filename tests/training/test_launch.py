@@ -135,7 +135,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = open_folder(root / "run")
     file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
     written = write_shard(file, [conversation(number) for number in range(16)])
-    kept, size = folder.keep(file)
+    kept, size = folder.persist(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
     with warnings.catch_warnings():
@@ -183,7 +183,7 @@ def settings(root: Path, out: str, devices: int, rows: str = "rows") -> str:
 
 def trained(root: Path, out: str, *more: str, devices: int = 2, rows: str = "rows") -> str:
     how = camel_alone if "--address" in more else camel
-    return how(root, "train", settings(root, out, devices, rows), "--no-gguf", *more)
+    return how(root, "train", settings(root, out, devices, rows), "--no-write-gguf", *more)
 
 
 def losses(out: Path) -> dict[int, float]:
@@ -223,7 +223,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_losses(scene: Path):
 @pytest.mark.thorough  # CI kills a training in one process
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_same_losses(scene: Path):
-    process = start(scene, "train", settings(scene, "two", 2), "--no-gguf")
+    process = start(scene, "train", settings(scene, "two", 2), "--no-write-gguf")
     deadline = time.monotonic() + 300
     while not (scene / "two/checkpoints/checkpoint-2/trainer_state.json").is_file():
         assert process.poll() is None
@@ -281,7 +281,7 @@ def test_what_a_critic_preferred_is_learnt(scene: Path):
         'recipe = "dpo"\nmodel = "base"\npreferences = ["pairs.jsonl"]\nout = "liked"\nbatch = 4\nlength = 64\nsteps = 6\n'
         "learning_rate = 1e-2\n"
     )
-    camel(scene, "train", "liked.toml", "--no-gguf")
+    camel(scene, "train", "liked.toml", "--no-write-gguf")
     found = losses(scene / "liked")
     assert found[1] == pytest.approx(0.6931, abs=1e-3), "at first it prefers neither"
     assert found[6] < 0.6

@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> str:
     for shard in range(SHARDS):
         file = folder.data_path("conversations", shard, new_attempt(), ".parquet")
         written = write_shard(file, [conversation(shard * EACH + n) for n in range(EACH)])
-        kept, size = folder.keep(file)
+        kept, size = folder.persist(file)
         folder.commit(Marker("conversations", shard, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
     return str(tmp_path / "run")

@@ -22,7 +22,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent.parent
 LOOK = ROOT / "src" / "camel" / "reports" / "look"
-HIDDEN = {"index.md": ["navigation"], "quick-start.md": ["navigation"], "features.md": ["navigation", "toc"]}
+HIDDEN = {"index.md": ["navigation"], "compare.md": ["navigation", "toc"]}
 """Pages that need the room beside them."""
 FENCE = re.compile(r"(^(?P<mark>```+|~~~+)[^\n]*\n.*?^(?P=mark)[ ]*$)", re.MULTILINE | re.DOTALL)
 INFO = re.compile(r"^(```+\w+)[^\n]*?( title=\"[^\"]*\")?[^\n\"]*$", re.MULTILINE)

@@ -1,56 +1,82 @@
-"""The `camel` command: one thin file a verb, each parsing into the library's own objects."""
+"""The `camel` command: one thin module per command, each of which parses options and calls the library."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from camel._version import __version__
 from camel.cli.ablate import ablate
 from camel.cli.agents import agents
-from camel.cli.compact import compact
-from camel.cli.control import pause, resume, stop
 from camel.cli.demo import demo
 from camel.cli.doctor import doctor
 from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
-from camel.cli.gc import gc
 from camel.cli.generate import generate
-from camel.cli.index import index
+from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.init import init
 from camel.cli.map import map_
 from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.rows import rows
+from camel.cli.run import app as run
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
+from camel.cli.show import show
 from camel.cli.society import society
-from camel.cli.status import runs, status
 from camel.cli.study import study
 from camel.cli.train import train
 from camel.cli.translate import translate
-from camel.cli.verify import verify
 from camel.cli.vote import vote
-from camel.core.errors import CamelError, Damaged, InputError, mend_of
+from camel.core.errors import CamelError, Damaged, InputError, advice_for
+
+GROUPS: dict[str, tuple[Any, ...]] = {
+    "Start": (demo, play, society, agents),
+    "Generate": (generate, plan, translate, scenarios),
+    "Read": (explore, show, export, import_),
+    "Measure": (study, ablate, vote, evaluate, map_),
+    "Train": (rows, train),
+    "Operate": (run,),
+    "Setup": (init, doctor, serve),
+}
+"""Commands and groups of commands in the order of `camel --help`."""
+
+
+def name_of(command: Any) -> str:
+    """The name under which a command or a group of commands is called."""
+    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.rstrip("_")
+
+
+class Commands(HelpGroup):
+    """All commands, by group."""
+
+    order = tuple(name_of(command) for commands in GROUPS.values() for command in commands)
+
 
 app = typer.Typer(
     name="camel",
-    help="Societies of language-model agents: let two of them play roles and solve a task.",
+    cls=Commands,
+    help="Let language-model agents converse, and study and train on what they say.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (
-    demo, init, doctor, play, society, agents, serve, translate, generate, plan, pause, resume, stop, status, runs,
-    study, ablate, explore, vote, export, import_, rows, train, verify, compact, index, map_, gc,
-):  # fmt: skip
-    app.command(command.__name__.rstrip("_"))(command)
-app.add_typer(scenarios)
-app.add_typer(evaluate)
+
+
+def _register() -> None:
+    for group, commands in GROUPS.items():
+        for command in commands:
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, rich_help_panel=group)
+            else:
+                app.command(name_of(command), cls=HelpCommand, rich_help_panel=group)(command)
+
+
+_register()
 
 
 def _version(wanted: bool) -> None:
@@ -65,29 +91,29 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Societies of language-model agents: let two of them play roles and solve a task."""
+    """Let language-model agents converse, and study and train on what they say."""
 
 
 def main() -> None:
-    """Run the command line. Errors we know are one line on stderr: 2 for input, 1 for a model or a file that failed."""
+    """Run the command line. Known errors are one line on stderr; the exit status is 2 for wrong input, 1 for other failures."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="camel", standalone_mode=False))
     except CamelError as error:
-        _complain(str(error))
+        _print_error(str(error))
         sys.exit(2 if isinstance(error, InputError) and not isinstance(error, Damaged) else 1)
     except (typer.Abort, KeyboardInterrupt):
-        # Verbs with something to keep have kept it by now; whoever leaves a question needs no traceback.
-        typer.echo("camel: left", err=True)
+        # Commands have stored their results by now, so a traceback would only confuse.
+        typer.echo("Interrupted.", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter must not complain about it again on its way out.
+        # The reader of the output is gone; the interpreter must not report that again while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        if not (advice := mend_of(error)):
+        if not (advice := advice_for(error)):
             raise
         place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        _complain(f"{place}{error.strerror or error}: {advice}")
+        _print_error(f"{place}{error.strerror or error}: {advice}")
         sys.exit(1)
     except Exception as error:
         # The parser's own errors; their class has moved between typer's releases, their method has not.
@@ -95,13 +121,14 @@ def main() -> None:
         if message is None:
             raise
         text = message()
-        typer.echo(
-            text if text.startswith("Usage:") else f"camel: {text.rstrip('.?')}. Try --help.", err=True
-        )
+        if not text.startswith("Usage:"):
+            path = getattr(getattr(error, "ctx", None), "command_path", "") or "camel"
+            text = f"camel: {text.rstrip('.')}{'' if text.endswith('?') else '.'} See {path} --help."
+        typer.echo(text, err=True)
         sys.exit(2)
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     from camel.cli.screen import visible
 
     typer.echo(f"camel: {visible(text)}", err=True)

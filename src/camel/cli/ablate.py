@@ -1,4 +1,4 @@
-"""`camel ablate`: what each sentence of the inception prompts does."""
+"""`camel ablate`: measure what each sentence of the inception prompts does."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import ConfigFile, DryRun, flag, option
+from camel.cli import options as shared
+from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
+from camel.cli.options import flag, option, typed_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,68 +17,66 @@ if TYPE_CHECKING:
     from camel.evaluation.comparison import AblationFigures
 
 
-@long_command(SPREAD)
+@long_command(CLUSTER_OPTIONS)
 def ablate(
-    how: How,
-    config: ConfigFile,
-    local: Annotated[bool, flag("--local", "Use the tiny real model on this machine; no key.")] = False,
-    out: Annotated[
-        Path | None,
-        option(
-            "Where the runs go; runs/SCENARIO-ablation unless given, with --local runs/SCENARIO-ablation-local.",
-            "FOLDER",
-        ),
-    ] = None,
-    sentence: Annotated[
-        list[str] | None,
-        option("A sentence to take out, e.g. user-02; repeatable; all unless given.", "NAME"),
-    ] = None,
+    call: Invocation,
+    config: shared.ConfigFile,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    out: shared.Out = "",
+    sentence: Annotated[list[str] | None, option("Sentence to remove, such as user-02.", "NAME")] = None,
     conversations: Annotated[
-        int, option("Of each variant at most, where the configuration sets no counts.", "N", min=1)
+        int, option("Most conversations per variant, if counts are not configured.", "N", min=1)
     ] = 20,
-    list_: Annotated[bool, flag("--list", "Show the sentences, and do nothing.")] = False,
-    dry_run: DryRun = False,
+    list_: Annotated[bool, flag("--list", "List the sentences; do nothing.")] = False,
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command continues."""
-    from camel.cli.panel import say
+    """Remove each sentence of the prompts and compare behaviors."""
+    from camel.cli.panel import echo
     from camel.generation.ablation import described
     from camel.generation.config import read_config
     from camel.generation.forecast import summary
     from camel.library.ablation import Ablation
 
-    console = how.console
+    console = call.console
     settings = read_config(config, local=local)
-    settings = settings.adjusted(local=local, concurrency=how.concurrency, budget=how.limits)
+    model, base_url = typed_model(call.context, model, base_url)
+    settings = settings.adjusted(
+        local=local, model=model, base_url=base_url, concurrency=call.concurrency, budget=call.limits
+    )
     suffix = "-local" if settings.is_local else ""
-    folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation{suffix}"
-    processes = 1 if how.address else os.cpu_count() or 1
+    folder = Path(out) if out else Path("runs") / f"{Path(settings.scenario).name}-ablation{suffix}"
+    processes = 1 if call.address else os.cpu_count() or 1
     job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
         for line in described(job.variants):
-            say(console, line)
+            echo(console, line)
         return
 
     def announce() -> Iterator[str]:
         rest = len(job.variants) - 1
-        yield f"runs    {folder}: the whole prompts and {rest:,} with a sentence less, {job.scenario.shape} each"
+        yield f"runs    {folder}: the full prompts and {rest:,} variants without one sentence, {job.scenario.shape} each"
         yield f"expect  {summary(job.plan())}"
 
     if dry_run:
         for line in announce():
-            say(console, line)
+            echo(console, line)
         return
-    how.run(job, how.configured(settings), announce=announce, show=lambda made: _show(console, made, folder))
+    call.run(
+        job, call.configured(settings), announce=announce, show=lambda made: _show(console, made, folder)
+    )
 
 
 def _show(console: Console, made: AblationFigures, folder: Path) -> None:
-    """Say what came out."""
-    from camel.cli.panel import say
+    """Print the results."""
+    from camel.cli.panel import echo
     from camel.evaluation.comparison import summary
     from camel.library.ablation import PAGE
 
-    lines = summary(made) or ["no difference is sure after correction for the number of comparisons"]
-    say(console, f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
+    lines = summary(made) or ["no difference is significant after correction for the number of comparisons"]
+    echo(console, f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
     for line in lines:
-        say(console, f"  {line}")
-    say(console, f"page    {folder / PAGE}")
-    say(console, f"figures {folder / 'ablation.json'}")
+        echo(console, f"  {line}")
+    echo(console, f"page    {folder / PAGE}")
+    echo(console, f"figures {folder / 'ablation.json'}")

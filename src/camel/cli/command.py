@@ -1,4 +1,4 @@
-"""What all long commands have in common: they declare a job, and this runs it, shows it and ends with its exit status."""
+"""Long commands: each declares a job. This runs it, shows its progress and exits with its status."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from camel.cli.options import flag, option
+from camel.cli import options as shared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,42 +26,28 @@ if TYPE_CHECKING:
     from camel.jobs.launch import JobOptions
     from camel.jobs.runner import Outcome
 
-NOT_AGAIN = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
-"""Options that the line to continue with leaves out."""
+ONCE = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
+"""Options that the resume command does not repeat."""
 
-_USD = option("Most US dollars that all starts together may cost.", "DOLLARS")
-_TOKENS = option("Most tokens that all starts together may use.", "N")
-_CALLS = option("Most calls that all starts together may make.", "N")
-_START = option("Most hours that this start may take.", "HOURS")
-_ITEMS = option("Items in flight; with --local 2 unless given.", "N", min=1)
-_RAY = option("Work on a Ray cluster: local (one started here), auto, or host:port of its head.", "ADDRESS")
-_WORKERS = option("Workers on the cluster; one for each CPU unless given.", "N")
-_AGAIN = flag("--retry-failed", "Retry items that have failed.")
-_LINES = flag("--json", "Print one JSON object a line; the last has the result.")
-_BUDGET: dict[str, Any] = {
-    "budget_usd": Annotated[float | None, _USD],
-    "budget_tokens": Annotated[int | None, _TOKENS],
-    "budget_calls": Annotated[int | None, _CALLS],
+_CALLS: dict[str, Any] = {
+    "concurrency": shared.Concurrency,
+    "budget_usd": shared.BudgetUsd,
+    "budget_tokens": shared.BudgetTokens,
+    "budget_calls": shared.BudgetCalls,
+    "budget_hours": shared.BudgetHours,
 }
-_HOURS: dict[str, Any] = {"budget_hours": Annotated[float | None, _START]}
-_IN_FLIGHT: dict[str, Any] = {"concurrency": Annotated[int | None, _ITEMS]}
-_CLUSTER: dict[str, Any] = {
-    "address": Annotated[str | None, _RAY],
-    "workers": Annotated[int | None, _WORKERS],
-}
-_RETRY: dict[str, Any] = {"retry_failed": Annotated[bool, _AGAIN]}
-_JSON: dict[str, Any] = {"as_json": Annotated[bool, _LINES]}
-ASKING = {**_IN_FLIGHT, **_BUDGET, **_HOURS, **_RETRY, **_JSON}
-"""Options of commands that ask models."""
-SPREAD = {**_IN_FLIGHT, **_BUDGET, **_HOURS, **_CLUSTER, **_RETRY, **_JSON}
-"""Options of those that can be done on a cluster, too."""
-COMPUTING = {**_HOURS, **_JSON}
-"""Options of those that ask nobody."""
+_REPORT: dict[str, Any] = {"retry_failed": shared.RetryFailed, "as_json": shared.AsJson}
+LOCAL_OPTIONS: dict[str, Any] = {"budget_hours": shared.BudgetHours, "as_json": shared.AsJson}
+"""Options of long commands that call no model."""
+MODEL_OPTIONS: dict[str, Any] = {**_CALLS, **_REPORT}
+"""Options of long commands that call models."""
+CLUSTER_OPTIONS: dict[str, Any] = {**_CALLS, "address": shared.Address, "workers": shared.Workers, **_REPORT}
+"""Options of those that can also run on a cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class How:
-    """How a long command was asked to work: the options that all of them have."""
+class Invocation:
+    """A long command as it was called: its context and the options that all long commands share."""
 
     context: typer.Context
     concurrency: int | None = None
@@ -69,56 +55,56 @@ class How:
     budget_tokens: int | None = None
     budget_calls: int | None = None
     budget_hours: float | None = None
-    address: str | None = None
+    address: str = ""
     workers: int | None = None
     retry_failed: bool = False
     as_json: bool = False
 
     @cached_property
     def console(self) -> Console:
-        """Where it writes."""
+        """The console that the command prints to."""
         from rich.console import Console
 
         return Console(highlight=False)
 
     @property
     def budget(self) -> Budget:
-        """What it may use."""
+        """The budget of the job."""
         from camel.jobs.budget import Budget
 
         return Budget(**self.limits)  # pyright: ignore[reportArgumentType]
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """What it may use, by name."""
+        """The limits of the budget by name."""
         names = ("usd", "tokens", "calls", "hours")
         return {name: getattr(self, f"budget_{name}") for name in names}
 
-    def say(self, text: str) -> None:
-        """Print a line, unless JSON is wanted."""
-        from camel.cli.panel import say
+    def print(self, text: str) -> None:
+        """Print a line, unless JSON is requested."""
+        from camel.cli.panel import echo
 
         if not self.as_json:
-            say(self.console, text)
+            echo(self.console, text)
 
-    def options(self, in_flight: int = 1, **more: Any) -> JobOptions:
-        """How the job is run."""
+    def options(self, concurrency: int = 1, **more: Any) -> JobOptions:
+        """The options of a job that is run by this command."""
         from camel.jobs.launch import JobOptions
 
         if self.workers is not None and not self.address:
-            raise typer.BadParameter("--workers are those of a cluster: give its --address too")
+            raise typer.BadParameter("--workers needs --address")
         given: dict[str, Any] = {
             "budget": self.budget,
-            "concurrency": in_flight,
+            "concurrency": concurrency,
             "retry_failed": self.retry_failed,
-            "address": self.address or "",
+            "address": self.address,
             "workers": self.workers,
         }
         given["resume"] = more.pop("resume", "") or resume_line(self.context)
         return JobOptions(**{**given, **more})
 
     def configured(self, config: GenerateConfig, **more: Any) -> JobOptions:
-        """How the job of a configuration is run."""
+        """The options of a job whose concurrency and budget are in a configuration."""
         run = config.run
         return self.options(run.concurrency, budget=config.budget, patience=60 * run.outage_patience, **more)
 
@@ -131,10 +117,10 @@ class How:
         done: Callable[[Outcome], Iterable[str]] = lambda outcome: (),
         show: Callable[[Any], None] = lambda result: None,
     ) -> None:
-        """Run a job and leave with its exit status.
+        """Run a job and exit with its status.
 
-        `announce` gives lines to print before the first call; `show` prints the result unless `--json` is given, and `done`
-        gives the lines after it.
+        `announce` returns lines to print before the first call. `show` prints the result unless `--json` is given, and
+        `done` returns the lines to print after it.
         """
         import msgspec
 
@@ -148,7 +134,7 @@ class How:
         view.note(f"run     {folder.address}")
         view.note(f"log     {launch.log.path}")
         if not folder.on_disk:
-            view.note(f"journal {folder.root}: every start needs the same ({JOURNALS})")
+            view.note(f"journal {folder.root}: set {JOURNALS} to the same folder whenever you resume")
         view.note(f"resume  {options.resume}")
         for line in announce():
             view.note(line)
@@ -170,7 +156,7 @@ class How:
         else:
             view.event(entry)
             view.note(stopped(outcome.reason))
-            for line in _how_to_continue(
+            for line in _resume_notes(
                 outcome, options.resume, bool(launch.watcher.now("stopped").usage.calls)
             ):
                 view.note(line)
@@ -179,59 +165,61 @@ class How:
 
 
 def long_command(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that long commands have; it gets them as `how`."""
+    """Add the options of long commands to a command; it receives them as `call`."""
 
-    def decorated(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(function, eval_str=True)
         kinds = inspect.Parameter.KEYWORD_ONLY
-        shared = [
-            inspect.Parameter(
-                name, kinds, default=False if kind.__origin__ is bool else None, annotation=kind
-            )
+        added = [
+            inspect.Parameter(name, kinds, default=_UNSET.get(kind.__origin__), annotation=kind)
             for name, kind in options.items()
         ]
         context = inspect.Parameter("context", kinds, annotation=typer.Context)
-        mine = [one.replace(kind=kinds) for one in own.parameters.values() if one.name != "how"]
+        mine = [one.replace(kind=kinds) for one in own.parameters.values() if one.name != "call"]
 
         @functools.wraps(function)
         def wrapper(**given: Any) -> None:
-            how = How(context=given.pop("context"), **{name: given.pop(name) for name in options})
-            function(how=how, **given)
+            call = Invocation(context=given.pop("context"), **{name: given.pop(name) for name in options})
+            function(call=call, **given)
 
-        wrapper.__signature__ = own.replace(parameters=[context, *mine, *shared])  # pyright: ignore
+        wrapper.__signature__ = own.replace(parameters=[context, *mine, *added])  # pyright: ignore
         wrapper.__annotations__ = {
-            **{name: kind for name, kind in function.__annotations__.items() if name != "how"},
+            **{name: kind for name, kind in function.__annotations__.items() if name != "call"},
             **options,
             "context": typer.Context,
         }
         return wrapper
 
-    return decorated
+    return decorate
 
 
-def _how_to_continue(outcome: Outcome, resume: str, paid: bool) -> list[str]:
+_UNSET: dict[Any, Any] = {bool: False, str: ""}
+"""Defaults of shared options by type; of every other type None."""
+
+
+def _resume_notes(outcome: Outcome, resume: str, paid: bool) -> list[str]:
     lines: list[str] = []
     if paid:
         lines.append(
-            "kept    all replies so far, including those of unfinished items; none is paid for again"
+            "kept    all replies so far, also those of unfinished items; you do not pay for them again"
         )
     lines.append(f"resume  {resume}")
     if "HTTP 404" in outcome.reason:  # perhaps a model that was retired
         lines.append(f"        with another model.name: {resume} --accept-change model.name")
     if outcome.reason.startswith("the budget of"):
-        lines.append("raise the budget first, or it stops again at once")
+        lines.append("        raise the budget first, or it stops again at once")
     return lines
 
 
 def resume_line(
     context: typer.Context, *, without: Collection[str] = (), more: Sequence[str] = (), where: str = ""
 ) -> str:
-    """The command line that continues what this one does, for a shell; `where` is the run that it makes."""
+    """The shell command that resumes this one; `where` is the run that it writes."""
     from camel.runs.run import JOURNALS
     from camel.storage.store import is_remote
 
     words, place = list[str](), context
-    while place.parent is not None:  # the outermost is the program, whatever it was called
+    while place.parent is not None:  # the outermost is the program, under any name
         words.insert(0, place.info_name or "")
         place = place.parent
     words.insert(0, "camel")
@@ -242,7 +230,7 @@ def resume_line(
             continue
         value = context.params.get(parameter.name or "")
         option = parameter.opts[0]
-        if option in (*NOT_AGAIN, *without):
+        if option in (*ONCE, *without):
             continue
         values = list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
         if not option.startswith("-"):
@@ -259,13 +247,13 @@ def resume_line(
 def announce_needs(
     console: Console, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
 ) -> None:
-    """Say what each step, by its name, will take and cost."""
-    from camel.cli.panel import say, table
+    """Print the calls, tokens and cost that each named step is expected to need."""
+    from camel.cli.panel import echo, table
     from camel.core.message import Usage
     from camel.reports.numbers import money, short
 
     if not steps:
-        say(console, "everything has been asked before")
+        echo(console, "all replies are cached: no calls needed")
         return
     rows: list[tuple[str, ...]] = []
     total = [0.0, 0.0, 0.0]
@@ -287,7 +275,7 @@ def announce_needs(
     calls = sum(need.calls for need in needs)
     tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
     cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
-    say(
+    echo(
         console,
         f"about {calls:,} calls, {short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])}){cost}",
     )

@@ -1,4 +1,4 @@
-"""`camel compact`: many small files of a run into few."""
+"""`camel run compact`: merge many small files of a run into few large ones."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, Stage, option, print_json
+from camel.cli import options as shared
+from camel.cli.options import option, print_json
 
 
 def compact(
-    run: RunPlace,
-    size: Annotated[int, option("How large a file may get.", "MB", min=1)] = 256,
-    stage: Stage = "",
-    as_json: AsJson = False,
+    run: shared.RunPlace,
+    file_size: Annotated[int, option("Largest file to write, in megabytes.", "MB", min=1)] = 256,
+    stage: shared.Stage = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Put small shards together into larger files. The small ones stay until `camel gc --compacted`."""
+    """Merge small files of a run into larger ones."""
     from camel.reports.numbers import counted
     from camel.runs.compact import Compaction
-    from camel.runs.compact import compact as put_together
+    from camel.runs.compact import compact as merge_shards
     from camel.runs.reader import RunReader
 
     records = RunReader(run, stage)
@@ -27,7 +28,7 @@ def compact(
         if not as_json:
             typer.echo(f"shards {made.first:,} to {made.last:,}: {made.size:,} bytes")
 
-    done = put_together(records.folder, records.stage, target=size * 10**6, note=note)
+    done = merge_shards(records.folder, records.stage, target=file_size * 10**6, note=note)
     if as_json:
         print_json(done._asdict())
         return

@@ -16,15 +16,15 @@ NEEDED = ("local", "explore")
 
 def demo(
     context: typer.Context,
-    folder: Annotated[Path, argument("[FOLDER]", "Where its scenario, configuration and run go.")] = Path(
-        "camel-demo"
-    ),
+    folder: Annotated[
+        Path, argument("FOLDER", "Folder for the scenario, the configuration and the run.")
+    ] = Path("camel-demo"),
     port: Port = 0,
     open_browser: OpenBrowser = None,
-    explore: Annotated[bool, option("Open the explorer on the run when it is there.")] = True,
+    explore: Annotated[bool, option("Open the explorer on the finished run.")] = True,
 ) -> None:
-    """Let the tiny model on this machine hold three short conversations (a minute or two), then explore them in the browser."""
-    from camel.cli.command import How
+    """Generate three short conversations and explore them."""
+    from camel.cli.command import Invocation
     from camel.cli.explore import explore as open_explorer
     from camel.cli.generate import start
     from camel.generation.config import read_config
@@ -35,7 +35,7 @@ def demo(
     settings = read_config(config).adjusted(local=True)
     run = settings.where
     typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
-    how = How(context=context)
+    how = Invocation(context=context)
     options = how.options(settings.run.concurrency, resume=f"camel generate {config}")
     start(how, settings, options)
     typer.echo(

@@ -1,4 +1,4 @@
-"""`camel doctor`: is everything there that a run will need, and how is the rest fixed?"""
+"""`camel doctor`: check everything that a run needs, and say how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import (
-    AsJson,
-    BaseUrl,
-    Context,
-    Local,
-    ModelName,
-    argument,
-    leave_to,
-    option,
-    print_json,
-    typed,
-)  # fmt: skip
+from camel.cli import options as shared
+from camel.cli.options import argument, leave_to, option, print_json, typed
 
 if TYPE_CHECKING:
     from camel.doctor import CheckResult, Target
@@ -30,25 +20,19 @@ STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "s
 
 def doctor(
     command: typer.Context,
-    config: Annotated[
-        Path | None,
-        argument("[CONFIG.toml]", "Look at what this configuration needs; camel.toml if it is there."),
-    ] = None,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    context: Context = None,
-    address: Annotated[str, option("Look at a Ray cluster too: local, auto or host:port.", "ADDRESS")] = "",
-    calls: Annotated[bool, option("Ask the endpoint; --no-calls sends nothing to it.")] = True,
-    as_json: AsJson = False,
+    config: Annotated[Path | None, argument("CONFIG.toml", "Configuration to check.")] = None,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    context: shared.Context = None,
+    address: shared.Address = "",
+    calls: Annotated[bool, option("Send requests to the endpoint.")] = True,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Check the endpoint, the key, the model, this machine, and say how to mend each. Exits with 1 when something is broken.
-
-    The endpoint is asked at most 8 small questions, which cost less than a cent with most models; it says so before.
-    """
+    """Check the machine, the endpoint, the key and the model."""
     from rich.console import Console
 
-    from camel.cli.panel import say
+    from camel.cli.panel import echo
     from camel.doctor import CheckResult, examine_machine, find_target, find_targets, worst
     from camel.generation.config import read_config
 
@@ -57,9 +41,9 @@ def doctor(
 
     def note(text: str, style: str = "") -> None:
         if not as_json:
-            say(console, text, style)
+            echo(console, text, style)
 
-    def tell(finding: CheckResult) -> None:
+    def report(finding: CheckResult) -> None:
         findings.append(finding)
         note(f"{finding.state:8} {finding.check:16} {finding.says}", STYLES[finding.state])
         if finding.mend:
@@ -74,27 +58,27 @@ def doctor(
     place = settings.where if settings else "runs"
     spent = 0.0
     with ExitStack() as stack:
-        examine_machine(place, address=address, generating=bool(config), tell=tell)
+        examine_machine(place, address=address, generating=bool(config), tell=report)
         if settings and not local and context is None:
             targets = list(find_targets(stack, settings, say=note))
         else:
             targets = [find_target(stack, settings, model, base_url, context, local=local, say=note)]
         for target in targets:
             if isinstance(target, CheckResult):
-                tell(target)
+                report(target)
             elif not calls:
-                tell(CheckResult("endpoint", "skipped", "not looked at: --no-calls", of=target.place))
+                report(CheckResult("endpoint", "skipped", "not checked: --no-calls", of=target.place))
             else:
-                spent = _added(spent, _examined(target, note, tell, several=len(targets) > 1))
-    _end(note, findings, spent, as_json)
+                spent = _add(spent, _examine(target, note, report, several=len(targets) > 1))
+    _summarize(note, findings, spent, as_json)
     if worst(findings) == "error":
         raise typer.Exit(1)
 
 
-def _examined(
-    target: Target, note: Callable[..., None], tell: Callable[[CheckResult], None], *, several: bool
+def _examine(
+    target: Target, note: Callable[..., None], report: Callable[[CheckResult], None], *, several: bool
 ) -> float | None:
-    """Ask one model; what that cost, where it is known."""
+    """Check one model; returns what that cost, or None where the price is unknown."""
     import asyncio
 
     from camel.core.message import Usage
@@ -103,18 +87,18 @@ def _examined(
 
     most = calls_of(target)
     price = price_of(target, most)
-    cost = "at a price that is not known" if price is None else f"at most {money(price)}"
+    cost = "price unknown" if price is None else f"at most {money(price)}"
     what = f"{target.place}, {target.name}" if several else "the endpoint"
-    note(f"asking {what}: at most {most.calls} calls, {most.total:,} tokens, {cost}")
-    found = asyncio.run(examine(target, tell))
+    note(f"checking {what}: at most {most.calls} calls, {most.total:,} tokens, {cost}")
+    found = asyncio.run(examine(target, report))
     return price_of(target, sum((one.usage for one in found), Usage()))
 
 
-def _added(one: float | None, other: float | None) -> float | None:
+def _add(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def _end(
+def _summarize(
     note: Callable[[str, str], None], findings: list[CheckResult], spent: float | None, as_json: bool
 ) -> None:
     from camel.core.message import Usage

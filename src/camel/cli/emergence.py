@@ -1,4 +1,4 @@
-"""`camel evaluate emergence`: what each added dataset teaches a model, the paper's Table 2."""
+"""`camel evaluate emergence`: what each added dataset teaches a model (the paper's Table 2)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from camel.cli.command import ASKING, How, long_command
-from camel.cli.options import CommonUrl, DryRun, argument, option
+from camel.cli import options as shared
+from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
+from camel.cli.options import argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,73 +17,72 @@ if TYPE_CHECKING:
     from camel.training.emergence.results import Figures
 
 
-@long_command(ASKING)
+@long_command(MODEL_OPTIONS)
 def emergence(
-    how: How,
-    config: Annotated[Path, argument("CONFIG.toml", "The chain of models, the domains and the judges.")],
-    judge: Annotated[
-        list[str] | None,
-        option("Who judges: a model's name, as for camel play; repeatable.", "MODEL"),
-    ] = None,
-    writer: Annotated[str, option("Who writes the questions; the first judge unless given.", "MODEL")] = "",
-    base_url: CommonUrl = "",
-    out: Annotated[str, option("Where it is written.", "FOLDER")] = "",
+    call: Invocation,
+    config: Annotated[Path, argument("STUDY.toml", "Chain of models, domains and judges.")],
+    judge: shared.Judge = None,
+    writer: Annotated[str, option("Model that writes the questions.", "MODEL")] = "",
+    base_url: shared.BaseUrl = "",
+    out: shared.Out = "",
     humaneval: Annotated[
         int | None,
-        option("Also HumanEval(+) of each model, N samples of each problem.", "N", min=0, max=10_000),
+        option("Also solve HumanEval with each model, with N samples per problem.", "N", min=0, max=10_000),
     ] = None,
-    dry_run: DryRun = False,
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Train a model on growing data and judge each step (the paper's Table 2). The same command continues after a stop."""
+    """Train on growing data and judge each step (Table 2)."""
     from camel.cli.command import announce_needs
     from camel.training.emergence.emergence_config import read_config
     from camel.training.emergence.emergence_report import EmergenceJob
 
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
-    settings, in_flight = read_config(config, **given), how.concurrency or 16
-    job = EmergenceJob(settings, base_url=base_url, say=how.say, concurrency=in_flight)
+    settings, in_flight = read_config(config, **given), call.concurrency or 16
+    job = EmergenceJob(settings, base_url=base_url, say=call.print, concurrency=in_flight)
 
     def announce() -> Iterator[str]:
-        if not how.as_json:
-            _announce(how.console, job)
-            announce_needs(how.console, job.estimate(), job.price)
+        if not call.as_json:
+            _announce(call.console, job)
+            announce_needs(call.console, job.estimate(), job.price)
         return iter(())
 
     if dry_run:
         announce()
         return
-    how.run(
-        job, how.options(in_flight), announce=announce, show=lambda made: _show(how.console, made, job.out)
+    call.run(
+        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, job.out)
     )
 
 
 def _announce(console: Console, study: Emergence) -> None:
-    """Say what is asked of whom, and what is trained."""
-    from camel.cli.panel import say
+    """Print the models, the questions, the judges and what is trained."""
+    from camel.cli.panel import echo
     from camel.reports.numbers import counted
     from camel.training.stored_rows import Rows
 
     config = study.config
-    say(console, f"chain      {' → '.join(one.label for one in study.members())}")
-    say(console, f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
-    say(console, f"judged by  {', '.join(study.judges)}, in both orders")
+    echo(console, f"chain      {' → '.join(one.label for one in study.members())}")
+    echo(console, f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
+    echo(console, f"judged by  {', '.join(study.judges)}, in both orders")
     for one in study.untrained():
         rows = sum(len(Rows(path)) for path in one.rows)
         much = counted(one.steps, "step") if one.steps else f"{one.epochs:g} epochs"
-        say(console, f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
+        echo(console, f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
     if config.humaneval:
-        say(console, f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model")
+        echo(
+            console, f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model"
+        )
 
 
 def _show(console: Console, made: Figures, folder: Path) -> None:
-    from camel.cli.panel import say, table
+    from camel.cli.panel import echo, table
     from camel.reports.blocks import plain_table
     from camel.training.emergence import emergence_report
 
     head, rows = plain_table(emergence_report.table(made))
     table(console, head, rows, right=range(1, len(head)))
     for one in emergence_report.points(made):
-        say(console, f"· {one}")
-    say(console, f"page    {folder / emergence_report.PAGE}")
-    say(console, f"report  {folder / emergence_report.MARKDOWN}")
-    say(console, f"figures {folder / emergence_report.FIGURES}")
+        echo(console, f"· {one}")
+    echo(console, f"page    {folder / emergence_report.PAGE}")
+    echo(console, f"report  {folder / emergence_report.MARKDOWN}")
+    echo(console, f"figures {folder / emergence_report.FIGURES}")

@@ -1,4 +1,4 @@
-"""`camel evaluate`: the paper's tables, a command each."""
+"""`camel evaluate`: the experiments behind the paper's tables."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import typer
 
 from camel.cli.emergence import emergence
 from camel.cli.evaluate_agents import agents
+from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.humaneval import humaneval
 
-app = typer.Typer(
-    name="evaluate",
-    help="Measure what agents and models can do, as the paper's tables do.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(name="evaluate", cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def evaluate() -> None:
-    """Measure what agents and models can do, as the paper's tables do."""
+    """Evaluate agents and models as in the paper's tables."""
 
 
-app.command()(agents)
-app.command()(humaneval)
-app.command()(emergence)
+for command in (agents, humaneval, emergence):
+    app.command(cls=HelpCommand)(command)

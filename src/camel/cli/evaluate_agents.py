@@ -1,4 +1,4 @@
-"""`camel evaluate agents`: agents against single-shot answers, the paper's Table 1."""
+"""`camel evaluate agents`: compare agents with single-shot answers (the paper's Table 1)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, Batch, CommonUrl, DryRun, Local, acknowledged, argument, option
+from camel.cli import options as shared
+from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
+from camel.cli.completion import runs as complete_runs
+from camel.cli.options import acknowledged, argument, option, typed_model
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,46 +19,32 @@ if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
 
 
-@long_command(SPREAD)
+@long_command(CLUSTER_OPTIONS)
 def agents(
-    how: How,
+    call: Invocation,
     runs: Annotated[
-        list[str], argument("RUN…", "Runs' folders, or s3://bucket/prefix; a row of the table each.")
+        list[str], argument("RUN", "Runs to evaluate, a row of the table each.", autocompletion=complete_runs)
     ],
     against: Annotated[
-        list[str] | None,
-        option(
-            "single-shot (the run's own model), single-shot=MODEL, or another run of the same tasks; repeatable.",
-            "SYSTEM",
-        ),
+        list[str] | None, option("Competitor: single-shot[=MODEL], or a run of the same tasks.", "SYSTEM")
     ] = None,
-    judge: Annotated[
-        list[str] | None, option("Who judges: a model's name, as for camel play; repeatable.", "MODEL")
-    ] = None,
-    summariser: Annotated[
-        str, option("Who writes down what a conversation arrived at; the first judge unless given.", "MODEL")
-    ] = "",
-    model: Annotated[str, option("The base model of single-shot; the run's own unless given.", "NAME")] = "",
-    base_url: CommonUrl = "",
-    local: Local = False,
-    batch: Batch = False,
-    guided: Annotated[
-        str, option("What holds judges to JSON: llama.cpp, vllm or openai, if their server can.", "SERVER")
-    ] = "",
-    sample: Annotated[int, option("Tasks of each run.", "N", min=1, max=100_000)] = 100,
-    seed: Annotated[int, option("Of the draw of the tasks.")] = 0,
-    repeats: Annotated[
-        int, option("Tasks about which each judge is asked twice.", "N", min=0, max=100_000)
-    ] = 20,
-    judge_prompt: Annotated[
-        str, option("A judge's prompt of your own, with <TASK>, <FIRST> and <SECOND>.", "FILE")
-    ] = "",
-    acknowledge: Acknowledge = None,
-    out: Annotated[Path | None, option("Where it is written; RUN/evaluation unless given.", "FOLDER")] = None,
-    dry_run: DryRun = False,
+    judge: shared.Judge = None,
+    summarizer: Annotated[str, option("Model that extracts the solutions.", "MODEL")] = "",
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    batch: shared.Batch = False,
+    guided: shared.Guided = "",
+    sample: shared.Sample = 100,
+    seed: shared.Seed = 0,
+    repeats: Annotated[int, option("Tasks that each judge judges twice.", "N", min=0, max=100_000)] = 20,
+    judge_prompt: Annotated[str, option("Prompt with <TASK>, <FIRST> and <SECOND>.", "FILE")] = "",
+    acknowledge: shared.Acknowledge = None,
+    out: shared.Out = "",
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Compare agents with single-shot answers (the paper's Table 1). The same command continues after a stop."""
-    from camel.cli.showing import guide
+    """Compare agents with single-shot answers (Table 1)."""
+    from camel.cli.session import read_guide
     from camel.evaluation.agents import AgentsEvaluation
     from camel.evaluation.competitors import (
         evaluation_folder,
@@ -69,45 +57,46 @@ def agents(
     against = against or []
     config = AgentsConfig(
         tasks=sample,
-        seed=seed,
+        seed=seed or 0,
         repeats=repeats,
         judge_prompt=judge_prompt or JUDGE_PROMPT,
         acknowledge=acknowledged(acknowledge),
-        **(_brief() if local else {}),
+        **(_short_replies() if local else {}),
     )
-    groups, folder = find_groups(runs, against), out or evaluation_folder(runs[0])
-    in_flight = how.concurrency or (2 if local else 16)
+    groups, folder = find_groups(runs, against), Path(out) if out else evaluation_folder(runs[0])
+    in_flight = call.concurrency or (2 if local else 16)
     if local:
-        if judge or summariser or batch or any("=" in name for name in single_shots(against)):
-            raise InputError("with --local the tiny model does everything: leave out names and --batch")
+        if judge or summarizer or batch or any("=" in name for name in single_shots(against)):
+            raise InputError("--local uses the small model for everything: remove model names and --batch")
         judge, model = ["local"], "local"
+    model = model if local else typed_model(call.context, model, "")[0]
     asked = find_models(
         groups,
         judge or [],
-        summariser=summariser,
+        summariser=summarizer,
         base=model,
         against=against,
         base_url=base_url,
-        guided=guide(guided),
+        guided=read_guide(guided),
         batch=batch,
     )
     job = AgentsEvaluation(str(folder), groups, config, *asked)
 
     def announce() -> Iterator[str]:
-        if not how.as_json:
-            _announce(how.console, job)
+        if not call.as_json:
+            _announce(call.console, job)
         return iter(())
 
     if dry_run:
         announce()
         return
-    how.run(
-        job, how.options(in_flight), announce=announce, show=lambda made: _show(how.console, made, folder)
+    call.run(
+        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, folder)
     )
 
 
-def _brief() -> dict[str, Any]:
-    """The tiny model seldom comes to an end by itself, and writes a few dozen tokens a second."""
+def _short_replies() -> dict[str, Any]:
+    """Limits for the small model, which rarely stops by itself and writes a few dozen tokens per second."""
     from camel.core.message import Sampling
 
     brief = Sampling(temperature=0.2, max_tokens=256)
@@ -115,9 +104,9 @@ def _brief() -> dict[str, Any]:
 
 
 def _announce(console: Console, job: AgentsEvaluation) -> None:
-    """Say what is compared, and what it will cost."""
+    """Print what is compared and the expected cost."""
     from camel.cli.command import announce_needs
-    from camel.cli.panel import say
+    from camel.cli.panel import echo
     from camel.evaluation.report_table import STEPS
     from camel.jobs.state import price_of
     from camel.reports.numbers import counted
@@ -125,12 +114,12 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
     contest = job.contest
     for group in contest.groups:
         sample = contest.samples[group.name]
-        left = f"; {sample.excluded:,} labelled ones are left out (--acknowledge)" if sample.excluded else ""
-        say(
+        excluded = f"; {sample.excluded:,} labeled ones excluded (--acknowledge)" if sample.excluded else ""
+        echo(
             console,
-            f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{left}",
+            f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{excluded}",
         )
-        say(console, f"  {' / '.join(contest.systems(group.name))}")
+        echo(console, f"  {' / '.join(contest.systems(group.name))}")
     asked = [job.summariser, *job.writers.values(), *job.judges]
     seats = {one.name: job.models[one.seat] for one in asked}
     steps = [(STEPS[need.kind], need) for need in contest.estimate()]
@@ -138,7 +127,7 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
 
 
 def _show(console: Console, made: Evaluation, folder: Path) -> None:
-    from camel.cli.panel import say, table
+    from camel.cli.panel import echo, table
     from camel.evaluation.report import FIGURES, MARKDOWN, PAGE
     from camel.evaluation.report_table import points, share
     from camel.evaluation.report_table import table as lines
@@ -150,12 +139,12 @@ def _show(console: Console, made: Evaluation, folder: Path) -> None:
     head = ("dataset", "evaluation", "first / second", "draw", "second wins", "first wins", "verdicts")
     table(console, head, rows, right=range(3, 7))
     for one in points(made):
-        say(console, f"· {one}")
+        echo(console, f"· {one}")
     for one in made.ratings:
-        say(
+        echo(
             console,
             f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({one.rating.low:+.0f} – {one.rating.high:+.0f})",
         )
-    say(console, f"page    {folder / PAGE}")
-    say(console, f"report  {folder / MARKDOWN}")
-    say(console, f"figures {folder / FIGURES}")
+    echo(console, f"page    {folder / PAGE}")
+    echo(console, f"report  {folder / MARKDOWN}")
+    echo(console, f"figures {folder / FIGURES}")

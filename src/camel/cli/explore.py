@@ -1,4 +1,4 @@
-"""`camel explore`: read, find and watch runs in the browser."""
+"""`camel explore`: read, search and watch runs in the browser."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from camel.cli import completing
-from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Port, Public, argument
+from camel.cli import options as shared
+from camel.cli.completion import runs as complete_runs
+from camel.cli.options import argument
 from camel.core.errors import MissingExtra
 
 
@@ -15,19 +16,19 @@ def explore(
     runs: Annotated[
         list[str],
         argument(
-            "RUN…",
-            "Runs' folders, s3://bucket/prefix, a folder of runs, or files of the original's formats.",
-            autocompletion=completing.runs,
+            "RUN",
+            "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the original project.",
+            autocompletion=complete_runs,
         ),
     ],
-    port: Port = 8090,
-    host: Host = "127.0.0.1",
-    allow_host: AllowHost = None,
-    frame_in: FrameIn = None,
-    public: Public = False,
-    open_browser: OpenBrowser = None,
+    port: shared.Port = 8090,
+    host: shared.Host = "127.0.0.1",
+    allow_host: shared.AllowHost = None,
+    frame_in: shared.FrameIn = None,
+    public: shared.Public = False,
+    open_browser: shared.OpenBrowser = None,
 ) -> None:
-    """Explore runs in the browser until Ctrl-C. Needs the extra `explore`."""
+    """Read, search and watch runs in the browser."""
     try:
         from camel.explorer.serving import serve
     except ImportError as error:
@@ -37,7 +38,7 @@ def explore(
     found = [one for run in runs for one in (find_runs(run) or [run])]
 
     def ready(link: str) -> None:
-        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nCtrl-C stops it.")
+        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nPress Ctrl-C to stop.")
 
     serve(
         runs,

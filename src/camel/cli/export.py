@@ -1,4 +1,4 @@
-"""`camel export` and `camel import`: a run in other people's formats or as pages to read, and back."""
+"""`camel export` and `camel import`: convert a run to other formats or to pages, and read such data back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli import completing
-from camel.cli.options import Acknowledge, Force, RunPlace, argument, flag, option
+from camel.cli import options as shared
+from camel.cli.completion import formats
+from camel.cli.options import argument, flag, option
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -16,55 +17,37 @@ if TYPE_CHECKING:
     from camel.runs.run import RunFolder
 
 REASONING = ("messages", "dataset")
-"""The formats that have a place for what models thought."""
+"""Formats that have a field for reasoning."""
 SITE = "site"
-"""The one format that is not among those of `formats`: its pages are the explorer's."""
+"""The one format that is not in `formats`: its pages are the explorer's."""
 
 
 def export(
-    run: RunPlace,
+    run: shared.RunPlace,
     format: Annotated[
         str,
         argument(
             "FORMAT",
             "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a plug-in's.",
-            autocompletion=completing.formats,
+            autocompletion=formats,
         ),
     ],
-    out: Annotated[Path, argument("OUT", "The file or folder to write.")],
-    acknowledge: Acknowledge = None,
-    language: Annotated[str, option("What camel translate made, instead of the original.", "CODE")] = "",
+    out: Annotated[Path, argument("OUT", "File or folder to write to.")],
+    acknowledge: shared.Acknowledge = None,
+    language: Annotated[str, option("Export this translation by camel translate.", "CODE")] = "",
     with_reasoning: Annotated[
-        bool,
-        flag("--with-reasoning", "Of messages and a dataset: also what models thought before they spoke."),
+        bool, flag("--with-reasoning", "messages, dataset: include reasoning.")
     ] = False,
-    force: Force = False,
-    title: Annotated[str, option("Of a dataset's card or a site; its folder's name unless given.")] = "",
-    licence: Annotated[
-        str,
-        option(
-            "Of a dataset or a site, as the hub names it: cc-by-4.0. None is stated unless given.",
-            "ID",
-            "--licence",
-            "--license",
-        ),
-    ] = "",
-    id: Annotated[list[str] | None, option("Of a site: this conversation; repeatable.", "ID")] = None,
-    first: Annotated[int | None, option("Of a site: the first so many; 100 unless given.", "N")] = None,
-    random: Annotated[int, option("Of a site: so many at random.", "N")] = 0,
-    seed: Annotated[int | None, option("Of a site: another draw with --random.")] = None,
-    where: Annotated[
-        str,
-        option(
-            "Of a site: which conversations, as the explorer's address says it: 'stop=done&q=oasis'.", "QUERY"
-        ),
-    ] = "",
+    force: shared.Force = False,
+    title: shared.Title = "",
+    license: Annotated[str, option("dataset, site: license, such as cc-by-4.0.", "ID")] = "",
+    id: Annotated[list[str] | None, option("site: include this conversation.", "ID")] = None,
+    first: Annotated[int | None, option("site: include the first N conversations.", "N")] = None,
+    random: Annotated[int, option("site: include N conversations drawn at random.", "N")] = 0,
+    seed: shared.Seed = None,
+    where: Annotated[str, option("site: include matches, such as 'stop=done&q=oasis'.", "QUERY")] = "",
 ) -> None:
-    """Write what a run has committed, in the order of its items, in another format.
-
-    `messages` and `sharegpt` write every conversation as it was said, whole and with its prompts. For rows to train on,
-    without duplicates and test questions, cut to a length and without the grammar's markers, see `camel rows`.
-    """
+    """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
@@ -76,32 +59,30 @@ def export(
     from camel.storage.files import in_place_of
 
     if format not in (*FORMATS, SITE):
-        raise InputError(f"no format {format!r}: there are {', '.join([*FORMATS, SITE])}")
+        raise InputError(f"there is no format {format!r}; known: {', '.join([*FORMATS, SITE])}")
     restricted = bool(acknowledged(acknowledge))
-    if (title or licence) and format not in ("dataset", SITE):
-        raise InputError("--title and --licence are for the card of a dataset and for a site")
+    if (title or license) and format not in ("dataset", SITE):
+        raise InputError("--title and --license apply only to the formats dataset and site")
     if format != SITE and (id or random or where or first is not None or seed is not None):
         raise InputError(
-            "--id, --first, --random, --seed and --where choose the conversations of a site: other formats write all"
+            "--id, --first, --random, --seed and --where apply only to the format site; other formats export all conversations"
         )
     if with_reasoning and format not in REASONING:
-        raise InputError(
-            f"--with-reasoning is for {' and '.join(REASONING)}: other formats have no place for it"
-        )
+        raise InputError(f"--with-reasoning applies only to the formats {' and '.join(REASONING)}")
     if seed is not None and not random:
-        raise InputError("--seed is for another draw of --random N: give both, or neither")
+        raise InputError("--seed needs --random")
     endings = ("",) if format == SITE else FORMATS[format].endings
     folders = "" in endings
-    # `.` has no name that a title, or what is written beside it, could have.
+    # `.` has no name that a title or a temporary folder could be derived from.
     out = out if out.name not in ("", "..") else out.resolve()
     if out.is_file() and endings == ("",):
-        raise InputError(f"{out} is a file, and a {format} is a folder: choose another name")
+        raise InputError(f"{out} is a file, but {format} writes a folder: choose another name")
     if not force and (out.is_file() or (folders and out.is_dir() and any(out.iterdir()))):
-        raise InputError(f"{out} exists: --force replaces it")
+        raise InputError(f"{out} exists: choose another name, or overwrite it with --force")
     if format == SITE and language:
-        raise InputError("a site shows the original: --language is for the other formats")
+        raise InputError("--language does not apply to the format site, which shows the original")
     folder = open_folder(run)
-    # A file of the original's formats is shown on a site as well, and has no stages.
+    # A site can also be made from a file, which has no stages.
     stage = _stage_of(folder, language) if format != SITE or folder.exists else ""
     release = Release(restricted, canary_of(folder) if restricted else "", with_reasoning)
     planned = _planned(folder, stage) if stage else 0
@@ -112,13 +93,13 @@ def export(
             "sample": random,
             "seed": seed or 0,
         }
-        _write_site(run, out, force, release, title or out.name, licence, where, choice)
+        _write_site(run, out, force, release, title or out.name, license, where, choice)
         committed = len(RunReader(run, stage)) if stage else 0
     else:
         records = RunReader(run, stage)
         with in_place_of(out, force and folders) as place:
             if format == "dataset":
-                card: dict[str, Any] = {"title": title or out.name, "licence": licence, "planned": planned}
+                card: dict[str, Any] = {"title": title or out.name, "licence": license, "planned": planned}
                 written = dataset(records, place, release=release, **card)
             else:
                 written = FORMATS[format].write(records, place, release=release)
@@ -127,8 +108,11 @@ def export(
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
     if committed < planned:
-        advice = f"camel status {run} says how to go on; then export again"
-        typer.echo(f"camel: {committed:,} of {planned:,} conversations: unfinished. {advice}", err=True)
+        typer.echo(
+            f"camel: the run is unfinished: {committed:,} of {planned:,} conversations. camel run status {run} shows how to "
+            "resume it; export again afterwards",
+            err=True,
+        )
 
 
 def _write_site(
@@ -137,11 +121,11 @@ def _write_site(
     force: bool,
     release: Release,
     title: str,
-    licence: str,
+    license: str,
     where: str,
     choice: dict[str, Any],
 ) -> None:
-    """Write chosen conversations as pages."""
+    """Write the chosen conversations as web pages."""
     from urllib.parse import parse_qsl
 
     from camel.record.release import RESTRICTED
@@ -156,37 +140,41 @@ def _write_site(
         from camel.query.where import PAGING, PARAMETERS, Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
-    # Whoever copies from the explorer's address may copy all of it.
+    # A complete address copied from the explorer works too.
     address, mark, rest = where.partition("?")
     asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
     if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
-        raise InputError(f"--where knows no {', '.join(unknown)}: there are {', '.join(sorted(PARAMETERS))}")
+        raise InputError(
+            f"--where has no filter {', '.join(unknown)}; known: {', '.join(sorted(PARAMETERS))}"
+        )
     query = Query.from_params(asked)
-    page: dict[str, Any] = {"title": title, "licence": licence, "terms": terms_of(query.text)}
+    page: dict[str, Any] = {"title": title, "licence": license, "terms": terms_of(query.text)}
     with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, **choice)
         except NeedsConsent as error:
             label = error.labels[0]
-            raise InputError(f"{error}: say that you know what it is with --acknowledge {label}") from None
+            raise InputError(f"{error}: add --acknowledge {label}") from None
         with in_place_of(out, force) as place:
             shown = write_site(catalogue, rows, place, release=release, **page).conversations
         there, hidden = catalogue.count(query), catalogue.restricted()
     part = f"{shown:,} of " if shown < there and not choice["ids"] else ""
     typer.echo(f"{part}{counted(there if part else shown, 'conversation')} in {out / 'index.html'}")
     if hidden:
-        typer.echo(f"without those labelled {', '.join(hidden)}: --acknowledge {hidden[0]} adds them")
+        typer.echo(
+            f"conversations labeled {', '.join(hidden)} are excluded: --acknowledge {hidden[0]} includes them"
+        )
 
 
 def import_(
-    files: Annotated[list[Path], argument("FILES… OUT", "Files or folders to read, then the new run.")],
-    format: Annotated[
-        str, option("What they are: chat, instruction, problems or transcript.", "FORMAT")
-    ] = "chat",
-    scenario: Annotated[str, option("The scenario to record for them.")] = "",
-    skip: Annotated[bool, flag("--skip", "Pass over documents that cannot be read, naming each.")] = False,
+    files: Annotated[
+        list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")
+    ],
+    format: Annotated[str, option("Format: chat, instruction, problems or transcript.", "FORMAT")] = "chat",
+    scenario: shared.ScenarioName = "",
+    skip: Annotated[bool, flag("--skip", "Skip and report documents that cannot be read.")] = False,
 ) -> None:
-    """Read data of the original's formats, or what `camel play --save` wrote, into a run that can be explored and exported."""
+    """Import conversations from files into a new run."""
     from itertools import chain
 
     from msgspec.structs import replace
@@ -199,23 +187,25 @@ def import_(
     from camel.scenarios import load
 
     if format not in IMPORTERS:
-        raise InputError(f"no format {format!r} can be read: there are {', '.join(IMPORTERS)}")
+        raise InputError(f"--format must be one of {', '.join(IMPORTERS)}, not {format!r}")
     if len(files) < 2:
-        raise InputError("name the files to read and, last, the folder of the new run")
+        raise InputError(
+            "give the files to read and then the folder of the new run: camel import FILE... RUN"
+        )
     *sources, out = files
     skipped = 0
 
-    def pass_over(error: InputError) -> None:
+    def report(error: InputError) -> None:
         nonlocal skipped
         skipped += 1
         typer.echo(f"camel: skipped: {visible(str(error))}", err=True)
 
     read = IMPORTERS[format]
-    on_error = pass_over if skip else None
+    on_error = report if skip else None
     found = chain.from_iterable(read(path, scenario=scenario, on_error=on_error) for path in sources)
     try:
         labels = load(scenario).labels if scenario else ()
-    except InputError:  # not one of those there are
+    except InputError:  # an unknown name
         labels = ()
     if labels:
         found = (replace(one, labels=sorted({*one.labels, *labels})) for one in found)
@@ -224,7 +214,7 @@ def import_(
 
 
 def _planned(folder: RunFolder, stage: str) -> int:
-    """How many records a stage is to have, a translation as many as its run; 0 where that is not known."""
+    """The planned records of a stage, for a translation those of its run; 0 if unknown."""
     from camel.generation.config import ANSWERS, CONVERSATIONS
     from camel.jobs.status import planned_shards
 
@@ -233,7 +223,7 @@ def _planned(folder: RunFolder, stage: str) -> int:
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:
-    """The stage that holds transcripts, or their translation."""
+    """The stage with the transcripts, or with their translation."""
     from camel.generation.config import ANSWERS, CONVERSATIONS
     from camel.generation.translate import STAGE
 
@@ -243,9 +233,9 @@ def _stage_of(folder: RunFolder, language: str = "") -> str:
             return stage
     if language:
         raise InputError(
-            f"{folder.address} has nothing in {language!r}: make it with camel translate {folder.address} --to {language}"
+            f"{folder.address} has no translation {language!r}: camel translate {folder.address} --to {language} makes it"
         )
     raise InputError(
-        f"{folder.address} has nothing to export yet: no shard of conversations is whole. What has ended is kept; go on "
-        f"with the run, as camel status {folder.address} says"
+        f"{folder.address} has nothing to export yet: no shard is complete. camel run status {folder.address} shows how to "
+        "resume the run"
     )

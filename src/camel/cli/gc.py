@@ -1,4 +1,4 @@
-"""`camel gc`: remove what a run does not need."""
+"""`camel run gc`: remove files that a run does not need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, flag, print_json
+from camel.cli import options as shared
+from camel.cli.options import flag, print_json
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,22 +18,20 @@ SHOWN = 20
 
 
 def gc(
-    run: RunPlace,
-    yes: Annotated[bool, flag("--yes", "Remove without asking.")] = False,
-    dry_run: Annotated[bool, flag("--dry-run", "List all files; remove nothing.")] = False,
-    compacted: Annotated[
-        bool, flag("--compacted", "Also the small files that compaction has replaced.")
-    ] = False,
-    as_json: AsJson = False,
+    run: shared.RunPlace,
+    yes: shared.Yes = False,
+    dry_run: shared.DryRun = False,
+    compacted: Annotated[bool, flag("--compacted", "Also remove files that compact has merged.")] = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Show files that a run does not need, and remove them on request."""
+    """List files that a run does not need, and remove them."""
     import msgspec
 
     from camel.index.garbage import unused
     from camel.runs.garbage import collect_garbage
     from camel.runs.run import open_folder
 
-    # A question in the middle of JSON could not be read.
+    # A question among lines of JSON could not be parsed.
     asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
     def confirm(found: Garbage) -> bool:
@@ -51,10 +50,10 @@ def gc(
         elif found.removed or not found.files:
             typer.echo(f"{_size(found)} removed")
         if found.kept:
-            typer.echo(_why_kept(found))
+            typer.echo(_kept(found))
     if found.files and not (dry_run or found.removed):
         if not asks:
-            raise InputError("nothing was removed: camel gc asks in a terminal; elsewhere add --yes")
+            raise InputError("nothing was removed: camel run gc cannot ask without a terminal; add --yes")
         typer.echo("nothing was removed")
 
 
@@ -75,6 +74,6 @@ def _size(found: Garbage) -> str:
     return f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
 
 
-def _why_kept(found: Garbage) -> str:
+def _kept(found: Garbage) -> str:
     why = "a process is working on the run" if found.working else "a process may be about to commit them"
-    return f"{found.kept:,} files without a marker stay: they are less than {found.age / 60:,.0f} minutes old, and {why}"
+    return f"{found.kept:,} uncommitted files are kept: they are less than {found.age / 60:,.0f} minutes old, and {why}"

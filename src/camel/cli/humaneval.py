@@ -1,14 +1,15 @@
-"""`camel evaluate humaneval`: how many of HumanEval's problems a model's programs solve (the paper's Table 3)."""
+"""`camel evaluate humaneval`: how many HumanEval problems a model solves (the paper's Table 3)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import BaseUrl, DryRun, Local, ModelName, Seed, flag, option
+from camel.cli import options as shared
+from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
+from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,41 +21,26 @@ if TYPE_CHECKING:
 UNCONTAINED = "--run-programs-of-the-model-without-a-sandbox"
 
 
-@long_command(SPREAD)
+@long_command(CLUSTER_OPTIONS)
 def humaneval(
-    how: How,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    n: Annotated[int, option("Samples of each problem.", "N", "-n", min=1, max=10_000)] = 200,
-    k: Annotated[
-        list[int] | None,
-        option("pass@k for this k, up to N; repeatable. 1, 10 and 100 unless given.", "K", "-k"),
-    ] = None,
-    problems: Annotated[int, option("The first so many problems, for a trial.", "N", min=1, max=164)] = 164,
-    temperature: Annotated[float | None, option("Of the samples; 0.8 unless given.")] = None,
-    top_p: Annotated[float | None, option("Of the samples; 0.95 unless given.")] = None,
-    answer_tokens: Annotated[
-        int | None, option("Tokens of an answer at most; 1024, with --local 300.", "N", min=1)
-    ] = None,
-    seed: Seed = None,
-    out: Annotated[
-        Path | None, option("Where it is kept; runs/humaneval-MODEL unless given.", "FOLDER")
-    ] = None,
-    processes: Annotated[
-        int | None, option("Programs at a time; one for each core unless given.", "N", min=1)
-    ] = None,
-    dry_run: DryRun = False,
-    uncontained: Annotated[
-        bool,
-        flag(
-            UNCONTAINED,
-            "Run what the model wrote as you, with all that you may do, where there is no bubblewrap.",
-        ),
-    ] = False,
+    call: Invocation,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    n: Annotated[int, option("Samples per problem.", "N", "-n", min=1, max=10_000)] = 200,
+    k: Annotated[list[int] | None, option("Report pass@k for this k.", "K", "-k")] = None,
+    problems: Annotated[int, option("Solve only the first N problems.", "N", min=1, max=164)] = 164,
+    temperature: shared.Temperature = None,
+    top_p: Annotated[float | None, option("Nucleus sampling: total probability kept.", "NUMBER")] = None,
+    max_tokens: shared.MaxTokens = None,
+    seed: shared.Seed = None,
+    out: shared.Out = "",
+    processes: shared.Processes = None,
+    dry_run: shared.DryRun = False,
+    uncontained: Annotated[bool, flag(UNCONTAINED, "Run programs with your permissions.")] = False,
 ) -> None:
-    """Solve HumanEval and HumanEval+ with a model (the paper's Table 3). The same command continues after a stop."""
-    from camel.cli.panel import say
+    """Solve HumanEval and HumanEval+ with a model (Table 3)."""
+    from camel.cli.panel import echo
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval
@@ -62,54 +48,58 @@ def humaneval(
     from camel.jobs.state import price_of
     from camel.models.spec import find_spec
 
-    console = how.console
+    console = call.console
     ks = tuple(sorted(set(k or ())))
     if wrong := [one for one in ks if not 1 <= one <= n]:
-        raise InputError(f"pass@{wrong[0]} needs as many samples: give -k from 1 to {n}, or a larger -n")
+        raise InputError(f"-k must be between 1 and the samples per problem (-n {n}), not {wrong[0]}")
     check_extra()
-    in_flight, local = how.concurrency or (2 if local else 64), local or model == "local"
-    sampling = _sampling(temperature, top_p, answer_tokens or (300 if local else None))
+    in_flight, local = call.concurrency or (2 if local else 64), local or model == "local"
+    sampling = _sampling(temperature, top_p, max_tokens or (300 if local else None))
     chat = find_spec("local" if local else model, base_url=base_url)
-    folder = out or Path("runs") / f"humaneval-{_file_name(chat.name)}"
+    folder = Path(out) if out else Path("runs") / f"humaneval-{_file_name(chat.name)}"
     config = HumanEvalConfig(chat.name, prompt_text(), sampling, seed, problems)
     job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
 
     def announce() -> Iterator[str]:
-        if left := job.left():
-            yield expect_line("expect", config.model, job.estimate(left), price_of(chat))
+        if remaining := job.left():
+            yield expect_line("expect", config.model, job.estimate(remaining), price_of(chat))
 
     if dry_run:
         for line in announce():
-            say(console, line)
-        say(console, f"\n── {job.problems[0].name}", "bold")
-        say(console, job.question(job.problems[0]))
+            echo(console, line)
+        echo(console, f"\n── {job.problems[0].name}", "bold")
+        echo(console, job.question(job.problems[0]))
         return
-    how.run(job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder))
+    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder))
 
 
-def _sampling(temperature: float | None, top_p: float | None, answer_tokens: int | None) -> Sampling:
+def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | None) -> Sampling:
     from msgspec.structs import replace
 
+    from camel.cli.session import read_temperature
     from camel.evaluation.humaneval.records import SAMPLING
 
-    given = {"temperature": temperature, "top_p": top_p, "max_tokens": answer_tokens}
-    return replace(SAMPLING, **{name: value for name, value in given.items() if value is not None})
+    given = {"top_p": top_p, "max_tokens": max_tokens}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if temperature is not None:
+        changes["temperature"] = read_temperature(temperature)
+    return replace(SAMPLING, **changes)
 
 
 def _file_name(name: str) -> str:
-    """A model's name as that of a folder."""
+    """A model's name as a folder name."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "model"
 
 
 def _show(console: Console, made: HumanEvalReport, folder: Path) -> None:
-    from camel.cli.panel import say, table
+    from camel.cli.panel import echo, table
     from camel.evaluation.humaneval import report
     from camel.reports.blocks import plain_table
 
     head, rows = plain_table(report.table({made.model: (made.humaneval, made.plus)}))
     table(console, head, rows, right=range(1, len(head)))
     for note in report.notes(made):
-        say(console, note)
-    say(console, f"page    {folder / report.PAGE}")
-    say(console, f"text    {folder / report.MARKDOWN}")
-    say(console, f"figures {folder / report.FIGURES}")
+        echo(console, note)
+    echo(console, f"page    {folder / report.PAGE}")
+    echo(console, f"text    {folder / report.MARKDOWN}")
+    echo(console, f"figures {folder / report.FIGURES}")

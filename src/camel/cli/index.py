@@ -1,4 +1,4 @@
-"""`camel index`: make a large run quick to explore."""
+"""`camel run index`: build the indexes that make a large run quick to explore."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, Stage, flag, print_json
+from camel.cli import options as shared
+from camel.cli.options import flag, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,21 +17,13 @@ if TYPE_CHECKING:
 
 
 def index(
-    run: RunPlace,
-    text: Annotated[bool, flag("--text", "Also index every word, for searching.")] = False,
-    findings: Annotated[
-        bool, flag("--findings", "Also look through it with the detectors, for facets and plots.")
-    ] = False,
-    stage: Stage = "",
-    as_json: AsJson = False,
+    run: shared.RunPlace,
+    text: Annotated[bool, flag("--text", "Also build the full-text index.")] = False,
+    findings: Annotated[bool, flag("--findings", "Also run the detectors, for filters and plots.")] = False,
+    stage: shared.Stage = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Put the indexes of a run together, make those that are missing, and count the facets.
-
-    What --findings finds is kept where `camel study` looks for it, and the other way round: a run is looked through once.
-
-    A run is indexed while it is generated, so that this is for large ones, and for those that come from elsewhere. It can be
-    stopped and begun again at any time, also while the run goes on.
-    """
+    """Build the indexes that make a large run quick to explore."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -44,7 +37,7 @@ def index(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     made = TextMade(0, 0, 0)
-    looking = _look(console, records) if findings else None
+    looking = _detect(console, records) if findings else None
     with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
         tasks: dict[str, object] = {}
 
@@ -70,8 +63,8 @@ def index(
         )
 
 
-def _look(console: Console, run: RunReader) -> Looking:
-    """Look through the run; what was looked through before is not looked through again."""
+def _detect(console: Console, run: RunReader) -> Looking:
+    """Run the detectors on all conversations that have no results yet."""
     import os
 
     from camel.cli.panel import choose_view, stopped
@@ -85,7 +78,7 @@ def _look(console: Console, run: RunReader) -> Looking:
     job = Findings(str(kept), run.folder.address, processes=os.cpu_count() or 1)
     outcome = Launch(job, JobOptions(), choose_view(console, False)).run()
     if not outcome.complete:
-        typer.echo(f"{stopped(outcome.reason)}; the same command continues", err=True)
+        typer.echo(f"{stopped(outcome.reason)}; run the same command to continue", err=True)
         raise typer.Exit(outcome.exit_status)
     looker = Looker(run, kept)
     return Looking(looker.name, looker.found)

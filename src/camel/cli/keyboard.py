@@ -1,7 +1,6 @@
-"""Where a person's words come from: an editor of several lines in a terminal, plain lines where there is none.
+"""Reads what a person types: a multi-line editor in a terminal, plain lines elsewhere.
 
-The one decision to know: what was typed is taken off the screen once it is sent, and shown again as the message it has
-become, like everybody else's.
+The editor removes the typed text from the screen when it is sent. It is then shown as a message like all others.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
 
 
 class Keyboard(Protocol):
-    """Reads what a person says."""
+    """Reads the entries of a person."""
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
-        """One entry, of several lines perhaps; `hints` are shown as far as there is room. Raises `EOFError` or `KeyboardInterrupt` if they want to leave."""
+        """Read one entry of one or more lines; `hints` are shown as far as they fit. `EOFError` and `KeyboardInterrupt` mean that the person stops."""
         ...
 
 
-def keyboard(*, keep_history: bool = True) -> Keyboard:
-    """The best there is here."""
+def open_keyboard(*, keep_history: bool = True) -> Keyboard:
+    """The editor in a terminal, else standard input."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         return Terminal(history_file() if keep_history else None)
     return StandardInput()
 
 
 def history_file() -> Path:
-    """Where what was typed is kept from one conversation to the next."""
+    """The file that remembers entries between conversations."""
     state = os.environ.get("XDG_STATE_HOME", "")
     return (
         (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "camel" / "history"
@@ -44,7 +43,7 @@ def history_file() -> Path:
 
 
 class Terminal:
-    """An editor at the place of the cursor, with hints in it while it is empty."""
+    """An editor at the cursor, with hints while it is empty."""
 
     def __init__(self, history: Path | None = None) -> None:
         from prompt_toolkit import PromptSession
@@ -52,10 +51,10 @@ class Terminal:
         from prompt_toolkit.styles import Style
 
         output = create_output()
-        # The terminal is not asked where its cursor is: over a slow line its answer would end up in the text.
+        # Do not query the cursor position: over a slow connection the reply would end up in the text.
         if hasattr(output, "enable_cpr"):
             output.enable_cpr = False  # pyright: ignore[reportAttributeAccessIssue]
-        self._leaving = False
+        self._stopping = False
         self._hints: Sequence[str] = ()
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
@@ -74,23 +73,23 @@ class Terminal:
         """One entry."""
         from prompt_toolkit.formatted_text import FormattedText
 
-        self._hints, self._leaving = hints, False
-        message = FormattedText([(_colour(style), f"▌ {heading}\n"), ("class:mark", "› ")])
+        self._hints, self._stopping = hints, False
+        message = FormattedText([(_color(style), f"▌ {heading}\n"), ("class:mark", "› ")])
         try:
-            # Signals are heard by whoever runs the conversation.
+            # The session handles signals.
             return await self._session.prompt_async(message, handle_sigint=False, set_exception_handler=False)
         finally:
-            # What was not sent when it ended can be had back with the arrow keys the next time.
+            # An entry that was not sent can be recalled with the arrow keys next time.
             self._session.default_buffer.append_to_history()
 
     def _hint(self) -> FormattedText:
-        """What stands in the empty line, as much of it as there is room for."""
+        """The hints in the empty line, as many as fit."""
         from prompt_toolkit.formatted_text import FormattedText
 
         width, shown = self._session.output.get_size().columns - 3, ""
         if self._session.layout.is_searching:
             return FormattedText()
-        for hint in ("Ctrl+C again: stop and save",) if self._leaving else self._hints:
+        for hint in ("Ctrl+C again: stop and save",) if self._stopping else self._hints:
             longer = f"{shown} · {hint}" if shown else hint
             if len(longer) < width:
                 shown = longer
@@ -123,18 +122,18 @@ class Terminal:
             if buffer.text:
                 buffer.append_to_history()
                 buffer.reset()
-                self._leaving = False
-            elif self._leaving:
+                self._stopping = False
+            elif self._stopping:
                 event.app.exit(exception=KeyboardInterrupt())
             else:
-                self._leaving = True
+                self._stopping = True
 
         _ = (_send, _new_line, _interrupt)
         return keys
 
 
 class StandardInput:
-    """Lines of standard input, for a script or a pipe. One that ends in a backslash goes on in the next."""
+    """Lines of standard input, for a script or a pipe. A backslash at the end continues a line."""
 
     def __init__(self) -> None:
         self._ahead = b""
@@ -159,7 +158,7 @@ class StandardInput:
                 lines.clear()
 
     def _line(self) -> str:
-        # Not through sys.stdin: a thread that waits in its lock when the process ends would abort it.
+        # Not through sys.stdin: a thread that holds its lock at exit would abort the process.
         while b"\n" not in self._ahead:
             more = os.read(sys.stdin.fileno(), 65536)
             if not more:
@@ -172,8 +171,8 @@ class StandardInput:
 
 
 @contextmanager
-def unechoed() -> Generator[None]:
-    """Keys pressed while others speak wait for the prompt instead of appearing in the middle of what they say."""
+def disable_echo() -> Generator[None]:
+    """Keep keys that are pressed while others speak for the prompt, instead of echoing them into their messages."""
     try:
         import termios
     except ImportError:  # not a terminal of this kind
@@ -195,10 +194,10 @@ def unechoed() -> Generator[None]:
 
 
 def _history(path: Path | None) -> History:
-    """What was typed before, in a file that only its owner reads; without one where that cannot be had."""
+    """Earlier entries, in a file that only its owner can read, or in memory where that fails."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    class Kept(FileHistory):
+    class StoredHistory(FileHistory):
         def store_string(self, string: str) -> None:
             with suppress(OSError):
                 super().store_string(string)
@@ -215,9 +214,9 @@ def _history(path: Path | None) -> History:
             os.close(descriptor)
     except OSError:
         return InMemoryHistory()
-    return Kept(path)
+    return StoredHistory(path)
 
 
-def _colour(style: str) -> str:
-    """A style of the screen in the editor's words."""
+def _color(style: str) -> str:
+    """A style of the screen in the syntax of the editor."""
     return " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())

@@ -1,4 +1,7 @@
-"""Options that several commands have, each declared once, and short forms to declare the others."""
+"""Options that several commands share, each one object, so that a name means the same everywhere.
+
+A command sets only the default. One that it computes is described with `@defaults` (cli/help.py).
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from camel.cli.completing import models, runs, scenarios
+from camel.cli.completion import models, runs, scenarios
 from camel.core.errors import InputError
 
 
 def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
-    """An option's help and what stands for its value there; its name is the parameter's unless `names` say otherwise."""
+    """An option with its help and the placeholder of its value; it is named like the parameter unless `names` are given."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
 def flag(name: str, help: str) -> Any:
-    """A switch that is off unless given."""
+    """An option without a value, off by default."""
     return typer.Option(name, help=help)
 
 
@@ -27,83 +30,92 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **more)
 
 
-RunPlace = Annotated[str, argument("RUN", "A run's folder, or s3://bucket/prefix.", autocompletion=runs)]
-ConfigFile = Annotated[Path, argument("CONFIG.toml", "As for camel generate.")]
+RunPlace = Annotated[str, argument("RUN", "Folder of a run, or s3://bucket/prefix.", autocompletion=runs)]
+ConfigFile = Annotated[Path, argument("CONFIG.toml", "Configuration; camel init writes one.")]
 ScenarioPlace = Annotated[
-    str, argument("NAME", "A shipped name, or a scenario's folder.", autocompletion=scenarios)
+    str, argument("NAME", "Name of an included scenario, or a folder.", autocompletion=scenarios)
 ]
-Stage = Annotated[str, option("The stage; left out: that of the conversations.")]
+
+# --- models ------------------------------------------------------------------------------------------------------
 
 ModelName = Annotated[
     str,
     option(
-        "NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME or local. Left out: what the server serves, or gpt-4.1-mini.",
-        "MODEL", envvar="CAMEL_MODEL",
+        "Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME or local.",
+        "MODEL",
+        envvar="CAMEL_MODEL",
         autocompletion=models,
     ),
-]  # fmt: skip
+]
 BaseUrl = Annotated[
-    str,
-    option(
-        "Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL"
-    ),
+    str, option("Base URL of the endpoint (key: OPENAI_API_KEY).", "URL", envvar="OPENAI_BASE_URL")
 ]
-Dialect = Annotated[
-    str, option("What the endpoint accepts, such as anthropic; left out: what its host is known for.", "NAME")
+Dialect = Annotated[str, option("API dialect of the endpoint, such as anthropic.", "NAME")]
+Local = Annotated[bool, flag("--local", "Use the small model on this machine; needs no key.")]
+Batch = Annotated[bool, flag("--batch", "Use the batch API: about half the price, within 24 hours.")]
+Judge = Annotated[list[str] | None, option("Model that judges.", "MODEL", autocompletion=models)]
+Temperature = Annotated[str | None, option("Sampling temperature, or 'default'.", "NUMBER")]
+MaxTokens = Annotated[int | None, option("Longest reply, in tokens.", "TOKENS", min=1)]
+Guided = Annotated[str, option("Constrain replies with a grammar: llama.cpp, vllm, openai or off.", "SERVER")]
+Context = Annotated[int | None, option("Context window of the model, in tokens.", "TOKENS")]
+Seed = Annotated[int | None, option("Random seed.", "N", min=0, max=2**31 - 1)]
+AcceptChange = Annotated[
+    list[str] | None, option("Resume although model.name or another setting changed.", "SETTING")
 ]
-CommonUrl = Annotated[
-    str, option("The endpoint of all models that name none.", "URL", envvar="OPENAI_BASE_URL")
-]
-Local = Annotated[
-    bool,
-    flag("--local", "Use the tiny real model on this machine, whatever --model and --base-url say; no key."),
-]
-Batch = Annotated[bool, flag("--batch", "Ask in batches: about half the price, within 24 hours.")]
-Temperature = Annotated[
-    str | None, option("0.2 unless given (0.8 with --local); 'default' for the model's own.", "NUMBER")
-]
-MaxTokens = Annotated[int | None, option("Longest reply, in tokens.")]
-Guided = Annotated[str, option("Hold replies to the format: llama.cpp, vllm, openai or off.", "SERVER")]
-Seed = Annotated[int | None, option("Random seed, for endpoints that take one.")]
-Context = Annotated[int | None, option("The model's window in tokens, if it is not known.")]
+
+# --- conversations -----------------------------------------------------------------------------------------------
+
+TaskText = Annotated[str, option("Task of the conversation.", "TEXT")]
+MaxMessages = Annotated[int | None, option("Stop a conversation after this many messages.", "N", min=1)]
+ScenarioName = Annotated[str, option("Name or folder of a scenario.", "NAME", autocompletion=scenarios)]
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Print the system prompts.")]
-ShowReasoning = Annotated[bool, flag("--show-reasoning", "Print what a model thought before each message.")]
-Save = Annotated[list[Path] | None, option("Write the transcript here (.json or .md); repeatable.", "FILE")]
-Acknowledge = Annotated[
-    list[str] | None, option("Include conversations with this label: misalignment.", "LABEL")
-]
+ShowReasoning = Annotated[bool, flag("--show-reasoning", "Print a model's reasoning after each message.")]
+Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
+Acknowledge = Annotated[list[str] | None, option("Include harmful conversations: misalignment.", "LABEL")]
+Sample = Annotated[int, option("Conversations of each run to draw at random.", "N", min=1, max=100_000)]
+Stage = Annotated[str, option("Stage of the run.", "NAME")]
+RowLength = Annotated[int | None, option("Longest row, in tokens.", "TOKENS", min=1)]
 
-Port = Annotated[int, option("0 takes a free one.", min=0, max=65535)]
-Host = Annotated[str, option("Address to listen on; on any but this machine's own a token is needed.")]
-AllowHost = Annotated[
-    list[str] | None,
-    option("A further name under which this machine is reached, e.g. through a proxy.", "NAME"),
-]
-FrameIn = Annotated[
-    list[str] | None,
-    option("Pages of this origin may hold it in a frame: https://huggingface.co.", "ORIGIN"),
-]
-Public = Annotated[
-    bool, flag("--public", "Ask for no token on any address: everybody who reaches it is let in.")
-]
-OpenBrowser = Annotated[
-    bool | None, option("Open a browser; by default where a terminal is.", None, "--open/--no-open")
-]
+# --- how a command runs ------------------------------------------------------------------------------------------
 
-DryRun = Annotated[bool, flag("--dry-run", "Show what it would take, and stop.")]
-Force = Annotated[bool, flag("--force", "Replace what was written there before.")]
-AsJson = Annotated[bool, flag("--json", "Print one JSON object.")]
+Concurrency = Annotated[int | None, option("Items in progress at the same time.", "N", min=1)]
+Processes = Annotated[int | None, option("Processes on this machine.", "N", min=1)]
+BudgetUsd = Annotated[float | None, option("Stop at this cost, in US dollars.", "USD")]
+BudgetTokens = Annotated[int | None, option("Stop after this many tokens.", "TOKENS")]
+BudgetCalls = Annotated[int | None, option("Stop after this many calls.", "CALLS")]
+BudgetHours = Annotated[float | None, option("Stop after this many hours.", "HOURS")]
+Address = Annotated[str, option("Ray cluster: local, auto, or HOST:PORT of its head.", "ADDRESS")]
+Workers = Annotated[int | None, option("Worker processes on the cluster; needs --address.", "N")]
+RetryFailed = Annotated[bool, flag("--retry-failed", "Retry items that failed.")]
+DryRun = Annotated[bool, flag("--dry-run", "Show what would be done; do nothing.")]
+
+# --- output ------------------------------------------------------------------------------------------------------
+
+Out = Annotated[str, option("Folder or file to write to.", "PATH")]
+Force = Annotated[bool, flag("--force", "Overwrite existing output.")]
+Title = Annotated[str, option("Title.", "TEXT")]
+AsJson = Annotated[bool, flag("--json", "Print JSON instead of text.")]
+Yes = Annotated[bool, flag("--yes", "Do not ask for confirmation.")]
+
+# --- servers -----------------------------------------------------------------------------------------------------
+
+Port = Annotated[int, option("Port to listen on; 0 picks a free one.", "PORT", min=0, max=65535)]
+Host = Annotated[str, option("Address to listen on; any but loopback requires a token.", "ADDRESS")]
+AllowHost = Annotated[list[str] | None, option("Accept requests for this host name.", "NAME")]
+FrameIn = Annotated[list[str] | None, option("Let pages of this origin embed the app.", "ORIGIN")]
+Public = Annotated[bool, flag("--public", "Require no token: let in everyone who can reach the address.")]
+OpenBrowser = Annotated[bool | None, option("Open a browser.", None, "--open/--no-open")]
 
 
 def print_json(value: Any) -> None:
-    """What `--json` prints: one object in a line."""
+    """Print a value as JSON in one line."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value).decode())
 
 
 def typed(command: typer.Context) -> list[str]:
-    """The options that stand on the command line, under their first name: not those from the environment."""
+    """The options on the command line, each under its first name; values from the environment do not count."""
     found: list[str] = []
     for parameter in command.command.params:
         source = command.get_parameter_source(parameter.name or "")
@@ -113,16 +125,22 @@ def typed(command: typer.Context) -> list[str]:
     return found
 
 
+def typed_model(command: typer.Context, model: str, base_url: str) -> tuple[str, str]:
+    """`--model` and `--base-url` where a file has them too: the environment does not override the file."""
+    given = typed(command)
+    return (model if "--model" in given else "", base_url if "--base-url" in given else "")
+
+
 def leave_to(file: object, options: Collection[str]) -> None:
-    """Refuse options that a file says itself: that they do nothing beside it would not be seen."""
+    """Refuse options that would have no effect because a file has these settings."""
     if options:
-        raise InputError(f"{file} says this itself: change it there, and leave out {', '.join(options)}")
+        raise InputError(f"{file} has these settings: change them there and remove {', '.join(options)}")
 
 
 def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
-    """The `--acknowledge` of a command line."""
+    """The checked labels of `--acknowledge`."""
     from camel.record.release import RESTRICTED
 
     if unknown := sorted(set(labels or ()) - RESTRICTED):
-        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+        raise InputError(f"--acknowledge accepts {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
     return tuple(labels or ())

@@ -1,7 +1,7 @@
-"""How a run that is going on looks: a panel on a terminal, lines elsewhere, JSON where asked for.
+"""Shows a job in progress: a panel on a terminal, lines elsewhere, JSON on request.
 
-The one decision to know: a view is told of snapshots and events and knows nothing of the campaign behind them, so that
-`camel status` draws a folder with the same code.
+A view receives snapshots and events and knows nothing of the job behind them, so `camel run status` draws a folder with
+the same code.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from camel.reports.numbers import counted, duration, money, short
 
 BAR, WIDTH = 28, 96
 REPLICAS = 8
-"""Lines of the panel that endpoints may take."""
+"""Most lines of the panel for endpoints."""
 
 
-class _Quiet:
-    """What views have in common: entering and leaving does nothing."""
+class _BaseView:
+    """The base of all views: entering and leaving does nothing."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -44,17 +44,17 @@ class _Quiet:
         return None
 
     def note(self, text: str) -> None:
-        """Say something on a line of its own."""
-        say(self.console, text)
+        """Print a line."""
+        echo(self.console, text)
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Say what happened, where the entry has words for it; the rest is in the figures."""
+        """Print the text of an event, if it has one."""
         if text := entry.get("text"):
             self.note(text)
 
 
-class LivePanel(_Quiet):
-    """A panel that stays in its place on a terminal."""
+class LivePanel(_BaseView):
+    """A panel that is redrawn in place on a terminal."""
 
     every = 0.25
 
@@ -72,13 +72,13 @@ class LivePanel(_Quiet):
         self._live.stop()
 
     def show(self, now: Snapshot) -> None:
-        """Draw the panel anew."""
-        # Narrower than the terminal: the ^C that it echoes must not wrap to a new line, which would leave a torn box.
+        """Redraw the panel."""
+        # Narrower than the terminal: an echoed ^C must not wrap to a new line, which would break the box.
         self._live.update(panel(now, min(WIDTH, self.console.width - 4)), refresh=True)
 
 
-class Lines(_Quiet):
-    """One line now and then, for logs and pipes."""
+class Lines(_BaseView):
+    """A line every few seconds, for logs and pipes."""
 
     every = 10.0
 
@@ -87,14 +87,14 @@ class Lines(_Quiet):
         self.note(line(now))
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Print it; that a stage is complete a panel shows by itself."""
+        """Print an event; unlike a panel, lines also need the end of a stage."""
         if entry["event"] == "stage":
             self.note(f"stage {entry['stage']} is complete: {counted(entry['items'], 'item')}")
         super().event(entry)
 
 
-class JsonLines(_Quiet):
-    """One JSON object a line, for programs."""
+class JsonLines(_BaseView):
+    """One JSON object per line, for programs."""
 
     every = 10.0
 
@@ -105,12 +105,12 @@ class JsonLines(_Quiet):
 
     def event(self, entry: dict[str, Any]) -> None:
         """Print an event."""
-        # Past rich: nothing may wrap or colour it.
+        # Not through rich, which would wrap and color it.
         self.console.file.write(msgspec.json.encode(entry).decode() + "\n")
         self.console.file.flush()
 
     def note(self, text: str) -> None:
-        """Only objects are printed."""
+        """Print nothing: only objects are printed."""
 
 
 def choose_view(console: Console, as_json: bool) -> View:
@@ -120,16 +120,16 @@ def choose_view(console: Console, as_json: bool) -> View:
     return LivePanel(console) if console.is_terminal else Lines(console)
 
 
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print a line as it is: no markup, no control characters, no wrapping."""
+def echo(console: Console, text: str, style: str = "") -> None:
+    """Print a line without markup, control characters and wrapping."""
     console.print(Text(visible(text), style), soft_wrap=True)
 
 
 def table(
     console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] = ()
 ) -> None:
-    """A table on a terminal, its first column never cut; elsewhere, and where it is too wide, plain columns, which no
-    width cuts off. The columns of `right` hold numbers."""
+    """Print a table with borders on a terminal; elsewhere, and where it is too wide, plain columns that are never cut. The
+    columns of `right` are numbers."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     if console.is_terminal and sum(widths) + 3 * len(widths) + 1 <= console.width:
         drawn = Table()
@@ -144,14 +144,14 @@ def table(
             cell.rjust(width) if number in right else cell.ljust(width)
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-        say(console, "  ".join(cells).rstrip())
+        echo(console, "  ".join(cells).rstrip())
 
 
-# --- words -------------------------------------------------------------------------------------------------------
+# --- texts -------------------------------------------------------------------------------------------------------
 
 
 def line(now: Snapshot) -> str:
-    """A run in one line."""
+    """The progress of a run in one line."""
     stage = current(now)
     parts = [
         f"{stage.title} {stage.finished:,}/{stage.planned:,}" if stage else "",
@@ -164,23 +164,23 @@ def line(now: Snapshot) -> str:
         f"{share_cached(now)} cached" if now.usage.cached else "",
         f"{now.retries:,} retries" if now.retries else "",
         counted(sum(now.errors.values()), "error") if now.errors else "",
-        f"{duration(now.elapsed)} gone" if now.elapsed else "",
-        f"{duration(now.eta)} to go" if now.eta is not None else "",
+        f"{duration(now.elapsed)} elapsed" if now.elapsed else "",
+        f"{duration(now.eta)} remaining" if now.eta is not None else "",
     ]
     return " · ".join(part for part in parts if part)
 
 
 def waits_for(now: Snapshot) -> str:
-    """What a run that gets no answers waits for."""
+    """What a run without replies is waiting for."""
     if now.state != "working" or now.paused or now.calls_per_second:
         return ""
     if not now.workers:
-        return "no worker is there yet"
-    return f"{counted(now.in_flight, 'call')} in flight, none answered lately" if now.in_flight else ""
+        return "no worker has started yet"
+    return f"{counted(now.in_flight, 'call')} in flight, no recent reply" if now.in_flight else ""
 
 
 def uncommitted(now: Snapshot, stage: StageState) -> str:
-    """What has ended in shards that are not whole yet: nothing of it is lost when a run stops."""
+    """Finished items of incomplete shards; they are kept when a run stops."""
     more = stage.finished - stage.committed
     if more <= 0:
         return ""
@@ -188,33 +188,33 @@ def uncommitted(now: Snapshot, stage: StageState) -> str:
 
 
 def current(now: Snapshot) -> StageState | None:
-    """The first stage that is not complete; when all are, the last, of which the figures beside it are."""
+    """The first incomplete stage, else the last one."""
     open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
     own = [stage for stage in now.stages if not stage.extra] or now.stages
     return open_stages[0] if open_stages else (own[-1] if own else None)
 
 
 def stopped(why: str, state: str = "stopped") -> str:
-    """That a run stopped, and why."""
+    """The state of a run that stopped, with the reason."""
     if state == "working":
         return f"stopping: {why}"
     return why if why.startswith("stopped") else f"stopped: {why}"
 
 
 def spent(now: Snapshot) -> str:
-    """What has been used: money where it costs any and the price is known, else tokens."""
+    """The cost so far in dollars where the price is known, else in tokens."""
     return money(now.money) if now.money else f"{short(now.usage.total)} tokens"
 
 
 def expected(now: Snapshot) -> str:
-    """What the whole run is expected to use."""
+    """The expected cost of the whole run."""
     if now.expected_money:
         return f"about {money(now.expected_money)}"
     return "" if now.expected is None else f"about {short(now.expected.total)} tokens"
 
 
 def share_cached(now: Snapshot) -> str:
-    """How much of what was sent the endpoint had in its cache."""
+    """The share of prompt tokens that the endpoint had cached."""
     return f"{now.usage.cached / now.usage.prompt:.0%}" if now.usage.prompt else "0%"
 
 
@@ -222,15 +222,15 @@ def share_cached(now: Snapshot) -> str:
 
 
 def panel(now: Snapshot, width: int = WIDTH) -> Panel:
-    """A run as a box on the terminal."""
-    # On a narrow terminal the bars give way, not the words.
+    """The panel of a run."""
+    # On a narrow terminal the bars shrink, not the text.
     bar = max(6, BAR - max(0, WIDTH - width))
     parts: list[RenderableType] = [_stages(now, bar), Text(), _figures(now)]
     if len(now.replicas) > 1:
         parts += [Text(), _replicas(now.replicas)]
     if now.stops:
         parts += [Text(), _stops(now.stops, bar)]
-    words = {
+    state = {
         "working": "paused" if now.paused else "",
         "complete": "complete",
         "stopped": "stopped",
@@ -240,7 +240,7 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     if now.why and now.state != "complete":
         parts += [Text(), Text(visible(stopped(now.why, now.state)), "yellow")]
         style = "yellow"
-    title = Text(f" {visible(now.scenario)} · {visible(now.model)}{f' · {words}' if words else ''} ", "bold")
+    title = Text(f" {visible(now.scenario)} · {visible(now.model)}{f' · {state}' if state else ''} ", "bold")
     return Panel(
         Group(*parts), title=title, title_align="left", border_style=style, padding=(0, 1), width=width
     )
@@ -250,10 +250,10 @@ def _stages(now: Snapshot, width: int) -> Table:
     grid = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "left"):
         grid.add_column(justify=justify, no_wrap=True)
-    at_work = current(now)
+    active = current(now)
     for stage in now.stages:
         is_done = stage.committed >= stage.planned > 0
-        name = Text(stage.title, "green" if is_done else "bold" if stage is at_work else "dim")
+        name = Text(stage.title, "green" if is_done else "bold" if stage is active else "dim")
         bar = ProgressBar(
             total=max(1, stage.planned),
             completed=stage.finished,
@@ -262,7 +262,7 @@ def _stages(now: Snapshot, width: int) -> Table:
             finished_style="green",
         )
         notes = [
-            f"{stage.open:,} in work" if stage.open else "",
+            f"{stage.open:,} in progress" if stage.open else "",
             uncommitted(now, stage),
             f"{stage.failed:,} failed" if stage.failed else "",
             f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
@@ -288,18 +288,18 @@ def _figures(now: Snapshot) -> Table:
     rate = "" if now.calls_per_second is None else f" · {short(now.calls_per_second)}/s"
     speed = "" if now.tokens_per_second is None else f" · {short(now.tokens_per_second)}/s"
     cost = f"{spent(now)} → {expected(now)}" if now.expected is not None else spent(now)
-    no_worker = "" if now.workers or now.state != "working" else " · no worker is there yet"
+    no_worker = "" if now.workers or now.state != "working" else " · no worker has started yet"
     grid.add_row("calls", f"{usage.calls:,}{rate}", "in flight", f"{now.in_flight:,}{no_worker}")
     grid.add_row("tokens", f"{short(usage.total)}{speed}", "cached", f"{share_cached(now)} of the prompts")
-    grid.add_row("spent", cost, "trouble", trouble)
-    left = "" if now.eta is None else f"about {duration(now.eta)}"
-    start = "this start" if now.state == "working" else "last start"
-    grid.add_row("elapsed", f"{duration(now.elapsed)} ({start})", "to go", left)
+    grid.add_row("spent", cost, "problems", trouble)
+    remaining = "" if now.eta is None else f"about {duration(now.eta)}"
+    attempt = "this attempt" if now.state == "working" else "last attempt"
+    grid.add_row("elapsed", f"{duration(now.elapsed)} ({attempt})", "remaining", remaining)
     return grid
 
 
 def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
-    """The endpoints, a line each; of many, the troubled ones first."""
+    """The endpoints, one per line; those with problems first."""
     grid = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "right", "right", "right"):
         grid.add_column(justify=justify, no_wrap=True)
@@ -316,12 +316,12 @@ def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
         )
     if len(replicas) > REPLICAS:
         healthy = sum(one.state == "closed" for one in replicas)
-        grid.add_row(Text(f"{len(replicas):,} in all, {healthy:,} healthy", "dim"))
+        grid.add_row(Text(f"{len(replicas):,} in total, {healthy:,} healthy", "dim"))
     return grid
 
 
 def _stops(stops: dict[str, int], width: int) -> Table:
-    """Why conversations ended, as a small bar chart."""
+    """The endings of conversations as a small bar chart."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)

@@ -1,13 +1,13 @@
-"""`camel plan`: what a configuration will take, before any call."""
+"""`camel plan`: estimate what a configuration costs before any call."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import AsJson, Batch, flag, option
+from camel.cli import options as shared
+from camel.cli.options import option, print_json, typed_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,38 +21,38 @@ MONTH = 30 * 24.0
 
 
 def plan(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What is to be generated.")],
-    rate: Annotated[
-        float | None, option("How fast the endpoint answers, in calls a second.", "CALLS_PER_S")
-    ] = None,
-    scale: Annotated[
-        list[str] | None, option("Another size for a level of the scenario; repeatable.", "LEVEL=N")
-    ] = None,
-    local: Annotated[bool, flag("--local", "As camel generate --local would do it.")] = False,
-    batch: Batch = False,
-    out: Annotated[str, option("A run whose figures to go by.", "DIR")] = "",
-    as_json: AsJson = False,
+    context: typer.Context,
+    config: shared.ConfigFile,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    rate: Annotated[float | None, option("Speed of the endpoint, in calls per second.", "N")] = None,
+    scale: Annotated[list[str] | None, option("Size of a level, such as task=100.", "LEVEL=N")] = None,
+    local: shared.Local = False,
+    batch: shared.Batch = False,
+    out: shared.Out = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Estimate calls, tokens, money, storage and time. Where the run exists, from its own figures."""
+    """Estimate calls, tokens, cost, storage and time."""
     from rich.console import Console
 
     from camel.core.errors import InputError
     from camel.generation.config import check_place, read_config
 
     if rate is not None and not 0 < rate < 1e9:
-        raise InputError(f"--rate must be above zero, not {rate}")
+        raise InputError(f"--rate must be above 0, not {rate}")
     settings = read_config(config, local=local)
-    settings = settings.adjusted(local=local, batch=batch, out=out)
+    model, base_url = typed_model(context, model, base_url)
+    settings = settings.adjusted(local=local, model=model, base_url=base_url, batch=batch, out=out)
     if not out:
         check_place(config, settings)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
 
 
 def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str = "") -> None:
-    """Show the plan, of a fork where one is meant, and one prompt of each kind."""
+    """Print the plan, or that of a fork, and one prompt of each kind."""
     from msgspec.structs import replace
 
-    from camel.cli.panel import say
+    from camel.cli.panel import echo
     from camel.scenarios import sample
 
     prompts = sample(config.loaded_scenario())
@@ -63,8 +63,8 @@ def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str =
     if as_json:
         return
     for prompt in prompts:
-        say(console, f"\n── {prompt.title}", "bold")
-        say(console, prompt.text)
+        echo(console, f"\n── {prompt.title}", "bold")
+        echo(console, prompt.text)
 
 
 def _show(
@@ -76,7 +76,7 @@ def _show(
     prompts: Any = (),
     source: str = "",
 ) -> None:
-    """Print a plan; with a `source`, that of the fork of it."""
+    """Print a plan; with `source`, that of a fork of this run."""
     from camel.generation.forecast import fork_lines, rate_of, warnings
     from camel.generation.fork import committed_by_fork, look
     from camel.generation.opening import changes
@@ -105,36 +105,36 @@ def _show(
             "fork": forked and {"of": source, **forked._asdict()},
             "prompts": [{"title": prompt.title, "text": prompt.text} for prompt in prompts],
         }
-        _write_json(console, made.to_dict() | timing)
+        print_json(made.to_dict() | timing)
         return
-    from camel.cli.panel import say
+    from camel.cli.panel import echo
 
     if changed:
-        say(console, f"{folder.address} was made from another configuration:", "yellow")
+        echo(console, f"{folder.address} was made from another configuration:", "yellow")
         for line in changed:
-            say(console, f"  {line}", "yellow")
-        say(
+            echo(console, f"  {line}", "yellow")
+        echo(
             console,
-            "generate will not go on with it. What follows is a whole new run (--out DIR); for one that keeps the lists it\n"
-            "can, camel generate CONFIG.toml --fork NEWDIR --dry-run\n",
+            "camel generate does not continue it. The plan below is for a new run (--out PATH). To reuse what the changes\n"
+            "allow: camel generate CONFIG.toml --fork FOLDER --dry-run\n",
             "yellow",
         )
     for line in fork_lines(source, forked, made) if forked else ():
-        say(console, line)
+        echo(console, line)
     _stages(console, made)
     _totals(console, made)
     for line in warnings(made, config, left):
-        say(console, f"budget      {line}", "yellow")
+        echo(console, f"budget      {line}", "yellow")
     _times(console, made, config, rate)
     _shard(console, made, config, rate)
     _grounds(console, made, config)
 
 
 def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import say, table
+    from camel.cli.panel import echo, table
     from camel.reports.numbers import counted, short
 
-    say(console, f"{made.scenario}: {made.shape}", "bold")
+    echo(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
         (
             stage.name,
@@ -158,7 +158,7 @@ def _stages(console: Console, made: Plan) -> None:
 
 
 def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import say
+    from camel.cli.panel import echo
     from camel.generation.forecast import span
     from camel.reports.numbers import counted, money, short
 
@@ -168,28 +168,25 @@ def _totals(console: Console, made: Plan) -> None:
         low, likely, high = (short(getattr(case, name)) for case in need)
         return f"{likely}{unit}{span(low, high, likely)}"
 
-    say(console, f"calls       {between('calls')}")
-    say(console, f"prompt      {between('prompt', ' tokens')}")
+    echo(console, f"calls       {between('calls')}")
+    echo(console, f"prompt      {between('prompt', ' tokens')}")
     share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
-    say(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
-    say(console, f"completion  {between('completion', ' tokens')}")
+    echo(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
+    echo(console, f"completion  {between('completion', ' tokens')}")
     cost, direct = made.money, made.direct
     if cost is None:
-        say(
-            console,
-            "money       unknown: the model has no price in the catalogue; give it one as model.price",
-        )
+        echo(console, "money       unknown: the model has no known price; set model.price")
     else:
-        say(
+        echo(
             console,
             f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}"
             + (f"; {money(direct.likely)} without --batch" if direct and made.batched else ""),
         )
-    say(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
+    echo(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 
 
 def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    from camel.cli.panel import say
+    from camel.cli.panel import echo
     from camel.generation.forecast import span
     from camel.generation.plan import WORKER, workers
     from camel.reports.numbers import duration, short
@@ -199,22 +196,24 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
         return f"{likely}{span(low, high, likely)}"
 
     whole = rate.hours(made.need)
-    left = f"; to go: {words(rate.hours(made.left))}" if any(stage.done for stage in made.stages) else ""
+    remaining = (
+        f"; remaining: {words(rate.hours(made.left))}" if any(stage.done for stage in made.stages) else ""
+    )
     count = _workers(config, rate)
     many = f"; on a cluster, {count:,} workers with {WORKER} conversations open in each" if count > 1 else ""
-    say(console, f"time        {words(whole)}{left}: {rate.words}{many}")
+    echo(console, f"time        {words(whole)}{remaining}: {rate.words}{many}")
     if whole.likely > MONTH:
         needed, seconds = made.need.likely.calls / (MONTH * 3600), _seconds(config)
-        say(
+        echo(
             console,
-            f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open at {seconds:g} s a call, "
+            f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open at {seconds:g} s per call, "
             f"{workers(needed, seconds):,} workers",
         )
 
 
 def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    """Say what is committed together, and what a kill could cost."""
-    from camel.cli.panel import say
+    """Print what is committed together and what a kill could cost."""
+    from camel.cli.panel import echo
     from camel.reports.numbers import counted, money, short
 
     stage, need, price = made.stages[-1], made.need.likely, made.price
@@ -227,26 +226,26 @@ def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
     def cost(of: Need) -> str:
         return f", {money(price.cost(of.usage()))}" if price and price.cost(of.usage()) else ""
 
-    say(
+    echo(
         console,
         f"shard       {stage.shard_size:,} {what}: about {short(each.calls)} calls, "
         f"{short(each.prompt + each.completion)} tokens{cost(each)}, committed together",
     )
-    say(
+    echo(
         console,
         f"a kill      repeats at most the {counted(round(flying.calls), 'call')} in flight"
-        f"{cost(flying)}: every other reply is on disk before it is used",
+        f"{cost(flying)}: every other reply is stored before it is used",
     )
 
 
 def _seconds(config: GenerateConfig) -> float:
-    """A call, likely."""
+    """Likely seconds per call."""
     seconds = config.plan.seconds_per_call
     return seconds if isinstance(seconds, float | int) else seconds.likely
 
 
 def _workers(config: GenerateConfig, rate: CallRate) -> int:
-    """Processes that keep the rate up."""
+    """Worker processes needed for the rate."""
     from camel.generation.plan import WORKER, workers
 
     if rate.source == "given":
@@ -255,8 +254,8 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
 
 
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
-    """Say what the figures rest on."""
-    from camel.cli.panel import say
+    """Print what the figures are based on."""
+    from camel.cli.panel import echo
     from camel.generation.config import CONVERSATIONS
     from camel.generation.guesses import FURTHER_CALLS, messages_assumed
     from camel.generation.plan import in_words
@@ -267,29 +266,29 @@ def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
             names = ", ".join(
                 f"{stage.measured:,} of {stage.name}" for stage in measured if stage.elsewhere == where
             )
-            other = f"{where}, which has other settings" if where else config.where
-            say(console, f"measured    on {names} in {other}", "dim")
+            source = f"{where}, which has other settings" if where else config.where
+            echo(console, f"measured    on {names} in {source}", "dim")
     if any(not stage.measured and stage.done < stage.items for stage in made.stages):
         assumed = config.plan
         messages = messages_assumed(config.loaded_scenario(), assumed)
-        talk = (
-            f"{in_words(messages)} messages a conversation, {in_words(assumed.message_tokens)} tokens each, "
+        conversation = (
+            f"{in_words(messages)} messages per conversation, {in_words(assumed.message_tokens)} tokens each, "
             f"{in_words(assumed.cached)} of their prompts cached"
         )
         each = (
-            talk
+            conversation
             if made.stages[-1].name == CONVERSATIONS
-            else f"{in_words(assumed.answer_tokens)} tokens an answer"
+            else f"{in_words(assumed.answer_tokens)} tokens per answer"
         )
-        say(
+        echo(
             console,
-            f"assumed     {each}, {in_words(assumed.item_tokens)} tokens a list entry: [plan] in the configuration says otherwise",
+            f"assumed     {each}, {in_words(assumed.item_tokens)} tokens per list entry; change it in [plan] of the configuration",
             "dim",
         )
     if any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1]):
-        say(
+        echo(
             console,
-            f"            and {in_words(FURTHER_CALLS)} further calls a list, for entries that repeat others",
+            f"            and {in_words(FURTHER_CALLS)} further calls per list, for entries that repeat others",
             "dim",
         )
 
@@ -303,11 +302,5 @@ def _counts(scale: list[str]) -> dict[str, int]:
         try:
             counts[name.strip()] = int(number.replace("_", "").replace(",", ""))
         except ValueError:
-            raise InputError(f"--scale takes LEVEL=N, such as task=100, not {text!r}") from None
+            raise InputError(f"--scale must be LEVEL=N, such as task=100, not {text!r}") from None
     return counts
-
-
-def _write_json(console: Console, value: dict[str, Any]) -> None:
-    import msgspec
-
-    console.file.write(msgspec.json.encode(value).decode() + "\n")

@@ -8,22 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import (
-    BaseUrl,
-    Context,
-    Dialect,
-    Guided,
-    Local,
-    MaxTokens,
-    ModelName,
-    Save,
-    Seed,
-    ShowPrompts,
-    ShowReasoning,
-    Temperature,
-    flag,
-    option,
-)  # fmt: skip
+from camel.cli import options as shared
+from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,57 +18,45 @@ if TYPE_CHECKING:
     from camel.core.inception import Inception
     from camel.models.person import Person
 
+MESSAGES = 40
+
 
 def play(
-    assistant: Annotated[str, option("Role of the AI assistant.", "ROLE")] = "Python Programmer",
-    user: Annotated[str, option("Role of the AI user, who instructs.", "ROLE")] = "Stock Trader",
-    task: Annotated[
-        str, option("What they are to do.", "TEXT")
-    ] = "Develop a trading bot for the stock market",
+    assistant: Annotated[str, option("Role of the assistant.", "ROLE")] = "Python Programmer",
+    user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = "Stock Trader",
+    task: shared.TaskText = "Develop a trading bot for the stock market",
     human: Annotated[
-        list[str] | None,
-        option("Take a seat yourself: user, assistant or critic; repeatable. There, type /help.", "SEAT"),
+        list[str] | None, option("Take the seat user, assistant or critic; type /help there.", "SEAT")
     ] = None,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    dialect: Dialect = "",
-    local: Local = False,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    seed: Seed = None,
-    max_messages: Annotated[int, option("Stop after so many messages.")] = 40,
-    context: Context = None,
-    guided: Guided = "",
-    critic: Annotated[
-        int, option("Let the model choose each message out of so many; 0: no critic.", "N")
-    ] = 0,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    dialect: shared.Dialect = "",
+    local: shared.Local = False,
+    temperature: shared.Temperature = None,
+    max_tokens: shared.MaxTokens = None,
+    seed: shared.Seed = None,
+    max_messages: shared.MaxMessages = MESSAGES,
+    context: shared.Context = None,
+    guided: shared.Guided = "",
+    critic: Annotated[int, option("Let the model choose each message from N proposals; 0: off.", "N")] = 0,
     specify: Annotated[bool, option("Let the model make the task more specific first.")] = True,
-    word_limit: Annotated[int, option("Longest specified task, in words.")] = 50,
+    word_limit: Annotated[int, option("Longest specified task, in words.", "WORDS", min=1)] = 50,
     prompts: Annotated[
-        Path | None,
-        option(
-            "Prompts of your own: assistant.txt, user.txt, specifier.txt, opening.txt; what is missing is the paper's.",
-            "FOLDER",
-        ),
+        Path | None, option("Folder with assistant.txt, user.txt, specifier.txt, opening.txt.", "FOLDER")
     ] = None,
-    show_prompts: ShowPrompts = False,
-    show_reasoning: ShowReasoning = False,
-    save: Save = None,
-    verbatim: Annotated[
-        bool,
-        flag("--verbatim", "With --human: send what you type as it is, without 'Instruction:' around it."),
-    ] = False,
-    history: Annotated[
-        bool, option("With --human: keep what you type for the arrow keys of the next time.")
-    ] = True,
+    show_prompts: shared.ShowPrompts = False,
+    show_reasoning: shared.ShowReasoning = False,
+    save: shared.Save = None,
+    verbatim: Annotated[bool, flag("--verbatim", "With --human: send your text without markers.")] = False,
+    history: Annotated[bool, option("With --human: remember what you type for next time.")] = True,
 ) -> None:
-    """Let two agents play roles and work on a task, and watch them talk, or take a seat yourself."""
+    """Watch two agents work on a task, or take a seat."""
     from rich.console import Console
 
-    from camel.cli.keyboard import keyboard
+    from camel.cli.keyboard import open_keyboard
     from camel.cli.screen import Screen
     from camel.cli.seat import CriticSeat, Seat
-    from camel.cli.showing import checked_file, open_chat, read_sampling, show, warn_of_nonsense
+    from camel.cli.session import check_file, open_chat, read_sampling, run_session, warn_small_model
     from camel.core.critic import PROPOSALS, BestOf
     from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
@@ -91,21 +65,19 @@ def play(
     from camel.core.task import TaskSpecifier
     from camel.models.person import Person
 
-    seats = _checked_seats(human or [])
-    files = [checked_file(path) for path in save or []]
+    seats = _check_seats(human or [])
+    files = [check_file(path) for path in save or []]
     local = local or model == "local"
     sampling = read_sampling(local, temperature, max_tokens, seed=seed)
-    own = _own_prompts(prompts) if prompts else None
-    if max_messages < 1 or word_limit < 1:
-        raise InputError("--max-messages and --word-limit must be at least 1")
+    own = _read_prompts(prompts) if prompts else None
     specifier = TaskSpecifier(
         word_limit, Sampling(temperature=1.0, max_tokens=sampling.max_tokens, seed=seed)
     )
     screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
     chat = open_chat(screen.note, model, base_url, local, context, guided, dialect)
     if local:
-        warn_of_nonsense(screen)
-    seat = Seat(screen, keyboard(keep_history=history)) if seats else None
+        warn_small_model(screen)
+    seat = Seat(screen, open_keyboard(keep_history=history)) if seats else None
     people = {name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat}
     person = CriticSeat(seat, screen, chat, critic or PROPOSALS) if seat and "critic" in seats else None
     model_critic = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
@@ -120,19 +92,19 @@ def play(
         user_critic=None if "user" in seats else judge,
         sampling=sampling,
         specifier=specifier if specify else None,
-        rules=paper_rules(max_messages=max_messages),
+        rules=paper_rules(max_messages=max_messages or MESSAGES),
         inception=own,
         watch=screen.watch,
     )
     handed = [*people.values(), *([person] if person else [])]
-    code = show(
+    code = run_session(
         role_playing,
         chat,
         screen,
         files=files,
         show_prompts=show_prompts,
         show_reasoning=show_reasoning,
-        spare=lambda: _take_back(handed, screen),
+        intercept=lambda: _take_back(handed, screen),
         people=bool(seats),
     )
     if code or (seat and seat.interrupted):
@@ -140,16 +112,16 @@ def play(
 
 
 def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
-    """Give a person the seat back that they handed to the model, if they did."""
+    """Return a seat that a person handed to the model; whether there was one."""
     if not sum(person.take_back() for person in people):
         return False
     screen.end_message()
-    screen.note("You have the seat back after this message; Ctrl+C again stops.", "yellow")
+    screen.note("You get the seat back after this message; press Ctrl+C again to stop.", "yellow")
     return True
 
 
-def _own_prompts(folder: Path) -> Inception:
-    """The prompts of a folder, unless they mention what nobody fills in: the model would be sent it as it stands."""
+def _read_prompts(folder: Path) -> Inception:
+    """The prompts of a folder; refuses unknown placeholders, which would be sent to the model unchanged."""
     from camel.core import inception
     from camel.scenarios.checking import unknown_in_prompts
 
@@ -159,12 +131,14 @@ def _own_prompts(folder: Path) -> Inception:
     return own
 
 
-def _checked_seats(names: list[str]) -> set[str]:
+def _check_seats(names: list[str]) -> set[str]:
     from camel.cli.seat import SEATS
 
     for name in names:
         if name not in SEATS:
-            raise InputError(f"--human takes user, assistant or critic, not {name!r}")
+            raise InputError(f"--human must be user, assistant or critic, not {name!r}")
     if set(names) == set(SEATS):
-        raise InputError("--human critic has nobody to judge where people sit in both other seats")
+        raise InputError(
+            "--human critic needs at least one seat with a model: remove --human user or --human assistant"
+        )
     return set(names)

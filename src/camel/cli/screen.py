@@ -1,7 +1,7 @@
-"""How a conversation looks in a terminal.
+"""Prints a conversation to a terminal.
 
-The one decision to know: model text is untrusted, so control characters (which can move the cursor, set the title or
-fake a prompt) are made visible before anything is printed, and it is never read as markup.
+Model text is untrusted: control characters, which can move the cursor, set the title or fake a prompt, are replaced
+before anything is printed, and text is never parsed as markup.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text as Styled
 
-from camel.cli.wrapping import Wrapping
+from camel.cli.line_wrapper import LineWrapper
 from camel.core.message import Message, Usage
-from camel.core.model import Event, Retrying
+from camel.core.model import Event, Retrying, Text
 from camel.core.planner import CASTING, PLANNER
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Speaker, Transcript
@@ -38,54 +38,58 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def visible(text: str) -> str:
-    """Replace what would act on the terminal instead of being shown."""
+    """Replace control characters, which would act on the terminal."""
     return _CONTROL.sub("\N{SYMBOL FOR SUBSTITUTE}", text)
 
 
 class Screen:
-    """Prints a conversation as it happens; its `watch` is what a role play calls."""
+    """Prints a conversation while it is written; a role play calls `watch`."""
 
     def __init__(self, console: Console, roles: dict[str, str]) -> None:
         self.console = console
         self._roles = roles
         self._speaking = ""
-        self._wrapping: Wrapping | None = None
+        self._wrapper: LineWrapper | None = None
         self.you = ""
-        """The seat of the person at the keyboard, while what they said is shown."""
+        """The seat of the person at the keyboard, while their message is shown."""
         self._together = False
         self._shown: set[str] = set()
-        """Those of the current round who were seen speaking."""
+        """Speakers of the current round whose message was streamed."""
 
     def introduce(self, speakers: Sequence[Speaker], *, together: bool) -> None:
-        """Learn who takes part, where that is not known from the start, and whether several speak at the same time."""
+        """Set the speakers, where they are known late, and whether several speak at the same time."""
         self._roles = {speaker.name: speaker.role for speaker in speakers}
         self._together = together
 
     def style(self, speaker: str) -> str:
-        """A colour of the speaker's own; of many, some share one."""
+        """The color of a speaker; with many speakers some share one."""
         if speaker in STYLES or speaker not in self._roles:
             return STYLES.get(speaker, "bold magenta" if speaker in FIRST_STEPS else "bold")
         return f"bold {PALETTE[list(self._roles).index(speaker) % len(PALETTE)]}"
 
     def watch(self, event: Event) -> None:
-        """Show one event of a reply in the making."""
+        """Show one event of a reply that is being written."""
         if isinstance(event, Retrying):
             if self._together and self._speaking not in ("", event.speaker):
-                return  # not seen, and in the way of who is
-            broke_off = f"{event.speaker}'s reply is void; " if self._speaking == event.speaker else ""
+                return  # this speaker is not shown now, another one is
+            discarded = (
+                f"the partial reply of {event.speaker} is discarded; "
+                if self._speaking == event.speaker
+                else ""
+            )
             self.end_message()
-            self.note(f"{broke_off}trying again in {event.wait:.1f} s: {event.error}", "yellow")
+            self.note(f"{discarded}retrying in {event.wait:.1f} s: {event.error}", "yellow")
             return
         if self._speaking != event.speaker:
             if self._speaking and self._together:
-                return  # two at the same time cannot be read; `said` shows the other's words when they are whole
+                return  # two streams at once are unreadable; `show_message` shows the other message when it is complete
             if self._speaking:
                 self.end_message()
             self._speaking = event.speaker
             self._heading(event.speaker)
-            self._wrapping = Wrapping(self.console.width) if self.console.is_terminal else None
+            self._wrapper = LineWrapper(self.console.width) if self.console.is_terminal else None
         text = visible(event.text)
-        self._put(self._wrapping.feed(text) if self._wrapping else text)
+        self._put(self._wrapper.feed(text) if self._wrapper else text)
 
     def _put(self, text: str) -> None:
         self.console.print(text, end="", markup=False, emoji=False, highlight=False, soft_wrap=True)
@@ -93,40 +97,38 @@ class Screen:
     def end_message(self) -> None:
         """Close the current message."""
         if self._speaking:
-            self._put(f"{self._wrapping.flush() if self._wrapping else ''}\n\n")
+            self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n\n")
         self._speaking = self.you = ""
 
     def deliberation(self, message: Message) -> None:
-        """Say how a message was chosen, where somebody chose."""
+        """Show how a critic chose a message, if one did."""
         if (found := message.deliberation) is None:
             return
-        how = f"settled without the critic ({found.fallback})" if found.fallback else found.reason
+        how = f"chosen without the critic ({found.fallback})" if found.fallback else found.reason
         revised = ", revised" if found.proposals[found.choice].revises else ""
         count = len(found.proposals)
         self.note(
             f"  ◆ critic: {found.choice + 1} of {count}{revised}{f', {how}' if how else ''}\n", "magenta"
         )
 
-    def said(self, message: Message) -> None:
-        """Close a message that was seen coming, or show one that was not because others were speaking."""
+    def show_message(self, message: Message) -> None:
+        """Close a message that was streamed, or print one that was not because another speaker was shown."""
         if self._speaking:
             self._shown.add(self._speaking)
             self.end_message()
         if message.speaker in self._shown:
             self._shown.discard(message.speaker)
             return
-        self._heading(message.speaker)
-        self.console.print(
-            visible(message.content), end="\n\n", markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
+        self.watch(Text(message.speaker, message.content))
+        self.end_message()
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Say something that is not part of the conversation."""
-        # Files and pipes get lines as they are.
+        """Print a note that is not part of the conversation."""
+        # Files and pipes get unwrapped lines.
         self.console.print(Styled(visible(text), style), soft_wrap=not self.console.is_terminal)
 
     def table(self, rows: Mapping[str, str]) -> None:
-        """Show names and what they mean."""
+        """Print names and their meaning."""
         from rich.table import Table
 
         grid = Table.grid(padding=(0, 2, 0, 1))
@@ -135,11 +137,11 @@ class Screen:
         self.console.print(grid, "")
 
     def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
-        """Show what a speaker might say, numbered; nothing in a proposal can pose as the number of another.
+        """Print numbered proposals, each line with a mark so that no text can imitate a number.
 
-        `new` says that the last one was written after feedback.
+        With `new`, the last one was written after feedback.
         """
-        what = f"wrote it again: {len(options)} is new" if new else "proposes"
+        what = f"revised it: {len(options)} is new" if new else "proposes"
         self.console.print(Styled(f"▌ {self.title(speaker)} {what}", self.style(speaker)))
         for number, option in enumerate(options, 1):
             if number > 1:
@@ -158,25 +160,26 @@ class Screen:
         self.console.print()
 
     def prompts(self, transcript: Transcript) -> None:
-        """Show the inception prompts."""
+        """Print the system prompts."""
         for speaker in transcript.speakers:
             self.note(f"── system prompt of {speaker.role} ({speaker.name})", self.style(speaker.name))
             self.note(f"{speaker.system}\n")
 
-    def summary(self, transcript: Transcript, seconds: float) -> None:
-        """Say why it ended and what it took."""
+    def summary(self, transcript: Transcript, seconds: float | None = None) -> None:
+        """Print why it ended, its calls, tokens and cost."""
         usage, stop = transcript.usage, transcript.stop
         self.note(f"■ {_sentence(stop.detail) if stop else 'Not finished.'}", "bold")
         cached = f", {usage.cached:,} of them cached" if usage.cached else ""
         least = "at least " if usage.unknown else ""
+        took = "" if seconds is None else f"{seconds:.1f} s, "
         self.note(
             f"  {counted(len(transcript.messages), 'message')}, {counted(usage.calls, 'call')}, "
             f"{least}{usage.prompt:,} prompt tokens{cached}, {usage.completion:,} completion tokens, "
-            f"{seconds:.1f} s, {price(transcript)}"
+            f"{took}{price(transcript)}"
         )
 
     def title(self, speaker: str, you: bool = False) -> str:
-        """What stands above the words of a speaker."""
+        """The heading of a speaker's messages."""
         if speaker in FIRST_STEPS:
             return FIRST_STEPS[speaker]
         if speaker not in self._roles:
@@ -190,14 +193,14 @@ class Screen:
 
 
 def price(transcript: Transcript) -> str:
-    """What the conversation cost, in words."""
-    # What a person said took no call.
+    """The cost of a conversation, as text."""
+    # Messages of people need no call.
     calls = [(message.model, message.usage) for message in transcript.messages if message.usage.calls]
     if transcript.task.usage.calls:
         calls.append((transcript.task.model, transcript.task.usage))
     total, prices = 0.0, 0.0
     if not calls:
-        return "nothing paid"
+        return "no cost"
     for model, usage in calls:
         paid = cost_of(model, usage)
         if paid is None:

@@ -1,4 +1,4 @@
-"""A person's seat at the terminal: what they type is said, or is a command that begins with a slash."""
+"""A person's seat at the terminal: they type a message, or a command that starts with a slash."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
 SEATS = ("user", "assistant", "critic")
 STOPPED = "you stopped it"
 _REVISIONS = 5
-"""How often a person may have one message written again."""
+"""Most revisions of one message that a person may request."""
 
 _COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
 _EDITING = {
     "Enter": "send",
     "Alt+Enter": "a new line (also Ctrl+J, or a \\ at the end of the line); pasted lines stay together",
-    "↑ ↓, Ctrl+R": "what you typed before, and a search in it",
-    "Ctrl+X Ctrl+E": "write in your $EDITOR",
-    "Ctrl+C": "empty the line; twice on an empty line: stop",
-    "//…": "say something that begins with a slash",
+    "↑ ↓, Ctrl+R": "earlier entries, and a search in them",
+    "Ctrl+X Ctrl+E": "edit in your $EDITOR",
+    "Ctrl+C": "clear the line; twice on an empty line: stop",
+    "//…": "send a message that starts with a slash",
 }
 _AI, _DONE, _STOP = "/ai [n]", "/done", "/stop"
 _COMMANDS = {
-    _AI: "let the AI take your place, once or n times; Ctrl+C gives it back to you",
-    _DONE: "say that the task is done, which ends the conversation",
-    _STOP: "end the conversation here and keep what was said (also Ctrl+D)",
+    _AI: "let the model speak for you, once or n times; Ctrl+C returns the seat to you",
+    _DONE: "declare the task done, which ends the conversation",
+    _STOP: "end the conversation and keep it (also Ctrl+D)",
 }
 _MEANING = {
-    "user": "You give the instructions. What you type is sent as “Instruction: …” with “Input: None”; an input of your "
-    "own goes on a line that begins with “Input:”.",
-    "assistant": "You solve what you are asked. What you type is sent as “Solution: …” with “Next request.” at its end.",
-    "critic": "You choose what is said, by its number. Words ask for a change of the first proposal, a number and words "
-    "for a change of that one; it is then written again.",
+    "user": "You give the instructions. Your text is sent as “Instruction: …” with “Input: None”; put an input of your "
+    "own on a line that starts with “Input:”.",
+    "assistant": "You solve the instructions. Your text is sent as “Solution: …” with “Next request.” at its end.",
+    "critic": "You choose a message by its number. Text asks for a revision of the first proposal, a number and text "
+    "for a revision of that one.",
 }
 
 
 class Ruling(NamedTuple):
-    """What a person in the critic's seat decided."""
+    """The decision of a person in the critic's seat."""
 
     choice: int | None
-    """The option that is said, or revised; counted from 0."""
+    """The option to send or to revise, counted from 0."""
     feedback: str = ""
-    """What is to be changed first."""
+    """What to change first."""
 
 
 _RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-](?!\d)\s*|\s+|\Z)(.*)", re.DOTALL)
 
 
 def read_ruling(text: str, count: int) -> Ruling | None:
-    """A number chooses, a number and words ask for a change of that option, words alone for one of the first.
+    """A number chooses; a number and text ask for a revision of that option, text alone for one of the first.
 
-    None where the number is no option's.
+    None if there is no such option.
     """
     found = _RULING.fullmatch(text.strip())
     if found is None:
@@ -75,17 +75,17 @@ def read_ruling(text: str, count: int) -> Ruling | None:
 
 
 class Seat:
-    """Asks the person at the keyboard. `ask` is what a `Person` wants."""
+    """Asks the person at the keyboard; `ask` is the callback of a `Person`."""
 
     def __init__(self, screen: Screen, keyboard: Keyboard) -> None:
         self._screen, self._keyboard = screen, keyboard
         self._greeted: set[str] = set()
         self._revised = False
         self.interrupted = False
-        """Whether they left by Ctrl-C."""
+        """Whether they stopped with Ctrl-C."""
 
     async def ask(self, request: Request) -> Answer:
-        """What the person says in the seat of `request`."""
+        """The person's message in the seat of `request`."""
         seat = request.speaker
         commands = (_AI, _DONE, _STOP) if seat == "user" else (_AI, _STOP)
         self.greet(seat)
@@ -102,15 +102,15 @@ class Seat:
                 return DONE_TOKEN
             if name == "ai" and (turns := _count(rest)):
                 self._screen.note(
-                    "The AI speaks for you.\n"
+                    "The model speaks for you.\n"
                     if turns == 1
-                    else f"The AI speaks for you, {turns} times; Ctrl+C gives you the seat back.\n"
+                    else f"The model speaks for you, {turns} times; Ctrl+C returns the seat to you.\n"
                 )
                 return HandOver(turns)
-            self._common(name, rest, commands)
+            self._run_command(name, rest, commands)
 
     async def choose(self, speaker: str, options: Sequence[str], final: bool) -> Ruling | HandOver:
-        """What the person in the critic's seat decides about the options of `speaker`; `final` takes no feedback."""
+        """The decision of the person in the critic's seat about the options of `speaker`; `final` accepts no feedback."""
         self._screen.end_message()
         self._screen.proposals(speaker, options, new=self._revised)
         self._revised = False
@@ -123,21 +123,21 @@ class Seat:
             if command is not None:
                 name, rest = command[1].lower(), (command[2] or "").strip()
                 if name == "ai" and (turns := _count(rest)):
-                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.\n")
+                    self._screen.note(f"The model judges{f', {turns} times' if turns > 1 else ''}.\n")
                     return HandOver(turns)
-                self._common(name, rest, (_AI, _STOP))
+                self._run_command(name, rest, (_AI, _STOP))
                 continue
             ruling = read_ruling(text[1:] if text.startswith("//") else text, len(options))
             if ruling is None:
                 self._screen.note(f"There is no such option: {wanted}.\n", "yellow")
             elif ruling.feedback and final:
-                self._screen.note(f"Nothing more is revised now: {wanted}.\n", "yellow")
+                self._screen.note(f"No more revisions are possible: {wanted}.\n", "yellow")
             else:
                 self._revised = bool(ruling.feedback)
                 return ruling
 
     def greet(self, seat: str) -> None:
-        """Tell a person once what their seat is for."""
+        """Explain a seat to the person once."""
         if seat not in self._greeted:
             self._greeted.add(seat)
             self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING[seat]}\n")
@@ -153,29 +153,29 @@ class Seat:
             raise Left(STOPPED) from None
         return entry.strip()
 
-    def _common(self, name: str, rest: str, commands: Sequence[str]) -> None:
-        """What is the same in every seat: leave, help, and what cannot be understood."""
+    def _run_command(self, name: str, rest: str, commands: Sequence[str]) -> None:
+        """Run a command that every seat has, or report an unknown one."""
         if name == "stop" and not rest:
             raise Left(STOPPED)
         if name in ("help", "?", "h"):
             self._screen.table(_EDITING | {command: _COMMANDS[command] for command in commands})
         elif name == "ai":
-            self._screen.note(f"/ai takes a number of turns from 1 on, not {rest!r}\n", "yellow")
+            self._screen.note(f"/ai needs a number of turns of at least 1, not {rest!r}\n", "yellow")
         else:
             known = ", ".join([*(command.split()[0] for command in commands), "/help"])
             self._screen.note(
-                f"/{name} is not a command here: {known}. To say something that begins with a slash, begin with two.\n",
+                f"/{name} is not a command; known: {known}. Start a message with // to send a slash.\n",
                 "yellow",
             )
 
 
 def _count(text: str) -> int:
-    """How many turns; 0 if that is not what it says."""
+    """The number of turns; 0 if the text is none."""
     return 1 if not text else int(text) if text.isdecimal() and len(text) < 5 else 0
 
 
 class CriticSeat:
-    """A critic whose judge is the person at the keyboard, or a model when they hand that to it."""
+    """A critic whose judge is the person at the keyboard, or the model while they hand it over."""
 
     def __init__(self, seat: Seat, screen: Screen, model: Model, proposals: int = PROPOSALS) -> None:
         self._seat, self._screen, self._model = seat, screen, ModelJudge(model)
@@ -183,14 +183,14 @@ class CriticSeat:
         self._handed = 0
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
-        """What `agent` says next. Proposals are not streamed, so somebody should say that they are being written."""
+        """The next message of `agent`. Proposals are not streamed, so a note says that they are being written."""
         self._seat.greet("critic")
         self._screen.end_message()
         self._screen.note(f"{self._screen.title(agent.name)} is writing {self._critic.proposals} proposals …")
         return await self._critic.reply(conversation, agent, request)
 
     async def judge(self, case: Case) -> Verdict:
-        """Decide what is said."""
+        """Choose the message."""
         started = time.monotonic()
         if not self._handed:
             options = [option.content for option in case.options]
@@ -204,6 +204,6 @@ class CriticSeat:
         return verdict
 
     def take_back(self) -> bool:
-        """Let the person judge again; whether the model had turns left."""
-        left, self._handed = self._handed > 0, 0
-        return left
+        """Let the person judge again; returns whether the model still had turns."""
+        remaining, self._handed = self._handed > 0, 0
+        return remaining

@@ -1,4 +1,4 @@
-"""`camel serve`: the small local model's server in the foreground."""
+"""`camel serve`: serve a small model on this machine, in the foreground."""
 
 from __future__ import annotations
 
@@ -7,32 +7,35 @@ from typing import Annotated
 
 import typer
 
+from camel.cli import options as shared
 from camel.cli.options import option
+
+SLOTS, WINDOW = 2, 4096
 
 
 def serve(
-    port: Annotated[int, option("Port on 127.0.0.1; 0 takes a free one.")] = 8080,
-    model_path: Annotated[
-        Path | None, option("Serve this GGUF file instead of SmolLM2-135M-Instruct.", None, "--gguf")
-    ] = None,
-    parallel: Annotated[int, option("Conversations served at the same time.")] = 2,
-    context: Annotated[int, option("Tokens of context for each of them.")] = 4096,
-    threads: Annotated[int | None, option("CPU threads; by default two at most.")] = None,
+    port: shared.Port = 8080,
+    gguf: Annotated[Path | None, option("GGUF file to serve.", "FILE")] = None,
+    concurrency: shared.Concurrency = SLOTS,
+    context: shared.Context = WINDOW,
+    threads: Annotated[int | None, option("CPU threads.", "N")] = None,
 ) -> None:
-    """Serve the small local model on loopback until Ctrl-C. Needs the extra `local`."""
+    """Serve a small model on this machine until Ctrl-C."""
     from camel.models import local
 
     settings = local.LocalServer(
         port=port,
-        parallel=parallel,
-        context_tokens=context,
-        model_path=model_path,
-        alias=model_path.stem if model_path else local.ALIAS,
+        parallel=concurrency or SLOTS,
+        context_tokens=context or WINDOW,
+        model_path=gguf,
+        alias=gguf.stem if gguf else local.ALIAS,
         **({} if threads is None else {"threads": threads}),
     )
 
     def ready(server: local.Running) -> None:
-        typer.echo(f"{server.model} answers at {server.base_url} (Ctrl-C stops it). In another terminal:")
+        typer.echo(
+            f"{server.model} is ready at {server.base_url}. Press Ctrl-C to stop. In another terminal:"
+        )
         typer.echo(
             f"  OPENAI_BASE_URL={server.base_url} camel play --guided llama.cpp --max-tokens 160 --temperature 0.8"
         )

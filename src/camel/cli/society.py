@@ -1,4 +1,4 @@
-"""`camel society`: a society from its file, streamed to the terminal."""
+"""`camel society`: a society of any size, streamed to the terminal."""
 
 from __future__ import annotations
 
@@ -7,92 +7,77 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import (
-    BaseUrl,
-    Context,
-    Dialect,
-    Local,
-    MaxTokens,
-    ModelName,
-    Save,
-    Seed,
-    ShowPrompts,
-    ShowReasoning,
-    argument,
-    option,
-)  # fmt: skip
+from camel.cli import options as shared
+from camel.cli.options import argument
 
 if TYPE_CHECKING:
     from camel.core.society import Society
 
 
 def society(
-    file: Annotated[Path, argument("FILE", "A society's TOML file, or a folder with a society.toml.")],
-    task: Annotated[str, option("What they are to do, in place of the file's task.", "TEXT")] = "",
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    dialect: Dialect = "",
-    local: Local = False,
-    temperature: Annotated[
-        str | None,
-        option("For all members, in place of the file's; 'default' for the model's own.", "NUMBER"),
-    ] = None,
-    max_tokens: MaxTokens = None,
-    seed: Seed = None,
-    max_messages: Annotated[int | None, option("Stop after so many messages at the latest.")] = None,
-    context: Context = None,
-    show_prompts: ShowPrompts = False,
-    show_reasoning: ShowReasoning = False,
-    save: Save = None,
+    file: Annotated[Path, argument("FILE", "Society's TOML file, or a folder with a society.toml.")],
+    task: shared.TaskText = "",
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    dialect: shared.Dialect = "",
+    local: shared.Local = False,
+    temperature: shared.Temperature = None,
+    max_tokens: shared.MaxTokens = None,
+    seed: shared.Seed = None,
+    max_messages: shared.MaxMessages = None,
+    context: shared.Context = None,
+    show_prompts: shared.ShowPrompts = False,
+    show_reasoning: shared.ShowReasoning = False,
+    save: shared.Save = None,
 ) -> None:
-    """Let a society of any size work on a task, and watch its members talk."""
+    """Watch a society of any size work on a task."""
     from msgspec.structs import replace
     from rich.console import Console
 
     from camel.cli.screen import Screen
-    from camel.cli.showing import checked_file, checked_temperature, open_chat, show, warn_of_nonsense
+    from camel.cli.session import check_file, open_chat, read_temperature, run_session, warn_small_model
     from camel.models.local import LOCAL, LOCAL_SAMPLING
     from camel.scenarios import load_society
 
     declared = load_society(file)
-    files = [checked_file(path) for path in save or []]
+    files = [check_file(path) for path in save or []]
     changes: dict[str, Any] = {}
     if temperature is not None:
-        changes["temperature"] = checked_temperature(temperature)
+        changes["temperature"] = read_temperature(temperature)
     if max_tokens is not None:
         changes["max_tokens"] = max_tokens
     local = local or model == LOCAL
     sampling = replace(LOCAL_SAMPLING, **changes) if local else None
     if changes and not local:
-        declared = _sampled(declared, changes)
+        declared = _change_sampling(declared, changes)
     if max_messages is not None:
         declared = replace(declared, stop=replace(declared.stop, max_messages=max_messages))
     screen = Screen(Console(), {})
     chat = open_chat(screen.note, model, base_url, local, context, dialect=dialect)
     if local:
-        warn_of_nonsense(screen)
+        warn_small_model(screen)
     play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
 
-    def begun() -> None:
+    def on_start() -> None:
         together = play.society.turns.together(len(play.society.members)) > 1
         screen.introduce(play.transcript.speakers, together=together)
 
-    code = show(
+    code = run_session(
         play,
         chat,
         screen,
         files=files,
         show_prompts=show_prompts,
         show_reasoning=show_reasoning,
-        begun=begun,
-        said=screen.said,
+        on_start=on_start,
+        on_message=screen.show_message,
     )
     if code:
         raise typer.Exit(code)
 
 
-def _sampled(declared: Society, changes: dict[str, Any]) -> Society:
-    """A society whose members write as declared but for the changes, each of which holds for all of them."""
+def _change_sampling(declared: Society, changes: dict[str, Any]) -> Society:
+    """The society with these sampling settings for all members."""
     from msgspec.structs import replace
 
     members = tuple(

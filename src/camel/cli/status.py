@@ -1,4 +1,4 @@
-"""`camel status` and `camel runs`: how runs are doing, from their folders alone."""
+"""`camel run status` and `camel run list`: progress of runs, read from their folders alone."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, argument, flag, print_json
+from camel.cli import options as shared
+from camel.cli.options import argument, print_json
 from camel.core.errors import InputError
 
 OLD = 15.0
-"""Seconds after which figures of a run that is going on are said to be old."""
+"""Seconds after which the figures of a run in progress are reported as old."""
 
 
-def status(run: RunPlace, as_json: AsJson = False) -> None:
-    """Show how far a run is, what it used, and how to go on with it."""
+def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
+    """Show the progress and cost of a run, and how to resume it."""
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, say, stopped, uncommitted
+    from camel.cli.panel import echo, line, panel, stopped, uncommitted
     from camel.jobs.status import read_status
     from camel.reports.numbers import duration, short
     from camel.runs.run import JOURNALS
@@ -33,7 +34,7 @@ def status(run: RunPlace, as_json: AsJson = False) -> None:
         console.print(panel(now, min(96, console.width)))
     else:
         state = stopped(now.why, now.state) if now.why else "paused" if now.paused else now.state
-        say(console, f"{now.scenario} · {now.model} · {state}")
+        echo(console, f"{now.scenario} · {now.model} · {state}")
         for stage in now.stages:
             notes = [
                 f"{stage.committed:,} of {stage.planned:,} committed",
@@ -41,35 +42,42 @@ def status(run: RunPlace, as_json: AsJson = False) -> None:
                 f"{stage.failed:,} failed" if stage.failed else "",
                 f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
             ]
-            say(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
-        say(console, line(now))
+            echo(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
+        echo(console, line(now))
         if now.stops:
-            say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
-    say(console, f"run     {now.run}{' (a process is working on it)' if now.state == 'working' else ''}")
+            ends = ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items())
+            echo(console, f"ended: {ends}")
+    echo(console, f"run     {now.run}{' (in progress)' if now.state == 'working' else ''}")
     if now.state == "working" and (now.age is None or now.age > OLD):
-        old = "not known yet" if now.age is None else f"{duration(now.age)} old"
-        say(console, f"figures {old} beyond what is committed; where the run works they are at hand")
+        old = "unknown" if now.age is None else f"{duration(now.age)} old"
+        echo(
+            console,
+            f"figures {old}: only committed results are visible from this machine. "
+            f"Run camel run status {now.run} where the run is executing for live figures.",
+        )
     for replica in now.replicas:
         if now.state == "working" and replica.state != "closed":
-            say(console, f"endpoint {replica.url} does not answer, and is left alone for a while")
+            echo(console, f"endpoint {replica.url} does not answer; it gets no calls for a while")
     if now.journals and now.state != "complete":
-        where = f"who works on it is known where its journals are ({JOURNALS}): {now.journals}"
-        say(console, f"seen    from here: {where}")
+        echo(
+            console,
+            f"journal {now.journals} ({JOURNALS}): only there can be seen whether a process works on the run",
+        )
     if now.paused:
-        say(console, f"paused  camel resume {now.run} has it go on")
+        echo(console, f"paused  continue with camel run resume {now.run}")
     if now.forked_from:
-        say(console, f"forked  from {now.forked_from}")
+        echo(console, f"forked  from {now.forked_from}")
     if now.log:
-        say(console, f"log     {now.log}")
+        echo(console, f"log     {now.log}")
     if now.resume and now.state in ("stopped", "new"):
-        say(console, f"resume  {now.resume}")
+        echo(console, f"resume  {now.resume}")
 
 
-def runs(
-    folder: Annotated[str, argument("DIR", "Where to look.")] = "runs",
-    as_json: Annotated[bool, flag("--json", "Print one JSON object a line.")] = False,
+def list_(
+    folder: Annotated[str, argument("FOLDER", "Folder to search, or s3://bucket/prefix.")] = "runs",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """List the runs below a folder."""
+    """List the runs in a folder."""
     from rich.console import Console
 
     from camel.cli.panel import current, spent, table
@@ -77,7 +85,7 @@ def runs(
     from camel.storage.store import is_remote
 
     if not is_remote(folder) and not Path(folder).is_dir():
-        raise InputError(f"{folder} is not a folder")
+        raise InputError(f"there is no folder {folder}")
     rows: list[tuple[str, ...]] = []
     for path in find_runs(folder):
         try:
@@ -96,7 +104,7 @@ def runs(
     if as_json:
         return
     if not rows:
-        typer.echo(f"no runs below {folder}")
+        typer.echo(f"no runs in {folder}")
         return
     head = ("run", "state", "scenario", "model", "stage", "failed", "spent")
     table(Console(highlight=False), head, rows)

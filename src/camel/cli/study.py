@@ -1,24 +1,15 @@
-"""`camel study`: how often which behaviour occurs in a run, as a table, figures, plots and a page."""
+"""`camel study`: measure behaviors in a run, as a table, figures, plots and a page."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import (
-    Acknowledge,
-    BaseUrl,
-    Batch,
-    Local,
-    ModelName,
-    RunPlace,
-    acknowledged,
-    flag,
-    option,
-)
+from camel.cli import options as shared
+from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
+from camel.cli.options import acknowledged
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,26 +17,23 @@ if TYPE_CHECKING:
 
     from camel.evaluation.study import Study
 
+SAMPLE = 5_000
+"""Most conversations that a judge is asked about."""
 
-@long_command(SPREAD)
+
+@long_command(CLUSTER_OPTIONS)
 def study(
-    how: How,
-    run: RunPlace,
-    out: Annotated[Path | None, option("Where it is written; RUN/study unless given.", "FOLDER")] = None,
-    judge: Annotated[
-        bool, flag("--judge", "Ask a model whether conversations declared done were. It costs.")
-    ] = False,
-    sample: Annotated[int, option("How many of them to ask about.", "N", min=1, max=5_000)] = 100,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    batch: Batch = False,
-    processes: Annotated[
-        int | None, option("Processes that look; one for each core unless given.", "N", min=1)
-    ] = None,
-    acknowledge: Acknowledge = None,
+    call: Invocation,
+    run: shared.RunPlace,
+    judge: shared.Judge = None,
+    sample: shared.Sample = 100,
+    base_url: shared.BaseUrl = "",
+    batch: shared.Batch = False,
+    out: shared.Out = "",
+    processes: shared.Processes = None,
+    acknowledge: shared.Acknowledge = None,
 ) -> None:
-    """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
+    """Find and measure behaviors in a run."""
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
@@ -54,15 +42,19 @@ def study(
     from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
-    if not judge and (local or batch or how.budget.counts):
-        raise InputError("only --judge asks a model: add it, or leave out --local, --batch and the budget")
-    in_flight = how.concurrency or (2 if local else 16)
-    folder = out or study_folder(open_folder(run))
-    chat = find_spec("local" if local else model, base_url=base_url, batch=batch) if judge else None
+    if not judge and (batch or call.budget.counts):
+        raise InputError("--batch and budgets need --judge MODEL: nothing else calls a model")
+    if judge and len(judge) > 1:
+        raise InputError(f"camel study takes one --judge, not {len(judge)}")
+    if sample > SAMPLE:
+        raise InputError(f"--sample must be at most {SAMPLE} for camel study, not {sample}")
+    folder = Path(out) if out else study_folder(open_folder(run))
+    chat = find_spec(judge[0], base_url=base_url, batch=batch) if judge else None
+    in_flight = call.concurrency or (2 if chat and chat.is_here else 16)
     job = StudyJob(
         str(folder),
         run,
-        processes=processes or (1 if how.address else os.cpu_count() or 1),
+        processes=processes or (1 if call.address else os.cpu_count() or 1),
         judge=None if chat is None else AskedModel(chat.name, "", chat.window, chat.weights),
         sample=sample,
         acknowledge=acknowledged(acknowledge),
@@ -70,19 +62,16 @@ def study(
     )
 
     def announce() -> Iterator[str]:
-        if chat is not None and (judging := job.judging_known()) and (left := judging.left()):
-            yield expect_line("judge", chat.name, judging.estimate(left), price_of(chat))
+        if chat is not None and (judging := job.judging_known()) and (remaining := judging.left()):
+            yield expect_line("judge", chat.name, judging.estimate(remaining), price_of(chat))
 
-    how.run(
-        job,
-        how.options(in_flight),
-        announce=announce,
-        show=lambda made: _show(how.console, made, folder),
+    call.run(
+        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, folder)
     )
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:
-    from camel.cli.panel import say, table
+    from camel.cli.panel import echo, table
     from camel.evaluation.study import SEEN, UNSEEN, shown
     from camel.evaluation.study_report import PAGE
     from camel.reports.numbers import counted, interval, percent
@@ -100,35 +89,31 @@ def _show(console: Console, made: Study, folder: Path) -> None:
                 seat,
             )
         )
-    say(console, f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
+    echo(console, f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
     if rows:
-        head = ("behaviour", "of conversations", "95%", "of messages", "95%", "most in")
+        head = ("behavior", "of conversations", "95%", "of messages", "95%", "most in")
         table(console, head, rows, right={1, 3})
     absent = [one for one in made.behaviours if not one.conversations.count]
     if absent:
         most = percent(max(one.conversations.high for one in absent))
         names = ", ".join(one.title.lower() for one in absent)
-        say(console, f"not found (each in at most {most}): {names}")
+        echo(console, f"not found (each in at most {most}): {names}")
     ends = ", ".join(f"{stop} {percent(rate.rate)} ({interval(rate)})" for stop, rate in made.stops.items())
-    say(console, f"ended   {ends}")
+    echo(console, f"ended   {ends}")
     if made.deserved:
         done = made.deserved
         more = f", {done.undecided:,} undecided" if done.undecided else ""
-        say(
+        echo(
             console,
             f"done    deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
             if done.rate.of
-            else f"done    not one could be judged{more}: the judge answers neither yes nor no",
+            else f"done    none could be judged{more}: the judge answered neither yes nor no",
         )
-    say(console, f"note    {SEEN} {UNSEEN}")
-    judge = (
-        "" if made.deserved else f"camel study {made.run} --judge asks a model whether “done” was deserved; "
-    )
-    say(
-        console,
-        f"judges  {judge}camel evaluate agents {made.run} lets models compare the work, camel vote lets people; "
-        f"camel explore {made.run} to read",
-    )
-    say(console, f"page    {folder / PAGE}")
-    say(console, f"figures {folder / 'study.json'}")
-    say(console, f"plots   {folder / 'plots'}")
+    echo(console, f"note    {SEEN} {UNSEEN}")
+    echo(console, f"next    camel explore {made.run}")
+    if not made.deserved:
+        echo(console, f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
+    echo(console, f"        camel evaluate agents {made.run} --judge MODEL")
+    echo(console, f"page    {folder / PAGE}")
+    echo(console, f"figures {folder / 'study.json'}")
+    echo(console, f"plots   {folder / 'plots'}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import argument, flag, leave_to, option, typed
+from camel.cli import options as shared
+from camel.cli.options import argument, leave_to, option, typed
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,47 +18,38 @@ if TYPE_CHECKING:
 
     from camel.training.config import TrainConfig
 
-BESIDE = ("--address", "--gguf", "--dry-run", "--device", "--parameters")
-"""Options that hold beside a file too."""
+WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters")
+"""Options that can be combined with a configuration file."""
 
 
 def train(
     command: typer.Context,
     given: Annotated[
-        list[str] | None, argument("ROWS… | CONFIG.toml", "Folders of rows, or a file that says all of this.")
+        list[str] | None, argument("ROWS... | CONFIG.toml", "Folders of rows, or a file with all settings.")
     ] = None,
     preferences: Annotated[
-        list[str] | None,
-        option("Instead of rows: learn what a critic preferred (DPO); repeatable.", "RUN|FILE"),
+        list[str] | None, option("Learn the choices of critics (DPO).", "RUN|FILE")
     ] = None,
-    recipe: Annotated[str, option("Settings to begin from: paper, lora, qlora, dpo, cpu.", "NAME")] = "",
-    model: Annotated[str, option("A folder, a name on the hub, a GGUF file, or local.", "MODEL")] = "",
-    out: Annotated[str, option("Where the model is written.", "FOLDER")] = "model",
-    epochs: Annotated[float | None, option("Times that every row is read.")] = None,
-    steps: Annotated[int | None, option("Steps at most.")] = None,
-    batch: Annotated[int | None, option("Rows of a step.")] = None,
-    length: Annotated[int | None, option("Longest row.", "TOKENS")] = None,
-    learning_rate: Annotated[float | None, option("Learning rate.")] = None,
-    devices: Annotated[int | None, option("GPUs, or processes on CPUs; each is started.", "N")] = None,
-    address: Annotated[
-        str,
-        option(
-            "Train on a Ray cluster: local (one started here), auto, or host:port of its head.", "ADDRESS"
-        ),
+    recipe: Annotated[str, option("Base settings: paper, lora, qlora, dpo or cpu.", "NAME")] = "",
+    base_model: Annotated[
+        str, option("Model to train: a folder, hub name, GGUF file or local.", "MODEL")
     ] = "",
-    gguf: Annotated[bool, option("Also write the model as one GGUF file, for camel serve.")] = True,
-    dry_run: Annotated[
-        bool, flag("--dry-run", "Say what it would take, and with which settings; train nothing.")
-    ] = False,
-    device: Annotated[
-        str,
-        option("For --dry-run: A100-80GB, H100-80GB or CPU; CPU where the settings are for one.", "NAME"),
-    ] = "",
+    out: shared.Out = "model",
+    epochs: Annotated[float | None, option("Passes over the rows.", "NUMBER")] = None,
+    steps: Annotated[int | None, option("Most training steps.", "N")] = None,
+    batch_size: Annotated[int | None, option("Rows per step.", "ROWS")] = None,
+    length: shared.RowLength = None,
+    learning_rate: Annotated[float | None, option("Learning rate.", "NUMBER")] = None,
+    devices: Annotated[int | None, option("GPUs, or CPU processes.", "N")] = None,
+    address: shared.Address = "",
+    write_gguf: Annotated[bool, option("Also write model.gguf, for camel serve.")] = True,
+    dry_run: shared.DryRun = False,
+    device: Annotated[str, option("With --dry-run: A100-80GB, H100-80GB or CPU.", "NAME")] = "",
     parameters: Annotated[
-        str, option("For --dry-run: how many a model has that is not here: 7B, 135M.", "COUNT")
+        str, option("With --dry-run: size of a model that is elsewhere, such as 7B.", "COUNT")
     ] = "",
 ) -> None:
-    """Fine-tune a model on rows that `camel rows` made, or on preferences. The same command goes on where it stopped."""
+    """Fine-tune a model on rows or on preferences."""
     from rich.console import Console
 
     from camel.jobs.signals import INTERRUPTED
@@ -66,27 +58,27 @@ def train(
     console = Console(highlight=False)
     given = given or []
     if len(given) == 1 and given[0].endswith(".toml"):
-        leave_to(given[0], [option for option in typed(command) if option not in BESIDE])
+        leave_to(given[0], [option for option in typed(command) if option not in WITH_FILE])
         config = read_config(Path(given[0]))
     else:
         chosen: dict[str, Any] = {
-            "model": model or None,
+            "model": base_model or None,
             "epochs": epochs,
             "steps": steps,
-            "batch": batch,
+            "batch": batch_size,
             "length": length,
             "learning_rate": learning_rate,
             "devices": devices,
             "preferences": preferences,
         }
-        stated = {name: value for name, value in chosen.items() if value is not None}
-        usual = "dpo" if preferences else "lora"
-        config = made_config(recipe or usual, {"rows": given, "out": out, **stated})
+        settings = {name: value for name, value in chosen.items() if value is not None}
+        default = "dpo" if preferences else "lora"
+        config = made_config(recipe or default, {"rows": given, "out": out, **settings})
     if dry_run:
         _estimate(console, config, device, address, parameters)
         return
-    if not _trained(console, config, gguf, address):
-        typer.echo("stopped by you; the same command goes on")
+    if not _train(console, config, write_gguf, address):
+        typer.echo("stopped by you; run the same command to continue")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -99,7 +91,7 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
     from camel.training.stored_rows import Rows
 
     if config.preferences:
-        raise InputError("what preferences take is not estimated: leave out --dry-run, or estimate the rows")
+        raise InputError("--dry-run cannot estimate training on preferences: remove it, or estimate rows")
     rows = [Rows(path) for path in config.rows]
     tokens = sum(marker.totals.get("tokens", 0.0) for one in rows for marker in one.markers)
     size = guessed(parameters) if parameters else None
@@ -107,56 +99,56 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
     found = estimate(config, sum(map(len, rows)), tokens, device, size)
     for line in found.arithmetic:
         console.print(f"  {line}", markup=False, soft_wrap=True)
-    fits = "fits" if found.fits else "does not fit: a smaller at_once, an adapter, or more devices"
+    fits = "fits" if found.fits else "does not fit: use a smaller at_once, an adapter or more devices"
     console.print(
-        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {duration(3600 * found.hours)}, {money(found.dollars)}, besides loading the model.",
+        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {duration(3600 * found.hours)}, {money(found.dollars)}, plus the time to load the model.",
         markup=False,
         soft_wrap=True,
     )
-    console.print("It would be started with:", markup=False)
+    console.print("Settings:", markup=False)
     console.print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), markup=False)
     if address:
-        console.print(f"as {config.devices} workers of the Ray cluster at {address}", markup=False)
+        console.print(f"It runs as {config.devices} workers of the Ray cluster at {address}.", markup=False)
     elif config.devices > 1:
         *words, _ = command(config)
-        console.print(f"by: {shlex.join(words)} CONFIG", markup=False, soft_wrap=True)
+        console.print(f"Command: {shlex.join(words)} CONFIG", markup=False, soft_wrap=True)
 
 
-def _trained(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
-    from camel.cli.panel import say
+def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
+    from camel.cli.panel import echo
     from camel.reports.numbers import duration
     from camel.training.launch import launched
     from camel.training.trained import Step
 
-    asked = False
+    stopping = False
 
     def stop(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal stopping
+        if stopping:
             raise KeyboardInterrupt
-        asked = True
-        say(console, "stopping after this step, with a checkpoint")
+        stopping = True
+        echo(console, "stopping after this step; a checkpoint is saved")
 
     def notice(step: Step) -> None:
         rate = step.tokens / max(step.seconds, 1e-9)
-        left = step.seconds / max(1, step.step) * (step.of - step.step)
-        say(
+        remaining = step.seconds / max(1, step.step) * (step.of - step.step)
+        echo(
             console,
             f"step {step.step:,} of {step.of:,} · loss {step.loss:.3f} · {rate:,.0f} tokens/s · {step.memory:.1f} GB · "
-            f"about {duration(left)} to go",
+            f"about {duration(remaining)} remaining",
         )
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        found = launched(config, notice=notice, stop=lambda: asked, gguf=gguf, address=address)
+        found = launched(config, notice=notice, stop=lambda: stopping, gguf=gguf, address=address)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     if found is None:
         return False
-    say(
+    echo(
         console,
         f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md"
-        + (f"\nserve it: camel serve --gguf {found.out}/model.gguf" if gguf else ""),
+        + (f"\nnext: camel serve --gguf {found.out}/model.gguf" if gguf else ""),
     )
     return True

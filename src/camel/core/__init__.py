@@ -1,1 +1,1 @@
-"""The nouns of CAMEL and its one conversation loop. Pure: the standard library and msgspec only."""
+"""The basic types of CAMEL and its one conversation loop. Imports only the standard library and msgspec."""

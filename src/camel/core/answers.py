@@ -1,8 +1,8 @@
-"""Reads a critic's answer: as JSON where the endpoint was held to it, else as models write it.
+"""Reads a critic's answer: as JSON where a grammar constrained the endpoint, otherwise as free text.
 
-The one decision to know: an answer counts only where it can be meant in one way. The critic is told to give a number
-first; prose that names several options without saying which is meant is no answer, and the critic is asked again. The
-readers never fail, and no text makes them slow.
+The one decision to know: an ambiguous answer does not count. The prompt asks the critic for a number first. Prose that
+names several options without choosing one is no answer, and the critic is asked again. The readers never raise, and
+their time is bounded for any text.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ TOP_SCORE = 10.0
 
 
 class Chosen(NamedTuple):
-    """An option, counted from 0, and why."""
+    """The index of the chosen option, from 0, and the reason."""
 
     choice: int
     reason: str
 
 
 class Scored(NamedTuple):
-    """A score from 0 to `TOP_SCORE` for each option, and why."""
+    """A score from 0 to `TOP_SCORE` for each option, and the reason."""
 
     scores: tuple[float, ...]
     reasons: tuple[str, ...]
 
 
 class Ruled(NamedTuple):
-    """The best option, and whether it may be said as it is; else the words say what must be changed."""
+    """The best option, whether it is accepted as it is, and otherwise what must change."""
 
     choice: int
     accepted: bool
@@ -41,7 +41,7 @@ class Ruled(NamedTuple):
 
 
 class ComparedSolutions(NamedTuple):
-    """Scores of two solutions, which is better (1 or 2; 0 where neither is), and why."""
+    """Scores of two solutions, the better one (1 or 2; 0 for a draw), and the reason."""
 
     better: int
     scores: tuple[float, float]
@@ -52,7 +52,7 @@ _NOUN = r"(?:option|proposal|candidate|choice|answer|number|no\.?)"
 _PLURAL = r"\s+(?:options|proposals|candidates|choices|answers|of)\b"
 _ANOTHER = r"\s*(?:[,/&+-]|\band\b|\bor\b|\bto\b)\s*#?\d"
 _NUMBER = rf"\#?(?P<number>\d{{1,4}})(?!\d|\s?[/%]|[.,]\d|{_PLURAL}|{_ANOTHER})"
-# A number at the very beginning; after a noun it must also end there: "Option 1 is worse than …" is no choice yet.
+# A number at the very beginning. After a noun it must end the phrase: "Option 1 is worse than …" chooses nothing.
 _FIRST = re.compile(rf"[^\w#]*+(?:{_NUMBER}|{_NOUN}[^\w#]*+{_NUMBER.replace('number', 'named')}(?=\s*(?:[^\w\s]|\Z|\n)|\s+because\b))", re.IGNORECASE)  # fmt: skip
 _DECLARED = re.compile(
     rf"\b(?:choose|chose|choosing|pick|select|prefer|recommend|go with|(?:choice|answer|best|winner|selection)\s+(?:\w+\s+)?(?:is|:))"
@@ -74,7 +74,7 @@ _EDGES = " \t\r\n.,:;-–—*_`#()[]"
 
 
 def read_choice(text: str, count: int) -> Chosen | None:
-    """The option that `text` chooses of `count`, if it does."""
+    """Return the option of `count` that `text` chooses, or None."""
     text = separate(text).speech
     if (found := _object(text, "choice")) is not None:
         number, reason = found.get("choice"), found.get("reason", "")
@@ -91,7 +91,7 @@ def read_choice(text: str, count: int) -> Chosen | None:
 
 
 def read_scores(text: str, count: int) -> Scored | None:
-    """The scores that `text` gives to `count` options, if it scores each of them once."""
+    """Return the scores that `text` gives to `count` options, or None unless it scores each exactly once."""
     text = separate(text).speech
     if (found := _object(text, "scores")) is not None:
         return _scores_in(found, count)
@@ -111,7 +111,7 @@ def read_scores(text: str, count: int) -> Scored | None:
 
 
 def read_ruling(text: str, count: int) -> Ruled | None:
-    """The option that `text` finds best of `count`, and what it says of it; None where one of them is missing."""
+    """Return the option that `text` finds best of `count`, and its ruling; None if either is missing."""
     text = separate(text).speech
     if (found := _object(text, "choice", "verdict")) is not None:
         number, ruling, words = found.get("choice"), found.get("verdict"), found.get("feedback", "")
@@ -119,7 +119,7 @@ def read_ruling(text: str, count: int) -> Ruled | None:
             return None
         return _ruled(number - 1, ruling, words)
     rulings = list(_RULING.finditer(text))
-    # Shouted as the prompt has it, or else the only one of the two words that is said.
+    # In capitals as in the prompt, or else the only one of the two words in the text.
     loud = [ruling for ruling in rulings if ruling[1].isupper()]
     if not loud and len({ruling[1].lower() for ruling in rulings}) != 1:
         return None
@@ -129,9 +129,9 @@ def read_ruling(text: str, count: int) -> Ruled | None:
 
 
 def read_comparison(text: str) -> ComparedSolutions | None:
-    """How `text` compares two solutions: a JSON object with which it begins or ends, whose scores do not contradict it.
+    """Return how `text` compares two solutions, from a JSON object at its beginning or end with consistent scores.
 
-    One that stands in the middle may be a quotation from what was to be judged.
+    An object in the middle may be a quotation from a solution.
     """
     text = _FENCE.sub("", separate(text).speech.strip()).strip()
     if (found := _at_an_end(text)) is None:
@@ -148,7 +148,7 @@ def read_comparison(text: str) -> ComparedSolutions | None:
 
 _FENCE = re.compile(r"\A```\w*\s*\n|```\Z")
 _TRIES = 20
-"""Braces from the end at which the last object of an answer may begin."""
+"""How many opening braces, counted from the end, are tried as the start of an answer's last object."""
 
 
 def _at_an_end(text: str) -> dict[str, Any] | None:
@@ -166,7 +166,7 @@ def _at_an_end(text: str) -> dict[str, Any] | None:
 
 
 def _ruled(choice: int, ruling: str, words: str) -> Ruled | None:
-    """A wish without words cannot be granted."""
+    """Return the ruling; None for a revision that does not say what to change."""
     return Ruled(choice, ruling == "accept", words) if ruling == "accept" or words.strip() else None
 
 
@@ -195,8 +195,8 @@ def _is_option(number: Any, count: int) -> TypeGuard[int]:
 
 
 def _object(text: str, *keys: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or holds between prose or fences; None where there is none with one of the keys: who
-    judges programs writes of other objects too."""
+    """Return the JSON object in `text`, also between prose or fences. It must have one of the keys: an answer about
+    programs can contain other objects."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None

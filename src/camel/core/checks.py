@@ -1,4 +1,4 @@
-"""How a value that is not accepted is shown, and the name that was probably meant."""
+"""Helpers for error messages: show a rejected value, suggest the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from camel.core.errors import InputError
 
 
 def shown(value: object) -> str:
-    """A value that was refused, as the one line of an error shows it."""
+    """Return a rejected value shortened to fit the one line of an error."""
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # an integer too long to be written in decimals
+    except ValueError:  # an integer too long for `str`
         text = f"a very large {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -23,13 +23,13 @@ def whole(name: str, value: object, low: int, high: int) -> None:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """A suggestion to put behind a name that is not known."""
+    """Return a suggestion to append to an unknown name, or an empty string."""
     close = closest(name, known)
     return f" (did you mean {close}?)" if close else ""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that is probably meant: one that is nearly the same, or begins with it; else empty."""
+    """Return the known name that is nearly the same or begins with `name`, or an empty string."""
     import difflib
 
     names = sorted(known)

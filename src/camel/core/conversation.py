@@ -1,8 +1,8 @@
 """The conversation loop: a walk over a message-passing graph of speakers (paper, section 3.1).
 
-There is no other loop. Role playing is the graph with two nodes; a person is a speaker whose model is a person; a critic
-stands between a speaker and the others; who speaks next and who hears whom are plain functions. All state is in the
-object, so whoever drives the loop may stop after any message and go on later, or fork it and see what would follow.
+There is no other loop. Role playing is the graph with two nodes, and a person is a speaker whose model is a person. A
+critic decides which of a speaker's proposals the others hear. Turns and listeners are plain functions. All state is in
+the object, so the caller may stop after any message and continue later, or fork the conversation to look ahead.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
 from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
-"""Names who speaks next, given what was said. Several speak at the same time: none hears what the others say now."""
+"""Returns who speaks next, given the messages so far. Several names: they speak at the same time and do not hear each other."""
 _Heard = tuple[str, int | None]
 
 
 class Critic(Protocol):
-    """Stands between a speaker and the others, and decides what the speaker says.
+    """Decides what a speaker says.
 
-    Calls that are open at the same time must be begun in an order that does not depend on timing, and all be awaited
-    before others are begun: that is how a journal knows them again.
+    Start concurrent calls in an order that does not depend on timing, and await all of them before you start others:
+    a journal identifies calls by that order.
     """
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
-        """What `agent` says next, with how that was found; the usage is that of every call made for it."""
+        """Return what `agent` says next, with the deliberation and the usage of every call made for it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who sits where, and how they are prompted. Holds no state: what was heard lives in the conversation."""
+    """A speaker: name, role, model and prompts. Holds no state: the conversation keeps what it heard."""
 
     name: str
     """Unique in its conversation; rules and transcripts refer to it."""
@@ -54,14 +54,14 @@ class Agent:
     model: Model
     system: str = ""
     opening: str = ""
-    """What the agent hears before anybody has spoken; only the first speaker needs it."""
+    """The first user message in the agent's chat; only the first speaker needs it."""
     sampling: Sampling = field(default_factory=Sampling)
     expects: Expects | None = None
-    """The shape its replies should have, for endpoints that can hold it to one."""
+    """The format of its replies, for endpoints that can constrain output with a grammar."""
     critic: Critic | None = None
-    """Who chooses what it says; None leaves it to the model."""
+    """The critic that chooses what it says; None: the model's first reply is used."""
     history: HistoryPolicy = "full"
-    """What becomes of its older turns where its prompt no longer fits its model's window."""
+    """What happens to its older turns when its prompt no longer fits its model's context window."""
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -72,9 +72,7 @@ class Agent:
             raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
         for field_name in ("role", "system", "opening"):
             if not isinstance(getattr(self, field_name), str):
-                raise InputError(
-                    f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
-                )
+                raise InputError(f"agent {field_name} must be text, not {shown(getattr(self, field_name))}")
         object.__setattr__(self, "model", checked_model(self.model))
         checked_policy(self.history)
         if self.critic is not None and (
@@ -87,31 +85,31 @@ class Agent:
 
     @property
     def context_tokens(self) -> int | None:
-        """The window of its model, where the model knows it."""
+        """The context window of its model, if known."""
         return self.model.context_tokens
 
     def without_critic(self) -> Agent:
-        """The same agent, saying what first comes to its mind; in a person's place the model beside them, if there is one."""
+        """Return the agent without its critic; a person is replaced by their stand-in model, if there is one."""
         stand_in = self.model.stand_in
         if self.critic is None and stand_in is None:
             return self
         return replace_fields(self, critic=None, model=stand_in or self.model)
 
     def opened(self) -> History:
-        """What it has heard before anybody has spoken."""
+        """Return its history before the first message: system prompt and opening."""
         history = History(self.system)
         if self.opening:
             history.add("user", self.opening)
         return history
 
     def described(self) -> Speaker:
-        """This seat as the transcript records it."""
+        """Return this speaker as the transcript records it."""
         named = self.name, self.role, self.system, self.opening
         return Speaker(*named, self.sampling, self.model.name, self.history)
 
 
 class Conversation:
-    """Speakers who talk until a rule says stop."""
+    """Speakers who converse until a stop rule ends the conversation."""
 
     def __init__(
         self,
@@ -126,7 +124,7 @@ class Conversation:
     ) -> None:
         self.agents = {agent.name: agent for agent in agents}
         if len(self.agents) != len(agents) or not agents:
-            raise InputError("a conversation needs speakers with different names")
+            raise InputError("a conversation needs at least one speaker, and each name only once")
         self.transcript = transcript
         self.transcript.speakers = [agent.described() for agent in agents]
         self._rules = checked_rules(rules)
@@ -142,15 +140,15 @@ class Conversation:
         self._inboxes: dict[str, list[_Heard]] = {
             agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
         }
-        """What each has heard since it last spoke, and its length where that is known."""
+        """What each speaker has heard since it last spoke, with the length in tokens if known."""
         self._forgotten: dict[str, Forgotten] = {}
-        """Of those who have forgotten something."""
+        """The histories of speakers that dropped turns."""
         self._summarizes = True
         self._watch = watch
         self._told = len(transcript.messages)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Walk on from where the conversation stands, one message at a time."""
+        """Continue the conversation, one message at a time."""
         messages = self.transcript.messages
         while True:
             while self._told < len(messages):
@@ -161,14 +159,14 @@ class Conversation:
             await self.step()
 
     async def step(self) -> None:
-        """Have the next speaker say something, or several at once; or end."""
+        """Get a message from the next speaker, or from several at once; or end the conversation."""
         calls, seen = self.asked(), len(self.transcript.messages)
         if len(calls) == 1:
             if reply := await self._ask(*calls[0]):
                 self._heard(calls[0][0], reply)
             return
-        # Begun in order and all awaited, so that a journal numbers them the same each time. Critics and summaries make
-        # several calls each, and take turns for the same reason.
+        # Started in order and all awaited, so that a journal numbers the calls the same each time. Critics and summaries
+        # make several calls each, so they take turns.
         turn = asyncio.Lock()
         outcomes = await asyncio.gather(
             *(self._ask(*call, turn=turn) for call in calls), return_exceptions=True
@@ -181,7 +179,7 @@ class Conversation:
                 raise outcome
 
     def asked(self) -> list[tuple[Agent, Request]]:
-        """Who is to speak now, and what each is asked; nobody where a rule ends the conversation here."""
+        """Return who speaks now with the request for each; empty if a rule ends the conversation here."""
         calls: list[tuple[Agent, Request]] = []
         for agent in self._next_speakers():
             history = self._opened(agent.name)
@@ -193,7 +191,7 @@ class Conversation:
             if stop := self._first_stop(call):
                 if not calls:
                     self.transcript.stop = stop
-                break  # those before still speak; the rules are asked again after them
+                break  # the earlier ones still speak; the rules are checked again after them
             request = Request(
                 history, agent.sampling, self.transcript.id, agent.name, agent.expects, self._watch
             )
@@ -201,7 +199,7 @@ class Conversation:
         return calls
 
     async def _ask(self, agent: Agent, request: Request, turn: asyncio.Lock | None = None) -> Reply | None:
-        """What an agent answers, or None where that ended the conversation."""
+        """Return an agent's reply, or None if the call ended the conversation."""
         try:
             if self._forgotten and (forgotten := self._forgotten.get(agent.name)) and forgotten.pending:
                 async with turn or contextlib.nullcontext():
@@ -216,7 +214,7 @@ class Conversation:
             self.transcript.stop = Stop("stopped", str(left), agent.name)
             return None
         except ContextOverflow as error:
-            # The estimate before the call was too low; to the conversation it is the same limit.
+            # The estimate before the call was too low; record the same reason as if it had been right.
             self.transcript.stop = Stop(
                 "token_limit", f"the {agent.name}'s prompt no longer fits: {error}", agent.name
             )
@@ -226,7 +224,7 @@ class Conversation:
             raise
 
     def _forget(self, agent: Agent, call: NextCall) -> History | None:
-        """A shorter history where the call's prompt has no room; None where it has, or nothing can be forgotten."""
+        """Return a shorter history if the call's prompt does not fit; None if it fits or nothing can be dropped."""
         rooms = (rule.room(call) for rule in self._rules if isinstance(rule, TokenLimit))
         room = min((room for room in rooms if room is not None), default=None)
         if room is None or call.prompt_tokens <= room:
@@ -239,16 +237,16 @@ class Conversation:
 
     def _next_speakers(self) -> Iterator[Agent]:
         named = self._turns(self.transcript.messages)
-        if not named:  # nothing would change, so the same question would come forever
-            raise InputError("turns named nobody: it must name at least one speaker")
+        if not named:  # the loop would never end
+            raise InputError("turns returned no speaker: it must return at least one name")
         for name in (named,) if isinstance(named, str) else named:
             try:
                 yield self.agents[name]
             except KeyError:
-                raise InputError(f"turns named {name!r}, who is not in the conversation") from None
+                raise InputError(f"turns returned {name!r}, who is not in the conversation") from None
 
     def _opened(self, name: str) -> History:
-        """A speaker's history with everything that it has heard: one entry, as chat templates want turns to alternate."""
+        """Add what a speaker has heard to its history as one entry, because chat templates need alternating turns."""
         history, inbox = self._histories[name], self._inboxes[name]
         if inbox:
             text, tokens = inbox[0]
@@ -267,7 +265,7 @@ class Conversation:
         return None
 
     def _heard(self, agent: Agent, reply: Reply, seen: int = -1) -> Message:
-        """Record what was said and pass it on along the edges of the graph."""
+        """Record a message and pass it to its listeners."""
         content, usage = well_formed(reply.content), reply.usage
         index = len(self.transcript.messages)
         message = spoken(index, agent.name, agent.role, content, reply, -1 if seen == index else seen)
@@ -276,8 +274,8 @@ class Conversation:
             message = replace(message, forgot=forgotten.turns, summary=forgotten.summary, usage=total)
             self._forgotten[agent.name] = forgotten._replace(summary="", usage=Usage())
         self.transcript.messages.append(message)
-        # Several candidates or calls share one count, which then says nothing about the one that was said; and so does
-        # one that holds a thought, unless the endpoint counts thoughts by themselves.
+        # The count is only this message's if there was one candidate and one call, without a thought or with the
+        # thought counted separately.
         counted = len(reply.choices) == 1 and reply.deliberation is None and not usage.unknown
         if reply.choices[0].reasoning and not usage.reasoning:
             counted = False
@@ -288,20 +286,20 @@ class Conversation:
         own.add("assistant", content, tokens=tokens)
         named, alone = self._listeners[agent.name]
         if named:
-            heard = self._wording(message), None  # worded once, however many hear it
+            heard = self._wording(message), None  # formatted once for all listeners
             for listener in named:
                 self._inboxes[listener].append(heard)
         for listener in alone:
-            # A count by another vocabulary says nothing about this one.
+            # Another model's vocabulary gives another count.
             known = tokens if self.agents[listener].model is agent.model else None
             self._inboxes[listener].append((content, known))
         return message
 
     def fork(self) -> Conversation:
-        """The conversation as it stands, to go on in another way; nothing said there is heard here.
+        """Return an independent copy of the conversation, to look ahead.
 
-        Its speakers have no critics and do not summarize: who looks ahead must not have to look ahead there again. The
-        prefix is the same to the byte and so is the session, so that an endpoint has it cached.
+        Its speakers have no critics and do not summarize, so that looking ahead does not recurse. Prefix and session are
+        the same to the byte, so that an endpoint has the prefix cached.
         """
         other = copy(self)
         other.transcript = replace(self.transcript, messages=self.transcript.messages.copy())
@@ -315,17 +313,17 @@ class Conversation:
         return other
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: what was said so far."""
+        """Show the messages so far in a notebook."""
         return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
 
     def say(self, name: str, reply: Reply) -> Message:
-        """Let a speaker say something without being asked; whoever iterates gets it as the next message."""
+        """Add a message of a speaker without a call; the iterator yields it as the next message."""
         self._opened(name)
         return self._heard(self.agents[name], reply)
 
 
 def spoken(index: int, speaker: str, role: str, content: str, reply: Reply, seen: int = -1) -> Message:
-    """A reply as a message of a transcript."""
+    """Turn a reply into a message of a transcript."""
     return Message(
         index=index,
         speaker=speaker,
@@ -345,7 +343,7 @@ def spoken(index: int, speaker: str, role: str, content: str, reply: Reply, seen
 
 
 def _trace(tokens: Sequence[Any] | None) -> TokenTrace | None:
-    """The tokens of a reply as the endpoint reported them: each with its logarithm of probability, and its number if told."""
+    """Return the tokens of a reply as the endpoint reported them: log probabilities, and token ids if it sent them."""
     if not tokens:
         return None
     dicts = [cast("dict[str, Any]", token) for token in tokens if isinstance(token, dict)]
@@ -355,6 +353,6 @@ def _trace(tokens: Sequence[Any] | None) -> TokenTrace | None:
 
 
 def round_robin(names: Sequence[str]) -> Turns:
-    """Everybody in turn, in the order given."""
+    """All speakers in turn, in the given order."""
     order = tuple(names)
     return lambda messages: order[len(messages) % len(order)]

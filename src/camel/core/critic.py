@@ -1,10 +1,10 @@
 """A critic in the loop: a speaker proposes, a judge chooses, scores or sends feedback (paper, section 3.2).
 
-`BestOf` asks for several proposals and says the one that its judge likes best; `camel.core.search` looks further ahead.
-A judge is anything with an async method `judge(case)`: a model (`camel.core.judge`), or a function of yours, be it a rule
-or a person who is asked (`FunctionJudge`). The one decision to know: calls are made in waves. Those that are open
-together are begun in an order that does not depend on timing and are all awaited before others are begun, because that
-is how a journal knows them again; and what becomes of them depends on nothing but their replies.
+`BestOf` asks for several proposals and uses the one its judge prefers; `camel.core.search` looks further ahead. A judge
+is anything with an async method `judge(case)`: a model (`camel.core.judge`), or a function of yours that applies a rule
+or asks a person (`FunctionJudge`). The one decision to know: calls are made in waves. The calls of a wave start in an
+order that does not depend on timing, and all are awaited before the next wave, because a journal identifies calls by
+that order. What happens next depends only on their replies.
 """
 
 from __future__ import annotations
@@ -29,56 +29,56 @@ from camel.core.message import Deliberation, Proposal, Sampling, Usage, well_for
 from camel.core.model import Choice, Reply, Request, Text
 
 PROPOSALS, TEMPERATURE = 3, 0.8
-"""The original's: three proposals, sampled at 0.8."""
+"""As in the paper's code: three proposals at temperature 0.8."""
 Fallback = Literal["first", "seeded"]
-"""What is said where the judge does not decide: the first option, or one drawn by the conversation's id and the
-message's number. Either way the same each time."""
+"""What is said when the judge does not decide: the first option, or one drawn with the conversation's id and the
+message's number as the seed. Both are the same on a replay."""
 
 
 class Option(msgspec.Struct, frozen=True):
-    """Something that might be said now."""
+    """A candidate for the next message."""
 
     content: str
     then: tuple[Proposal, ...] = ()
-    """What would follow it, where a search has looked ahead."""
+    """What would follow it, if a search has looked ahead."""
 
 
 class Case(NamedTuple):
     """What a judge is asked to decide."""
 
     conversation: Conversation
-    """As it stands: `conversation.transcript` has its id, task and messages."""
+    """The conversation so far: `conversation.transcript` has its id, task and messages."""
     agent: Agent
-    """Who is to speak."""
+    """The next speaker."""
     options: tuple[Option, ...]
     calls: int | None = None
-    """The most calls it may make; None where nobody counts."""
+    """Maximum number of calls the judge may make; None: no limit."""
     final: bool = True
-    """Whether one of the options will be said now, whatever feedback there may be."""
+    """Whether this is the last round: one of the options is said now, feedback or not."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What a judge decided: a choice, scores, feedback, or nothing."""
 
     choice: int | None = None
-    """The option it wants said, or revised, counted from 0."""
+    """The index of the option to say or to revise, from 0."""
     scores: tuple[float, ...] = ()
-    """Of each option; higher is better. Without a choice, the highest is chosen."""
+    """One score per option; higher is better. Without a choice, the highest score wins."""
     reasons: tuple[str, ...] = ()
-    """Of each score."""
+    """One reason per score."""
     reason: str = ""
-    """Of the choice; of a verdict without one, why there is none."""
+    """Why it chose this option, or why it did not choose."""
     feedback: str = ""
-    """What must be changed in the chosen option before it is said; without a choice, in the latest version or the first."""
+    """What to change in the chosen option before it is said; without a choice, in the latest version or the first option."""
     critic: str = ""
-    """Who judged, as the record names it."""
+    """The judge's name in the record."""
     usage: Usage = Usage()
     latency: float = 0.0
     calls: int = 0
-    """Calls that were made for it."""
+    """Number of calls made for it."""
 
     def chosen(self) -> int | None:
-        """The option it comes down to, if it does."""
+        """Return the chosen or best-scored option, or None."""
         if self.choice is None and self.scores:
             return self.scores.index(max(self.scores))
         return self.choice
@@ -88,18 +88,18 @@ class Judge(Protocol):
     """Decides between options. One that fails raises; one that cannot decide returns a verdict without a choice."""
 
     async def judge(self, case: Case) -> Verdict:
-        """Decide `case`, with at most `case.calls` calls."""
+        """Judge `case` with at most `case.calls` calls."""
         ...
 
 
 Answer = int | str | Sequence[float] | Verdict | None
-"""A function's verdict in short: an option's index, feedback for a revision, a score for each option; None is undecided."""
+"""What a judge function returns: an option's index, feedback for a revision, one score per option, or None for undecided."""
 
 
 class FunctionJudge:
     """A judge that is a plain function, sync or async, from the case to an `Answer`.
 
-    `FunctionJudge(lambda case: [-len(option.content) for option in case.options])` is a rule that likes it short. A
+    `FunctionJudge(lambda case: [-len(option.content) for option in case.options])` is a rule that prefers short messages. A
     person is a function that shows the options and waits: `FunctionJudge(ask, name="person")`.
     """
 
@@ -110,13 +110,13 @@ class FunctionJudge:
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
     async def judge(self, case: Case) -> Verdict:
-        """Ask the function; an answer that names no option is refused."""
+        """Call the function; raises an `InputError` for an answer that names no option."""
         answer: Any = self._function(case)
         if inspect.isawaitable(answer):
             answer = await answer
         count = len(case.options)
         if answer is None:
-            verdict = Verdict(reason="it did not decide")
+            verdict = Verdict(reason="the judge did not decide")
         elif isinstance(answer, Verdict):
             verdict = answer
         elif isinstance(answer, str):
@@ -134,7 +134,7 @@ class FunctionJudge:
 
 
 def checked_judge(judge: object) -> Judge:
-    """Return `judge`, or a function as a judge; otherwise raise an `InputError` in one line."""
+    """Return `judge`, with a plain function wrapped as a judge, or raise an `InputError`."""
     if not isinstance(judge, type) and callable(getattr(judge, "judge", None)):
         return cast("Judge", judge)
     if callable(judge) and not isinstance(judge, type):
@@ -145,7 +145,7 @@ def checked_judge(judge: object) -> Judge:
 
 
 def checked_verdict(verdict: Verdict, count: int, name: str) -> None:
-    """Raise an `InputError` unless the verdict is about `count` options."""
+    """Raise an `InputError` unless the verdict fits `count` options."""
     choice: Any = verdict.choice
     if choice is not None and (
         isinstance(choice, bool) or not isinstance(choice, int) or not 0 <= choice < count
@@ -162,14 +162,14 @@ def checked_verdict(verdict: Verdict, count: int, name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposing:
-    """How proposals are asked for and what is done where nobody decides: what all critics have in common."""
+    """Settings that all critics share: how proposals are requested, and the fallback when the judge does not decide."""
 
     judge: Judge
-    """Who decides; a plain function is taken as a `FunctionJudge`."""
+    """The judge; a plain function is wrapped in a `FunctionJudge`."""
     proposals: int = PROPOSALS
-    """Asked for in one call where the endpoint can, else in several."""
+    """Number of proposals, requested in one call if the endpoint supports `n`, otherwise in several."""
     temperature: float | None = TEMPERATURE
-    """In place of the speaker's own, where it has one; None keeps that."""
+    """Replaces the speaker's temperature if it has one; None keeps it."""
     fallback: Fallback = "first"
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class Proposing:
         Sampling(temperature=self.temperature)
 
     def sampling(self, own: Sampling) -> Sampling:
-        """How a speaker with the settings `own` is asked for proposals."""
+        """Return the sampling for proposals of a speaker with the settings `own`."""
         if self.temperature is None or own.temperature is None:
             return own
         return replace(own, temperature=self.temperature)
@@ -188,14 +188,14 @@ class Proposing:
 
 @dataclass(frozen=True, kw_only=True)
 class BestOf(Proposing):
-    """A critic that has several proposals made and says the one its judge chooses, or a revision of it.
+    """A critic that requests several proposals and uses the one its judge chooses, or a revision of it.
 
     `RolePlaying(…, critic=BestOf(judge=ModelJudge(model)))`. Every proposal, score, choice and reason is in the
     message's `deliberation`.
     """
 
     revisions: int = 1
-    """Times that feedback is followed before one of the options is said as it is."""
+    """How often a proposal is revised after feedback; then one of the options is said as it is."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,39 +216,39 @@ class BestOf(Proposing):
 
 
 Steps = tuple[int, ...]
-"""An option of a sitting: the numbers of its proposals, from what would be said now to what would follow last."""
+"""An option of a sitting: the indexes of its proposals, from the next message to the furthest one ahead."""
 
 
 @dataclass(slots=True)
 class Sitting:
-    """One message being deliberated: what was proposed and judged so far, what it cost and what it may still cost."""
+    """The deliberation on one message: proposals and verdicts so far, their cost, and the remaining calls."""
 
     conversation: Conversation
     agent: Agent
     request: Request
     settings: Proposing
     left: int | None = None
-    """Calls that may still be made; None where nobody counts."""
+    """Calls that may still be made; None: no limit."""
     drafts: list[Proposal] = field(default_factory=list[Proposal])
     replies: dict[int, Reply] = field(default_factory=dict[int, Reply])
-    """What came for the proposals that might be said: one choice each."""
+    """The replies behind the proposals for this message: one choice each."""
     usage: Usage = field(default_factory=Usage)
     latency: float = 0.0
-    """Of one wave after the other, by what the replies say: the same when they are replayed."""
+    """Sum over waves of the latency that the replies report, so a replay gives the same value."""
     attempts: int = 1
     limited: int = 0
     several: bool = True
-    """Whether the endpoint may be asked for several choices in one call."""
+    """Whether the endpoint supports several choices per call."""
     critic: str = ""
     fallbacks: list[str] = field(default_factory=list[str])
 
     # --- proposals -----------------------------------------------------------------------------------------------
 
     async def propose(self, asked: Sequence[tuple[Request, int]]) -> list[list[int]]:
-        """Proposals for each of several requests, as answers to the proposal named beside it; all in the same waves.
+        """Request proposals for several requests in the same waves; each request comes with the proposal it answers.
 
-        One call brings them all where the endpoint takes `n`; where it brings fewer, or refuses to, the rest is asked
-        for one by one. With a seed each call has its own.
+        An endpoint that supports `n` gives them all in one call. If it gives fewer or rejects `n`, the rest is requested
+        one by one. If there is a seed, each call has its own.
         """
         wanted = self.settings.proposals
         asked = asked if self.left is None else asked[: max(0, self.left - self.reserve)]
@@ -261,7 +261,7 @@ class Sitting:
             )
             for place, outcome in enumerate(outcomes):
                 if type(outcome) is RequestRejected:
-                    self.several = False  # the endpoint writes one at a time
+                    self.several = False  # the endpoint does not support `n`
                     self.spent(-1)
                 else:
                     replies[place].append(reply_of(outcome))
@@ -269,9 +269,9 @@ class Sitting:
         for place, its in enumerate(replies):
             have = sum(len(reply.choices) for reply in its)
             rest += [(number, place) for number in range(have, wanted)]
-        rest.sort()  # everybody's second before anybody's third
+        rest.sort()  # the second proposals of all requests before any third
         if self.left is not None:
-            # Where there is nothing yet, there is nothing to keep a call for.
+            # Without a proposal yet, the judge needs no reserved call.
             rest = rest[: max(0, self.left - (self.reserve if self.drafts or any(replies) else 0))]
         more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
         for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
@@ -286,7 +286,7 @@ class Sitting:
         return drafts
 
     async def revise(self, draft: int, feedback: str) -> int:
-        """Have the speaker write a proposal again."""
+        """Ask the speaker to revise a proposal."""
         history = self.request.history.copy()
         history.add("assistant", self.drafts[draft].content)
         history.add("user", fill(prompts.critic()["revise"], {"FEEDBACK": feedback.strip()}))
@@ -297,7 +297,7 @@ class Sitting:
         return self.draft(reply, reply.choices[0], draft, revises=True)
 
     def draft(self, reply: Reply, choice: Choice, parent: int, *, revises: bool = False) -> int:
-        """Note something that might be said."""
+        """Record a proposal and return its index."""
         self.drafts.append(Proposal(well_formed(choice.content), parent=parent, revises=revises))
         number = len(self.drafts) - 1
         self.replies[number] = replace(reply, choices=(choice,))
@@ -305,15 +305,15 @@ class Sitting:
 
     @property
     def reserve(self) -> int:
-        """Calls to keep for the judge."""
+        """Return the number of calls to reserve for the judge."""
         return 0 if isinstance(self.settings.judge, FunctionJudge) else 1
 
-    # --- judgement -----------------------------------------------------------------------------------------------
+    # --- judgment ------------------------------------------------------------------------------------------------
 
     async def judged(self, paths: Sequence[Steps], *, final: bool = True) -> Verdict:
-        """The judge's verdict on the options, noted beside them; undecided where no call is left for it."""
+        """Return the judge's verdict on the options and record it; undecided if no call remains."""
         if self.left is not None and self.left < self.reserve:
-            return Verdict(reason="the call budget is spent")
+            return Verdict(reason="no call remains in the budget")
         options = [
             Option(self.drafts[path[0]].content, tuple(self.drafts[step] for step in path[1:]))
             for path in paths
@@ -324,7 +324,7 @@ class Sitting:
         self.spent(verdict.calls)
         self.usage += verdict.usage
         self.latency += verdict.latency
-        if verdict.calls or not self.critic:  # who was asked, rather than who had nothing to decide
+        if verdict.calls or not self.critic:  # prefer a judge that made a call
             self.critic = verdict.critic or self.critic
         reasons = [*verdict.reasons, *[""] * len(paths)]
         for path, score, reason in zip(paths, verdict.scores, reasons, strict=False):
@@ -333,18 +333,18 @@ class Sitting:
         return verdict
 
     def decided(self, verdict: Verdict, options: Sequence[int], *, final: bool) -> int:
-        """The option that a verdict comes down to, by the fallback where it comes down to none."""
+        """Return the option that a verdict chooses, or the fallback's."""
         place = verdict.chosen()
         if place is None and verdict.feedback:
             place = len(options) - 1 if self.drafts[options[-1]].revises else 0
             if final:
-                self.fallbacks.append("latest: there was feedback, and no revision was left")
+                self.fallbacks.append("latest: there was feedback, but no revision remained")
         if place is None:
             place = self.fall_back(verdict.reason, len(options))
         return options[place]
 
     def fall_back(self, why: str, count: int) -> int:
-        """An option without a judge, and a note that it was so."""
+        """Choose an option by the fallback rule and record that."""
         rule = self.settings.fallback
         self.fallbacks.append(f"{rule}: {why or 'the judge did not decide'}")
         if rule == "first":
@@ -358,7 +358,7 @@ class Sitting:
     # --- calls and their cost ------------------------------------------------------------------------------------
 
     async def wave(self, requests: Sequence[Request]) -> list[Reply | BaseException]:
-        """Ask the speaker's model several things at the same time, and wait for all of them."""
+        """Send several requests to the speaker's model at the same time and wait for all."""
         self.spent(len(requests))
         model = self.agent.model
         outcomes = await asyncio.gather(
@@ -373,12 +373,12 @@ class Sitting:
         return outcomes
 
     def spent(self, calls: int) -> None:
-        """Take calls from the budget."""
+        """Subtract calls from the budget."""
         if self.left is not None:
             self.left = max(0, self.left - calls)
 
     def reply(self, chosen: int, reason: str) -> Reply:
-        """The message to say, with how it was found."""
+        """Return the chosen message with its deliberation."""
         found, drafts = self.replies[chosen], tuple(self.drafts)
         deliberation = Deliberation(
             self.critic, drafts, chosen, well_formed(reason), "; ".join(dict.fromkeys(self.fallbacks))
@@ -396,23 +396,23 @@ class Sitting:
 
 
 def quiet(request: Request, sampling: Sampling) -> Request:
-    """The same request with other settings; nobody watches what may never be said."""
+    """Return the request with other settings and without streaming: a proposal may never be said."""
     return replace(request, sampling=sampling, watch=None)
 
 
 def seeded(sampling: Sampling, number: int) -> Sampling:
-    """The same settings with another seed, where there is one: the same question must not bring the same answer."""
+    """Return the settings with another seed, if there is one: equal requests must not give equal proposals."""
     return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + number) % 2**31)
 
 
 def reply_of(outcome: Reply | BaseException) -> Reply:
-    """What came of a call, unless it failed."""
+    """Return the reply of a call, or raise its error."""
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
 
 
 def measured(request: Request, reply: Reply) -> None:
-    """Take the endpoint's count of the speaker's prompt; one that counts it for each choice is seen by the size."""
+    """Store the endpoint's count of the speaker's prompt, unless it looks counted once per choice."""
     if 0 < reply.usage.prompt <= request.history.tokens:
         request.history.measured(reply.usage.prompt)

@@ -1,30 +1,30 @@
-"""Every error CAMEL raises on purpose, in one tree.
+"""All errors that CAMEL raises on purpose, in one tree.
 
     CamelError
-    ├── InputError              what the caller gave is wrong; raised before any call is paid
-    │   ├── MissingExtra        a part needs packages that are not installed; names the extra
-    │   └── Damaged             a file of a run is gone, or not as it was written
-    ├── Left                    a person left their seat; the conversation ends there and is kept
+    ├── InputError              an argument, a setting or a file is wrong; raised before any call is paid
+    │   ├── MissingExtra        packages are not installed; names the extra
+    │   └── Damaged             a file of a run is missing or damaged
+    ├── Left                    a person left; the conversation ends there and is stored
     └── ModelError              a model call ended without a usable reply
-        ├── Unreachable         no connection, or it broke before the reply was whole
+        ├── Unreachable         no connection, or it broke before the reply was complete
         ├── DeadlineExceeded    the call's total deadline passed, retries included
-        ├── RateLimited         429 until patience ran out; `retry_after` says how long it asked for
+        ├── RateLimited         429 until the deadline; `retry_after` is the wait that the endpoint asked for
         ├── QuotaExhausted      the account has no credit; waiting does not help
-        ├── NotAuthorised       401 or 403
+        ├── NotAuthorized       401 or 403
         ├── RequestRejected     any other 4xx, or a redirect: this request will never work
         │   ├── ContextOverflow the prompt and the reserved completion exceed the model's window
         │   └── ContentRejected moderation, or content that the endpoint cannot read
         ├── ServerFailed        5xx, or an error body in a 200
         ├── ReplyTooLarge       the body, or what it unpacks to, exceeds the cap
         ├── MalformedReply      a 2xx whose body is not a chat completion
-        ├── BadReply            a reply that cannot be used, however often it was asked for
+        ├── BadReply            no usable reply, retries included
         │   ├── EmptyReply      it has no text
-        │   ├── CutReply        it ended at the limit of tokens
+        │   ├── CutReply        it was cut off at the token limit
         │   └── FilteredReply   the endpoint's content filter ended it
-        └── NotUnderstood       the model was asked often enough and never answered in a form that can be used
+        └── NotUnderstood       no reply could be parsed, retries included
 
-The one decision to know: whether a failed call is worth another try is a property of its type
-(`retryable`), so the client's single retry loop needs no table of its own.
+The one decision to know: each type says whether the call may be retried (`retryable`), so the client's single retry
+loop needs no table of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from camel.core.message import Usage
 
 
-_MAKE_ROOM = "make room, and the same command goes on"
-_ALLOW = "make it writable, or choose another folder"
-_MENDS = {
+_MAKE_ROOM = "free some space and run the same command again"
+_ALLOW = "make it writable or choose another folder"
+_ADVICE = {
     errno.ENOSPC: _MAKE_ROOM,
     errno.EDQUOT: _MAKE_ROOM,
     errno.EROFS: _ALLOW,
@@ -48,9 +48,9 @@ _MENDS = {
 }
 
 
-def mend_of(error: OSError) -> str:
-    """What to do about a failure of the file system that no code of ours caused; empty where that is not known."""
-    return _MENDS.get(error.errno or 0, "")
+def advice_for(error: OSError) -> str:
+    """Return what the user can do about an error of the file system, or an empty string."""
+    return _ADVICE.get(error.errno or 0, "")
 
 
 class CamelError(Exception):
@@ -66,7 +66,7 @@ class NoRoom(InputError):
 
 
 class MissingExtra(InputError):
-    """A part of the library needs packages that the core install does not bring."""
+    """A feature needs packages that the core install does not include."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra '{extra}': pip install 'camel-society[{extra}]'")
@@ -74,11 +74,11 @@ class MissingExtra(InputError):
 
 
 class Damaged(InputError):
-    """A file of a run is gone, or not as it was written. What was asked for is right: the exit code is 1, not 2."""
+    """A file of a run is missing or damaged. The command itself is right, so the exit code is 1, not 2."""
 
 
 class Left(CamelError):
-    """A person left their seat: to the conversation this is an end like others, not a failure."""
+    """A person left the conversation. It ends normally; this is not a failure."""
 
 
 class ModelError(CamelError):
@@ -92,11 +92,11 @@ class ModelError(CamelError):
         self.status = status
         self.attempts = attempts
         self.limited = 0
-        """How many of the attempts were answered 429."""
+        """Number of attempts that got a 429."""
 
 
 class Unreachable(ModelError):
-    """The endpoint could not be reached, or the connection broke before the reply was whole."""
+    """The endpoint could not be reached, or the connection broke before the reply was complete."""
 
     retryable = True
 
@@ -113,15 +113,15 @@ class RateLimited(ModelError):
 
 
 class QuotaExhausted(ModelError):
-    """The account behind the key has no credit left."""
+    """The account of this API key has no credit."""
 
 
-class NotAuthorised(ModelError):
-    """The key is missing, wrong, or not allowed to use this model."""
+class NotAuthorized(ModelError):
+    """The API key is missing, wrong, or not allowed to use this model."""
 
 
 class RequestRejected(ModelError):
-    """The endpoint will not serve this request, however often it is sent."""
+    """The endpoint rejects this request; a retry would not help."""
 
 
 class ContextOverflow(RequestRejected):
@@ -129,7 +129,7 @@ class ContextOverflow(RequestRejected):
 
 
 class ContentRejected(RequestRejected):
-    """The endpoint will not serve what this request says: moderation, or content that it cannot read."""
+    """The endpoint rejects the content of this request: moderation, or content that it cannot read."""
 
 
 class ServerFailed(ModelError):
@@ -144,18 +144,18 @@ class ReplyTooLarge(ModelError):
 
 
 class MalformedReply(ModelError):
-    """The endpoint said success and sent something that is not a chat completion."""
+    """The endpoint reported success but did not send a chat completion."""
 
     retryable = True
 
 
 class BadReply(ModelError):
-    """A reply came as often as it was asked for, and each time it could not be used."""
+    """None of the replies, retries included, was usable."""
 
     def __init__(self, message: str, *, attempts: int = 1, usage: Usage | None = None) -> None:
         super().__init__(message, attempts=attempts)
         self.usage = usage
-        """What the replies took."""
+        """Tokens of all these replies."""
 
 
 class EmptyReply(BadReply):
@@ -163,7 +163,7 @@ class EmptyReply(BadReply):
 
 
 class CutReply(BadReply):
-    """The reply ended at the limit of tokens."""
+    """The reply was cut off at the token limit."""
 
 
 class FilteredReply(BadReply):
@@ -171,4 +171,4 @@ class FilteredReply(BadReply):
 
 
 class NotUnderstood(ModelError):
-    """A model was asked often enough and never answered in a form that can be used."""
+    """No reply of the model could be parsed, retries included."""

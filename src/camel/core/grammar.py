@@ -4,11 +4,11 @@
                Input: <context, or None>                        Next request.
                <CAMEL_TASK_DONE>  (when satisfied)
 
-The one decision to know: a marker counts only where a speaker *uses* it. It must open a line or a sentence;
-inside code, a block quote, an HTML comment or quotation marks it is text that somebody mentions. Within that,
-the parser takes what models really write: any case, Markdown headings and bold, numbers, full-width colons,
-prose before and after. It never fails, and no text makes it slow: plain string search finds the candidates, and
-patterns only look at their surroundings (bounded by `_NEAR`) or cannot backtrack.
+The one decision to know: a marker counts only where a speaker *uses* it. It must open a line or a sentence; inside
+code, a block quote, an HTML comment or quotation marks it is only mentioned. Apart from that the parser accepts what
+models write: any case, Markdown headings and bold, numbers, full-width colons, prose before and after. It never raises,
+and its time is bounded for any text: plain string search finds the candidates, and patterns only look at their
+surroundings (bounded by `_NEAR`) or cannot backtrack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105 - a word of the grammar, not a se
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """What a message does. A part that is absent, empty or said to be none is `None`."""
+    """The parts of a message. A part that is absent, empty or "None" is `None`."""
 
     instruction: str | None = None
     input: str | None = None
@@ -34,7 +34,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     next_request: bool = False
     """The message ends with the assistant's `Next request.`"""
     done: bool = False
-    """The message declares the task done. Only a rule decides whether its speaker may."""
+    """The message declares the task done. A stop rule decides whether its speaker may do so."""
 
     def render(self) -> str:
         """Write the move as the inception prompts ask for it."""
@@ -51,8 +51,8 @@ class Move(msgspec.Struct, frozen=True, gc=False):
 
 
 _NEAR = 2000
-"""Characters around a marker within which a quotation is looked for; a line of a megabyte is not searched whole."""
-_END = r".!?…。！？☀-➿\U0001f300-\U0001faff"  # what ends a sentence; chatty models end them with a picture
+"""Characters around a marker that are searched for quotation marks, so that long lines stay fast."""
+_END = r".!?…。！？☀-➿\U0001f300-\U0001faff"  # ends of sentences, emoji included
 _TAIL = re.compile(
     r"(?P<number>[ \t]?\#?\d{1,3})?(?P<mark>[*_]{0,3}[ \t]?[:：][*_]{0,3}|[*_]{0,3}[ \t]*+(?=\n|\Z))"
 )
@@ -67,9 +67,9 @@ _NOTHING = re.compile(
     re.IGNORECASE,
 )
 _NEXT_REQUEST = re.compile(r"(?:^|(?<=[\s.!?*_]))[*_]{0,3}next request[\s.!?…*_]{0,8}\Z", re.IGNORECASE)
-# With Markdown's escapes; in ASCII only, so that no look-alike letter (ſ, K) passes for one of the token's.
+# Also with Markdown escapes. ASCII only: look-alike letters (ſ, K) must not match.
 _TOKEN = r"(?a:</?CAMEL\\?_TASK\\?_DONE/?>|CAMEL\\?_TASK\\?_DONE)"  # noqa: S105
-# The whole message is the token, however it is dressed up.
+# The whole message is the token, with any decoration.
 _DONE_ALONE = re.compile(rf"[\s*_`\"'“”#()\[\]]*+{_TOKEN}[^\w<>]*", re.IGNORECASE)
 # Or the token is a sentence of its own: at the end of a line of prose, or with a full stop.
 _DONE_SENTENCE = re.compile(
@@ -87,20 +87,20 @@ _SINGLE_QUOTES = re.compile(r"(?<!\w)'(?=[^\s\d])(?:[^'\n]|(?<=\w)'(?=\w))*+'(?!
 
 
 _Label = tuple[str, int, int]
-"""A marker in use: its word, where it begins with its decoration, and where what it introduces begins."""
+"""A marker in use: its word, its start including decoration, and the start of the text it introduces."""
 _Span = tuple[int, int]
 
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Move:
-    """Read `text` as a move of the instruction grammar. Kept, because every stop rule asks about the same last messages."""
+    """Parse `text` as a move of the instruction grammar. Cached: every stop rule parses the same last messages."""
     return _as_prompted(text) or _as_written(text)
 
 
 def _as_prompted(text: str) -> Move | None:
-    """Read a message that is just as the prompts ask for it, which most are: a tenth of the work, and the same answer.
+    """Parse a message exactly in the prompts' format: the common case, ten times faster, with the same result.
 
-    Nothing in it may need a second look: one marker of each kind, and no sign that could hide one.
+    Returns None if it has a marker twice or any character that could hide one.
     """
     lowered = text.lower()
     if "_done" in lowered or "\r" in text:
@@ -122,7 +122,7 @@ _MAY_HIDE = re.compile(r"[`~<>\"'“„«»「『]")
 
 
 def _as_written(text: str) -> Move:
-    """Read a message however it was written."""
+    """Parse any message."""
     text = _unwrapped(text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text)
     lowered = text.lower()
     if len(lowered) != len(text):  # some capitals lower to two characters, which would shift every position
@@ -146,7 +146,7 @@ def _as_written(text: str) -> Move:
     for (name, _, start), (_, stop, _) in pairwise([*labels, ("", end, end)]):
         content = _content(text[start : max(start, stop)])
         if name == "instruction":
-            # One instruction at a time: the first that says something, and the input that goes with it.
+            # One instruction at a time: the first non-empty one, with its input.
             paired = instruction is None
             instruction = instruction or content
         elif name == "solution":
@@ -155,7 +155,7 @@ def _as_written(text: str) -> Move:
             input_ = content
     if may_be_done and instruction and _DONE_ALONE.fullmatch(instruction):
         instruction, input_, done = None, None, 0
-    # Whoever still asks for something is not done, whatever else the message says.
+    # A message that still contains an instruction does not end the task.
     return Move(instruction, input_, solution, closing is not None, done is not None and instruction is None)
 
 
@@ -170,7 +170,7 @@ def _labels(text: str, lowered: str, hidden: list[_Span]) -> list[_Label]:
             continue
         plural = name == "instruction" and lowered[end : end + 1] == "s"
         if at == 0 and text[end : end + 2] == ": ":
-            # As the prompts ask for it, which is nearly always. What opens the message is inside nothing.
+            # The common case. A marker at the start of the message cannot be inside a quotation.
             found.append((name, 0, end + 1))
             current = name
             continue
@@ -178,8 +178,8 @@ def _labels(text: str, lowered: str, hidden: list[_Span]) -> list[_Label]:
         start = _marker_start(text, name, at, tail["mark"]) if tail else None
         if tail is None or start is None or _is_mentioned(text, at, hidden):
             continue
-        # A recipe's `Instructions:` commands nobody unless the message opens with it, nor does a step's
-        # `Instruction 3:` in a solution; and a solution's `Solution:` opens no second one.
+        # Not an instruction: `Instructions:` of a recipe in mid-message, `Instruction 3:` inside a solution. Not a new
+        # solution: `Solution:` inside a solution.
         if (plural and start > opening) or (current == "solution" and (tail["number"] or name == current)):
             continue
         found.append((name, start, tail.end()))
@@ -188,7 +188,7 @@ def _labels(text: str, lowered: str, hidden: list[_Span]) -> list[_Label]:
 
 
 def _words(lowered: str) -> list[tuple[str, int, int]]:
-    """Every occurrence of a marker's bare word. Plain string search: a pattern tried at each character costs ten times this."""
+    """Return every occurrence of a marker's word. Plain string search is ten times faster than a pattern here."""
     found: list[tuple[str, int, int]] = []
     for word in ("instruction", "input", "solution") if "instruction" in lowered else ("solution",):
         at = lowered.find(word)
@@ -200,7 +200,7 @@ def _words(lowered: str) -> list[tuple[str, int, int]]:
 
 
 def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
-    """Where the marker whose word is at `at` begins if it opens a line or a sentence, else None."""
+    """Return where the marker with its word at `at` begins, or None unless it opens a line or a sentence."""
     floor = max(0, at - 100)
     line = max(text.rfind("\n", floor, at) + 1, floor)
     before = text[line:at]
@@ -212,26 +212,26 @@ def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
         return None
     lead = _SENTENCE_LEAD.search(before, max(0, len(before) - 12))
     if lead is None and name == "input" and text[at] == "I":
-        # Models that write everything on one line leave out the full stop before `Input:`.
+        # Models that write everything on one line omit the period before `Input:`.
         lead = _WORD_LEAD.search(before, max(0, len(before) - 4))
     return line + lead.start(1) if lead else None
 
 
 def mentions(text: str) -> Callable[[int], bool]:
-    """Tells of each place of a text whether what stands there is shown rather than said: in code, a comment, a quotation."""
+    """Return a function that tells whether a position of `text` is inside code, a comment or a quotation."""
     hidden = _hidden(text)
     return lambda at: _is_mentioned(text, at, hidden)
 
 
 def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:
-    """Whether `at` lies in text that is shown rather than said: code, a comment, a quotation."""
+    """Return whether `at` is inside code, a comment or a quotation."""
     if hidden and (before := bisect_right(hidden, at, key=itemgetter(0))) and at < hidden[before - 1][1]:
         return True
     if '"' not in text and "'" not in text and "`" not in text:
         return False
     floor = max(0, at - _NEAR)
     paragraph = max(text.rfind("\n\n", floor, at), floor)
-    # Quotation marks open before a word and close within the paragraph: inches and apostrophes do neither.
+    # Quotation marks open before a word and close within the paragraph, unlike inch signs and apostrophes.
     if text.count('"', paragraph, at) % 2:
         opening, closing = text.rfind('"', paragraph, at), text.find('"', at, at + _NEAR)
         if (
@@ -241,7 +241,7 @@ def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:
             and "\n\n" not in text[at:closing]
         ):
             return True
-    # The rest stays on its line.
+    # The other quotation marks close on the same line.
     floor = max(0, at - _NEAR // 10)
     line = max(text.rfind("\n", floor, at) + 1, floor)
     if text.count("`", line, at) % 2:
@@ -252,17 +252,17 @@ def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:
 
 
 _CLOSES = {"“": "”", "„": "“”¶", "«": "»", "»": "«¶", "「": "」", "『": "』"}  # ¶: the paragraph's end
-_OPENS = re.compile(r"[“„«「『]|(?<!\w)»(?=\S)")  # a » before a space is a bullet, or leads on in a path
+_OPENS = re.compile(r"[“„«「『]|(?<!\w)»(?=\S)")  # a » before a space is a bullet or a path separator
 
 
 def _quotations(text: str) -> list[_Span]:
-    """Spans in quotation marks that differ. What opened decides what closes: the “ of „so“ opens nothing.
+    """Return spans in paired quotation marks. The opening mark decides the closing mark: the “ of „so“ opens nothing.
 
-    One that nothing closes is none. It may run over paragraphs, unless what closes it opens another kind; and it is
-    not believed further than `_NEAR`.
+    A mark without its closing mark within `_NEAR` characters opens nothing. A span may cross paragraphs, unless its
+    closing mark is also an opening mark of another pair.
     """
     spans: list[_Span] = []
-    ahead: dict[str, int] = {}  # the next place of each sign that closes: no part is searched twice for one
+    ahead: dict[str, int] = {}  # next position of each closing mark, so that no part is searched twice
     free = 0
     for found in _OPENS.finditer(text):
         at = found.start()
@@ -280,8 +280,8 @@ def _quotations(text: str) -> list[_Span]:
 
 
 def _hidden(text: str) -> list[_Span]:
-    """Spans of fenced code, HTML comments, block quotes and quotations, in order and apart."""
-    # One character is found ten times faster than three, and most messages have none of these.
+    """Return spans of fenced code, HTML comments, block quotes and quotations, sorted and merged."""
+    # Most messages have none of these, and a search for one character is ten times faster than for three.
     spans = _fences(text) if "`" in text or "~" in text else []
     if "<" in text and "<!--" in text:
         spans += [found.span() for found in _COMMENT.finditer(text)]
@@ -307,14 +307,14 @@ def _merged(spans: list[_Span]) -> list[_Span]:
 
 
 def _fences(text: str) -> list[_Span]:
-    """Spans of fenced code, as Markdown reads it; a fence that is never closed runs to the end."""
+    """Return spans of fenced code as Markdown defines it; an unclosed fence runs to the end."""
     spans: list[_Span] = []
     if "```" not in text and "~~~" not in text:
         return spans
     fence, opened, at = "", 0, 0
     for line in text.split("\n"):
         if fence:
-            # What closes is bare, of the same kind and no shorter: a ``` inside a ```` block is code.
+            # The closing fence has no label, the same kind and at least the same length: a ``` inside a ```` block is code.
             if fence in line and not (bare := line.strip()).strip(fence[0]) and bare.startswith(fence):
                 spans.append((opened, at + len(line)))
                 fence = ""
@@ -325,7 +325,7 @@ def _fences(text: str) -> list[_Span]:
 
 
 def _unwrapped(text: str) -> str:
-    """Take off a fence around the whole message: a wrapping that models add, not code."""
+    """Remove a fence around the whole message, which models add although it is not code."""
     bare = text.strip()
     if not bare.startswith(("```", "~~~")):
         return text
@@ -337,7 +337,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _done_at(text: str, hidden: list[_Span]) -> int | None:
-    """Where the task is declared done, if it is."""
+    """Return where the task is declared done, or None."""
     if _DONE_ALONE.fullmatch(text):
         return 0
     declared = (found.start("token") for found in _DONE_SENTENCE.finditer(text))

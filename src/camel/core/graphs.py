@@ -10,14 +10,14 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 
 Listeners = Mapping[str, Sequence[str]]
-"""By speaker, those who hear it."""
+"""The listeners of each speaker."""
 
 
 class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="graph"):
-    """A shape can list the listeners of every speaker, and the names that it mentions."""
+    """Base class: `listeners` returns the listeners of every speaker, `mentioned` the names in the declaration."""
 
     def mentioned(self) -> Sequence[str]:
-        """The members that the declaration names."""
+        """Return the members named in the declaration."""
         return ()
 
 
@@ -25,53 +25,53 @@ class Everyone(_Shape, frozen=True, tag="everyone"):
     """Everyone hears everyone else."""
 
     def listeners(self, names: Sequence[str]) -> Listeners:
-        """Everybody but the speaker."""
+        """Return everyone except the speaker."""
         return {name: [other for other in names if other != name] for name in names}
 
 
 class Ring(_Shape, frozen=True, tag="ring"):
-    """Each is heard by those who come after it."""
+    """Each is heard by the next members in the ring."""
 
     reach: int = 1
-    """How many of them."""
+    """Number of next members that hear each speaker."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reach, bool) or self.reach < 1:
             raise InputError(f"reach must be a whole number of at least 1, not {shown(self.reach)}")
 
     def listeners(self, names: Sequence[str]) -> Listeners:
-        """The next `reach`, around the ring."""
+        """Return the next `reach` members around the ring."""
         count = len(names)
         steps = range(1, min(self.reach, count - 1) + 1)
         return {name: [names[(at + step) % count] for step in steps] for at, name in enumerate(names)}
 
 
 class Star(_Shape, frozen=True, tag="star"):
-    """One in the middle hears all and is heard by all; the others do not hear each other."""
+    """The center hears everyone and everyone hears it; the others do not hear each other."""
 
     center: str
 
     def mentioned(self) -> Sequence[str]:
-        """The one in the middle."""
+        """Return the center."""
         return (self.center,)
 
     def listeners(self, names: Sequence[str]) -> Listeners:
-        """The middle for the others, and the others for the middle."""
+        """Return the center for the others, and the others for the center."""
         others = [name for name in names if name != self.center]
         return {name: [self.center] for name in others} | {self.center: others}
 
 
 class Groups(_Shape, frozen=True, tag="groups"):
-    """Those who share a group hear each other; who is in two of them carries word from one to the other."""
+    """Members of the same group hear each other. A member may be in several groups."""
 
     groups: tuple[tuple[str, ...], ...]
 
     def mentioned(self) -> Sequence[str]:
-        """Everybody in a group."""
+        """Return everyone who is in a group."""
         return [name for group in self.groups for name in group]
 
     def listeners(self, names: Sequence[str]) -> Listeners:
-        """The others of each group that a speaker is in, once each."""
+        """Return the other members of the speaker's groups, each once."""
         heard: dict[str, dict[str, None]] = {name: {} for name in names}
         for group in self.groups:
             for name in group:
@@ -80,16 +80,16 @@ class Groups(_Shape, frozen=True, tag="groups"):
 
 
 class Edges(_Shape, frozen=True, tag="edges"):
-    """As listed: pairs of a speaker and one who hears it."""
+    """An explicit list of pairs (speaker, listener)."""
 
     edges: tuple[tuple[str, str], ...]
 
     def mentioned(self) -> Sequence[str]:
-        """Both ends of every edge."""
+        """Return both ends of every edge."""
         return [name for edge in self.edges for name in edge]
 
     def listeners(self, names: Sequence[str]) -> Listeners:
-        """Those at the other end, once each."""
+        """Return the listeners of each speaker, each once."""
         heard: dict[str, dict[str, None]] = {name: {} for name in names}
         for speaker, listener in self.edges:
             heard[speaker][listener] = None

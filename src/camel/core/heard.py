@@ -1,6 +1,6 @@
-"""Who hears whom, in which words, and what each speaker of a transcript heard.
+"""Who hears whom, in which wording, and what each speaker of a transcript heard.
 
-A transcript keeps every message once. What a speaker's model was sent follows from the graph, the wording and the
+A transcript stores every message once. What a speaker's model was sent follows from the graph, the wording and the
 order, and is rebuilt here with the functions that the conversation loop itself uses.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from camel.core.transcript import Transcript
 
 Hears = Callable[[str, str], bool]
-"""Whether the first (a speaker) is heard by the second."""
+"""Takes a speaker and a listener; returns whether the listener hears the speaker."""
 Wording = Callable[[Message], str]
-"""How a message reads to those who hear it; given by name to those who hear several speakers, where none is given."""
+"""The text of a message as its listeners read it. Default: `by_name` for listeners of several speakers."""
 
 
 def everyone(speaker: str, listener: str) -> bool:
@@ -31,9 +31,9 @@ def everyone(speaker: str, listener: str) -> bool:
 
 
 def by_name(message: Message) -> str:
-    """After the name of the speaker, for those who hear more than one.
+    """Return the message behind its speaker's name, for listeners of several speakers.
 
-    Several lines are quoted, so that a line that begins with another's name is not taken for what that one said.
+    Messages of several lines are quoted, so that a line that begins with another name cannot pose as that speaker.
     """
     lines = message.content.splitlines()
     if len(lines) < 2:
@@ -42,7 +42,7 @@ def by_name(message: Message) -> str:
 
 
 def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """By speaker, who hears it."""
+    """Return the listeners of each speaker."""
     if callable(hears):
         return {name: [one for one in names if one != name and hears(name, one)] for name in names}
     if strangers := {*hears, *chain.from_iterable(hears.values())} - {*names}:
@@ -51,7 +51,7 @@ def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]])
 
 
 def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tuple[list[str], list[str]]]:
-    """By speaker, those of its listeners who must be told its name, and those who hear nobody else."""
+    """Return, for each speaker, the listeners that need its name and those that hear no other speaker."""
     if named:
         return {name: (listeners, []) for name, listeners in edges.items()}
     heard = Counter(chain.from_iterable(edges.values()))
@@ -62,23 +62,23 @@ def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tu
 
 
 def together(texts: Sequence[str]) -> str:
-    """What somebody has heard since it last spoke, as one text: chat templates want turns to alternate."""
+    """Join what a speaker has heard since it last spoke: chat templates need alternating turns."""
     return "\n\n".join(texts)
 
 
 def heard_by(transcript: Transcript, seat: str) -> list[Entry]:
-    """The chat of one speaker, up to the last thing it said: system prompt, what it heard, what it said.
+    """Return the chat of one speaker up to its last message: system prompt, what it heard, what it said.
 
-    What it forgot is there, too. Empty where it said nothing. Raises an `InputError` for a wording that only its program knows.
+    Includes turns that it forgot. Empty if it never spoke. Raises an `InputError` for a custom wording.
     """
     chat: list[Entry] = []
-    for _, chat in _asked(transcript, seat):  # noqa: B007 - after the last, the reply is there
+    for _, chat in _asked(transcript, seat):  # noqa: B007 - `chat` is the last one, reply included
         pass
     return chat
 
 
 def sent_for(transcript: Transcript, index: int) -> list[Entry]:
-    """What the model was sent that said message `index`; what its speaker had forgotten by then is not there."""
+    """Return the chat that was sent for message `index`, without the turns that its speaker had forgotten."""
     wanted = transcript.messages[index]
     opening = next((one.opening for one in transcript.speakers if one.name == wanted.speaker), "")
     forgot, summary, chat = 0, "", list[Entry]()
@@ -91,7 +91,7 @@ def sent_for(transcript: Transcript, index: int) -> list[Entry]:
 
 
 def _asked(transcript: Transcript, seat: str) -> Iterator[tuple[Message, list[Entry]]]:
-    """Each message of a speaker, and its chat before it; the chat is one list, which grows."""
+    """Yield each message of a speaker with the chat before it. The chat is one list, which grows."""
     if transcript.wording not in ("", by_name.__name__):
         raise InputError(
             f"what {seat} heard cannot be rebuilt: the wording {transcript.wording!r} belongs to the program that made "
@@ -103,7 +103,7 @@ def _asked(transcript: Transcript, seat: str) -> Iterator[tuple[Message, list[En
     listeners = listeners_of(edges, named=bool(transcript.wording))
     chat: list[Entry] = []
     heard: list[tuple[int, str]] = []
-    """What was heard since it last spoke, and with which message."""
+    """What was heard since it last spoke, with the index of each message."""
     if own := speakers.get(seat):
         if own.system:
             chat.append(Entry("system", own.system))

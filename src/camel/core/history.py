@@ -1,6 +1,6 @@
-"""What one speaker has heard and said so far, in the form a chat model reads.
+"""What one speaker has heard and said so far, in the format of a chat model.
 
-The one decision to know: a history only grows, and each entry is serialised once, when it is added. A call sends
+The one decision to know: a history only grows, and each entry is serialized once, when it is added. A call sends
 `encoded()`, so a conversation of n messages costs n encodings instead of n², and the bytes of the prefix never
 change, which is what keeps an endpoint's prefix cache warm.
 """
@@ -47,7 +47,7 @@ class History:
             self.add("system", system)
 
     def add(self, role: ChatRole, content: str, *, tokens: int | None = None) -> None:
-        """Append one entry. `tokens` is its length where it is known; otherwise a cautious estimate is kept."""
+        """Append one entry. `tokens` is its length if known; otherwise a high estimate is used."""
         content = well_formed(content)
         self.entries.append(Entry(role, content))
         if self._json:
@@ -58,27 +58,27 @@ class History:
         self._unmeasured += (estimate_tokens(content) if tokens is None else tokens) + PER_ENTRY_TOKENS
 
     def measured(self, tokens: int) -> None:
-        """Take an endpoint's count of everything so far in place of the estimates."""
+        """Replace the estimates so far by the endpoint's count."""
         self._tokens, self._unmeasured = tokens, 0
 
     @property
     def tokens(self) -> int:
-        """The length so far: counted where an endpoint has counted, estimated (rather high) for the rest."""
+        """The length so far: the endpoint's count where there is one, and a high estimate for the rest."""
         return self._tokens + self._unmeasured
 
     def encoded(self) -> bytearray:
-        """The entries as the inside of a JSON array. Not a copy: do not change it, and send it before adding more."""
+        """Return the entries as the inside of a JSON array. Not a copy: do not change it, and send it before you add more."""
         return self._json
 
     def digest(self) -> bytes:
-        """A hash of `encoded()`; each byte is hashed once, however often it is asked for."""
+        """Return a hash of `encoded()`. Each byte is hashed once, even over many calls."""
         if self._hashed < len(self._json):
             self._hash.update(memoryview(self._json)[self._hashed :])
             self._hashed = len(self._json)
         return self._hash.digest()
 
     def copy(self) -> History:
-        """The same history, to grow in another way."""
+        """Return an independent copy."""
         other = History()
         other.entries, other._json = self.entries.copy(), self._json.copy()
         other._tokens, other._unmeasured = self._tokens, self._unmeasured
@@ -90,13 +90,13 @@ class History:
 
 
 PER_ENTRY_TOKENS = 8
-"""What a chat template adds around an entry; templates in use take 3 to 7."""
+"""Tokens that a chat template adds around an entry; common templates add 3 to 7."""
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of `text`, on the high side.
 
-    English takes about 4.3 bytes a token in current vocabularies and 3.5 in small ones; code and digits take fewer
-    bytes, other scripts 2 to 3 a token. Three bytes a token errs high for nearly everything.
+    English takes about 4.3 bytes per token in current vocabularies and 3.5 in small ones. Code and digits take fewer,
+    other scripts 2 to 3. Three bytes per token overestimates nearly everything.
     """
     return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // 3 + 1

@@ -1,7 +1,7 @@
-"""What stands for an object of a program, where a run is recorded as made from it.
+"""How a run identifies the Python objects it was made with: rules, critics, tools.
 
-The one decision to know: nobody has to package anything. A rule, critic or tool of one's own is known by its type and, where
-it has them, its `name` and `version`; whoever changes what it does raises the version, and the run knows that it is another.
+The one decision to know: an object is identified by its type and, if it has them, its `name` and `version`. When you
+change what it does, raise its version, so that the run does not mix old and new results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from camel.core.model import Model
 
 
 def identity_of(value: Any) -> Any:
-    """A value as JSON that is the same in every process for the same thing."""
+    """Return a JSON value that identifies `value` and is the same in every process."""
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, Mapping):
@@ -35,6 +35,6 @@ def identity_of(value: Any) -> Any:
         names = tuple(field.name for field in fields(value))
     else:
         names = tuple(name for name in ("name", "version") if hasattr(value, name))
-    # A history that is not set is left out: runs made before there was such a field keep their identity.
+    # Omit a history that is not set: runs from before this field existed keep their identity.
     found = {name: getattr(value, name) for name in names}
     return named | {name: identity_of(one) for name, one in found.items() if (name, one) != ("history", None)}

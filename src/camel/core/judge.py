@@ -1,9 +1,8 @@
-"""A judge that is a model: it is shown the task, the conversation and numbered options, and chooses, scores or sends feedback.
+"""A judge that is a model: it reads the task, the conversation and numbered options, and chooses, scores or gives feedback.
 
-The one decision to know: what it is asked is one line of chat that only ever grows at its end. The conversation comes
-first and the options last, so that the next question begins with the same bytes as far as the conversation went, which
-is what an endpoint's cache wants; options and answers that are done with are in no later question, so that no stale
-number is valid. All that others said stands behind `>`, so that nothing in it can pose as an option or as the question.
+The one decision to know: each question is one chat message with the conversation first and the options last. The next
+question begins with the same bytes, so an endpoint's prefix cache applies. Earlier options and answers are not repeated,
+so no stale number is valid. Quoted messages are behind `>`, so that none can pose as an option or as the question.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from camel.core.model import Expects, Model, Request, checked_model
 from camel.core.task import as_sentence_part
 
 Mode = Literal["choose", "score", "feedback"]
-"""Choose the best option; score each, from 0 to 10; choose and say what to change before it is said."""
+"""`choose` the best option, `score` each from 0 to 10, or choose and give `feedback` for a revision."""
 CRITIC = "critic"
 """The speaker name under which a judge's calls are made."""
 _EXPECTS: dict[Mode, Expects] = {"choose": "choice", "score": "scores", "feedback": "verdict"}
 _MOST_QUOTED = 2_000
-"""Characters of an answer that could not be read, when it is shown to whoever gave it."""
+"""Characters of an unreadable answer that are quoted when the judge is asked again."""
 
 
 @dataclass(frozen=True)
 class ModelJudge:
-    """Asks a model; an answer that cannot be read is asked for again, a few times."""
+    """Asks a model to judge, and asks again if the answer cannot be parsed."""
 
     model: Model
     mode: Mode = "choose"
     criteria: tuple[str, ...] = ()
-    """What to judge by, in a sentence each; left out: progress, correctness, the speaker's role."""
+    """The criteria, one sentence each. Default: progress, correctness, the speaker's role."""
     sampling: Sampling = field(default_factory=lambda: Sampling(temperature=0.2))
     retries: int = 2
-    """How often it is asked again. None of that stays in its prompt."""
+    """How often it is asked again. Later questions do not contain these attempts."""
 
     def __post_init__(self) -> None:
         checked_model(self.model)
@@ -56,9 +55,9 @@ class ModelJudge:
         whole("retries", self.retries, 0, 100)
 
     async def judge(self, case: Case) -> Verdict:
-        """Decide, or say why not."""
+        """Return a verdict, or one that says why the model did not decide."""
         count = len(case.options)
-        # Once nothing will be revised, feedback would be lost: the judge is asked for a choice.
+        # In the final round nothing is revised any more, so the judge is asked for a choice instead of feedback.
         mode: Mode = "choose" if self.mode == "feedback" and case.final else self.mode
         if mode == "choose" and len({(one.content, one.then) for one in case.options}) == 1:
             return Verdict(0, reason="there was nothing to choose between", critic=CRITIC)
@@ -97,7 +96,7 @@ class ModelJudge:
         return replace(said, reason=f"{tries} could not be read, the last: {shown(unread)}")
 
     def _question(self, case: Case, mode: Mode, unread: str | None) -> History:
-        """All that it is asked, and after an answer that could not be read, that one and nothing before it."""
+        """Return the question. After an unreadable answer, add that answer, and none before it."""
         texts = prompts.critic()
         history = History(self._system(case))
         how = fill(texts[mode], {"COUNT": str(len(case.options))})
@@ -138,7 +137,7 @@ def _verdict(mode: Mode, text: str, count: int) -> Verdict | None:
 
 
 def _said(case: Case) -> str:
-    """The conversation so far: of two questions of a conversation, the later one's begins with the earlier one's."""
+    """Return the conversation so far; a later question begins with the same text."""
     parts = ["The conversation so far:\n\n"]
     for message in case.conversation.transcript.messages:
         who = f"{in_one_line(message.role)} ({in_one_line(message.speaker)})"
@@ -164,5 +163,5 @@ def _options(case: Case) -> str:
 
 
 def quoted(text: str) -> str:
-    """Every line, whatever ends it, behind a sign that the text itself cannot take away."""
+    """Prefix every line with `>`, which the text itself cannot remove."""
     return "\n".join(f"> {line}" for line in text.splitlines()) or ">"

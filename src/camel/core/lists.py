@@ -1,8 +1,8 @@
-"""Reads a list out of whatever a model wrote when it was asked for one.
+"""Reads the items of a list from a model's reply.
 
 The one decision to know: the first line with a mark (a number, a bullet) decides what the items look like; everything
-else is preamble, continuation or remark. Only a reply without any mark is read line by line, and only one that is a
-single line is split at its commas. It never fails: a reply without a list is an empty list.
+else is preamble, continuation or remark. Only a reply without any mark is read line by line, and only a reply of a
+single line is split at its commas. It never raises: a reply without a list gives an empty list.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from camel.core.message import well_formed
 from camel.core.thought import separate
 
 NAME_CHARS = 200
-"""Longest name. Whatever is longer is not the name of a role or a topic, but a model that rambles."""
+"""Longest name in characters. A longer text is not the name of a role or a topic."""
 SENTENCE_CHARS = 4_000
-"""Longest task or problem. Longer items are left out whole: a cut one would be asked and answered as it is."""
+"""Longest task or problem in characters. Longer items are dropped, not cut."""
 
 _FENCED = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[^`]*")
@@ -66,25 +66,25 @@ class _Line(NamedTuple):
 
 
 def parse_list(text: str, *, names: bool = False) -> list[str]:
-    """The items of the list in `text`, each on one line, stripped and not empty.
+    """Return the items of the list in `text`, each on one line, stripped and not empty.
 
-    With `names`, items are short names: what explains them, behind a colon or a dash or on the lines below, goes.
-    Without, items are sentences: lines below belong to them, and nothing is cut off.
+    With `names`, items are short names: explanations behind a colon or a dash or on the lines below are removed.
+    Without, items are sentences: lines below belong to them, and nothing is removed.
     """
-    # Spaces stay: the margin of the first item says which lines are on its level.
+    # Keep leading spaces: the indentation of the first item decides which lines are on its level.
     text = separate(well_formed(text)).speech.lstrip("\ufeff\r\n")
     found = _from_json(text, names)
     items = list(_from_lines(text, names) if found is None else found)
     if names:
         items = _without_explanations(items)
     limit = NAME_CHARS if names else SENTENCE_CHARS
-    # What is far too long need not be cleaned, which takes time that grows faster than the text.
+    # Drop items that are far too long first: cleaning takes time that grows faster than the text.
     cleaned = (_clean(item, names) for item in items if len(item) <= 2 * limit)
     return [item for item in cleaned if len(item) <= limit and any(map(str.isalnum, item))]
 
 
 def _from_json(text: str, names: bool) -> list[str] | None:
-    """The strings of a JSON array, alone, in a fence or behind a preamble."""
+    """Return the strings of a JSON array: alone, in a fence or after a preamble."""
     candidates = [found[1] for found in _FENCED.finditer(text)] if "```" in text else []
     candidates.append(text)
     if (start := text.find("\n[")) >= 0:
@@ -116,7 +116,7 @@ _SENTENCE_KEYS = {"task", "problem", "question", "exercise", "problem_statement"
 
 
 def _of_object(one: dict[str, Any], names: bool) -> str | None:
-    """The string of a JSON object that is the item: a name comes first, a sentence may stand behind its number or title."""
+    """Return the item in a JSON object: a name is the first string, a sentence may follow a number or a title."""
     strings = [(key, inner) for key, inner in one.items() if isinstance(inner, str)]
     if names:
         return strings[0][1] if strings else None
@@ -132,14 +132,12 @@ def _from_lines(text: str, names: bool) -> Iterable[str]:
         return _unmarked([line.text for line in lines], names)
     items: list[list[str]] = []
     held: list[str] = []
-    loose: list[
-        str
-    ] = []  # reads like a remark, right below an item: it is one only if nothing of the list follows
+    loose: list[str] = []  # looks like a remark right below an item; it is one only if no item follows
     for line in lines:
         if line.style == first.style and line.indent < first.indent + 2:
             if (
                 held or loose
-            ):  # paragraphs of their own belong to an item only if another follows; at the end they are remarks
+            ):  # separate paragraphs belong to an item only if another item follows; at the end they are remarks
                 items[-1] += [*held, *(text for text in loose if not text.endswith(":"))]
                 held, loose = [], []
             items.append([line.text])
@@ -174,7 +172,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 yield _Line(indent, "bullet", cell, 0, blank)
         elif number := _NUMBER.match(line):
             text, lead = line[number.end() :], number["lead"]
-            # "**3. Baker**": the mark took the opening asterisks of what is bold as a whole.
+            # "**3. Baker**": the mark includes the opening asterisks of the bold text.
             opened = lead and lead not in number[0][number.end("lead") - number.start() :]
             listed = True
             yield _Line(indent, "number", f"{lead}{text}" if opened else text, int(number["number"]), blank)
@@ -203,14 +201,14 @@ _HEADER_CELLS = {
 
 
 def _cell(line: str) -> str | None:
-    """The cell of a table's row that names something; None for headers and rules."""
+    """Return the cell of a table row that has the name; None for headers and rules."""
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     named = [cell for cell in cells if any(map(str.isalpha, cell))]
     return None if not named or named[0].strip("*").lower().rstrip("s") in _HEADER_CELLS else named[0]
 
 
 def _is_aside(line: _Line, margin: int) -> bool:
-    """Whether a line between items is a heading or a remark of its own rather than part of an item."""
+    """Return whether a line between items is a heading or a remark rather than part of an item."""
     if line.style:
         return False
     if line.indent == 0 and _HEADING.fullmatch(line.text) and (line.after_blank or line.text.startswith("#")):
@@ -260,9 +258,9 @@ def _unmarked(lines: list[str], names: bool) -> list[str]:
 
 
 def _without_explanations(items: list[str]) -> list[str]:
-    """Cut names off from what explains them.
+    """Remove explanations from names.
 
-    A name in bold is the name. Otherwise a colon or a dash may be part of one, so it cuts only where most items have it.
+    Bold text is the name. A colon or a dash may be part of a name, so it separates only if most items have it.
     """
     heads = [
         found["name"].rstrip(":：") if (found := _BOLD_HEAD.match(item.strip())) else item for item in items

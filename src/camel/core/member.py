@@ -1,7 +1,7 @@
-"""A member of a society: a name that the others can call, a role, and what it is there for.
+"""A member of a society: a name that the others can address, a role, and a brief.
 
-The one decision to know: names are structure. What others say is told after their names, and turns are given by them,
-so a name is one line of letters, digits and spaces, and no two members' names read alike.
+The one decision to know: names are part of the protocol. Messages are shown behind their speakers' names and names
+decide turns, so a name is one line of letters, digits and spaces, and no two names of members read alike.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _WORD_END = re.compile(r"(?<=\w)(?!\w)")
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Who takes part, as declared; the model comes when the society is played."""
+    """A declared participant; its model is assigned when the society is played."""
 
     name: str
     """What the others call it."""
     role: str = ""
-    """What it is, e.g. `Judge`; left out, its name."""
+    """Its role, e.g. `Judge`. Default: its name."""
     brief: str = ""
-    """What it knows, wants and watches over; the society's prompt has a place for it."""
+    """What it knows, wants and watches over; fills `<BRIEF>` in the society's prompt."""
     prompt: str = ""
-    """A system prompt of its own, in place of the society's."""
+    """A system prompt that replaces the society's."""
     sampling: Sampling | None = None
     history: HistoryPolicy | None = None
-    """What becomes of its older turns where its prompt no longer fits; left out, as the society says."""
+    """What happens to its older turns when its prompt no longer fits. Default: the society's setting."""
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -54,12 +54,12 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     @property
     def title(self) -> str:
-        """Its role, which is its name where none is given."""
+        """Its role, or its name if it has none."""
         return self.role or self.name
 
 
 class Names(Mapping[str, str]):
-    """The names of a society, found however they are written: `@stock_trader` is `Stock Trader`."""
+    """The names of a society, found in any spelling: `@stock_trader` is `Stock Trader`."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names: dict[str, str] = {}
@@ -80,7 +80,7 @@ class Names(Mapping[str, str]):
         return len(self._names)
 
     def check(self, where: str, names: Iterable[str]) -> None:
-        """Raise unless each of `names` is a member's, as it is written."""
+        """Raise an `InputError` unless each of `names` is exactly a member's name."""
         known = set(self._names.values())
         for name in names:
             if name not in known:
@@ -90,15 +90,15 @@ class Names(Mapping[str, str]):
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:
-        """The member whose name stands at a place of a text, the longest that fits, and where it ends."""
+        """Return the member whose name begins at a position of a text, the longest match, and where it ends."""
         start = as_key(text[place : place + 8])[:2]
         if start not in self._starts and start[:1] not in self._starts:
-            return None  # nearly always, and at a tenth of the cost
+            return None  # fast path for nearly all calls
         run = _RUN.match(text, place, place + self.longest + 8)
         if run is None:
             return None
         ends = [end.start() for end in _WORD_END.finditer(run[0])]
-        # Where the run was cut off in a word, its last end is none.
+        # If the run was cut off inside a word, its last end does not count.
         for end in reversed(ends):
             at = place + end
             if at < len(text) and (text[at].isalnum() or text[at] == "_"):
@@ -109,5 +109,5 @@ class Names(Mapping[str, str]):
 
 
 def as_key(name: str) -> str:
-    """A name without what people write differently: case, spaces, hyphens."""
+    """Return a name without differences of case, spaces and hyphens."""
     return _BETWEEN.sub("", name).casefold()

@@ -1,8 +1,8 @@
 """What a speaker remembers of a long conversation: all of it, a window, or a window and a summary of the rest.
 
-The one decision to know: a speaker forgets rarely and much. Whole turns go, what was heard and the reply to it, oldest
-first, until half of what they took up is free. System prompt and first turns stay. So the bytes of a prompt only grow
-for many calls in a row, and an endpoint's prefix cache stays warm; forgetting a turn per call would change them each time.
+The one decision to know: a speaker forgets rarely and a lot at once. Whole turns (what it heard, and its reply) are
+dropped, oldest first, until half of their space is free. System prompt and first turns stay. So a prompt only grows for
+many calls in a row and an endpoint's prefix cache stays warm; dropping one turn per call would change it every time.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from camel.core.message import Usage, well_formed
 from camel.core.model import Model, Request
 
 HistoryPolicy = Literal["full", "window", "summarize"]
-"""`full`: the conversation ends where a prompt no longer fits. `window`: the speaker forgets its older turns.
+"""`full`: the conversation ends when a prompt no longer fits. `window`: the speaker forgets its older turns.
 `summarize`: the same, and its model summarizes them first."""
 _SUMMARY_TOKENS, _REPLY_TOKENS = 512, 4_096
-"""The longest summary in a large window, and the longest reply where the speaker has no limit: its model may think."""
+"""Longest summary in tokens, and longest reply if the speaker has no limit, because its model may think first."""
 _HEADS = {"user": "You heard:", "assistant": "You said:"}
-# Part of the record's format: what a speaker was sent is rebuilt from the summary with these words.
+# Part of the record's format: the prompt that was sent is rebuilt from the summary with this text.
 _NOTE = "(Earlier messages are left out here. Your summary of them:)"
 
 
 class Forgotten(NamedTuple):
-    """What a speaker no longer remembers, and what its next message records of that."""
+    """Turns that a speaker dropped, and what its next message records about them."""
 
     turns: int = 0
     pending: tuple[Entry, ...] = ()
-    """What has still to be summarized."""
+    """Entries that still have to be summarized."""
     room: int = 0
     summary: str = ""
     usage: Usage = Usage()
 
 
 def checked_policy(policy: Any) -> None:
-    """Raise an `InputError` unless it is a policy."""
+    """Raise an `InputError` unless it is a known policy."""
     if policy not in ("full", "window", "summarize"):
         raise InputError(f'history must be "full", "window" or "summarize", not {shown(policy)}')
 
 
 def remembered(entries: Sequence[Entry], opening: str, turns: int, summary: str = "") -> list[Entry]:
-    """A chat without so many turns after the first ones, and with a summary in their place."""
+    """Return a chat with `turns` turns after the first ones replaced by a summary."""
     if not turns and not summary:
         return list(entries)
     ends = _ends(entries, opening)
     if turns >= len(ends):
-        raise InputError(f"{turns} turns cannot be forgotten: the chat has {len(ends)}")
+        raise InputError(f"cannot drop {turns} turns: the chat has {len(ends)}")
     rest = list(entries[ends[turns] :])
     if summary:
         heard = [rest.pop(0).content] if rest and rest[0].role == "user" else []
@@ -66,7 +66,7 @@ def remembered(entries: Sequence[Entry], opening: str, turns: int, summary: str 
 def forget(
     history: History, opening: str, room: int, before: Forgotten, *, summarizes: bool
 ) -> tuple[History, Forgotten] | None:
-    """What remains of a history that is longer than `room`, and what is forgotten by then; None where all must stay."""
+    """Shorten a history that is longer than `room`; returns what remains and what was dropped, or None if all must stay."""
     entries, ends = history.entries, _ends(history.entries, opening)
     if len(ends) < 2:
         return None
@@ -84,7 +84,7 @@ def forget(
 async def summarize(
     model: Model, request: Request, opening: str, forgotten: Forgotten
 ) -> tuple[History, Forgotten]:
-    """Have a speaker's model summarize what it forgets before `request`: its history then, and what is recorded."""
+    """Ask a speaker's model to summarize what it drops before `request`; returns its new history and what is recorded."""
     room, most = forgotten.room, request.sampling.max_tokens
     if most is None:
         most = min(_REPLY_TOKENS, room // 4)
@@ -94,7 +94,7 @@ async def summarize(
     said = [f"{_HEADS[one.role]}\n{_quoted(one.content)}" for one in forgotten.pending]
     room_bytes = 3 * int(room / max(1.0, _scale(request.history)) - _size(Entry("user", template)))
     if sum(len(text.encode()) + 2 for text in said) > room_bytes:
-        # A summary that was made before is at the beginning of what was heard, and stays.
+        # An earlier summary is at the beginning of what was heard, and stays.
         said = [_cut(text, room_bytes // len(said) - 2) for text in said]
     asked = History()
     asked.add("user", fill(template, {"TURNS": "\n\n".join(said)}))
@@ -106,7 +106,7 @@ async def summarize(
         usage, choice = reply.usage, reply.choices[0]
         if choice.finish not in ("refusal", "content_filter"):
             text = _cut(well_formed(choice.content).strip(), 3 * longest)
-    except BadReply as error:  # however often it was asked: it is forgotten without a summary
+    except BadReply as error:  # no usable reply: the turns are dropped without a summary
         usage = error.usage or Usage()
     history = _rebuilt(request.history, remembered(request.history.entries, opening, 0, text))
     if history.tokens > forgotten.room:
@@ -115,14 +115,14 @@ async def summarize(
 
 
 def _ends(entries: Sequence[Entry], opening: str) -> list[int]:
-    """Where turns end, the first ones together: a reply to the opening alone, and the first to somebody."""
+    """Return where turns end; the first ones count as one: the reply to the opening, and the first reply to a speaker."""
     ends = [place for place, entry in enumerate(entries, 1) if entry.role == "assistant"]
     first = entries[ends[0] - 2].content if ends and ends[0] > 1 else ""
     return ends[1:] if opening and well_formed(first) == well_formed(opening) else ends
 
 
 def _rebuilt(history: History, entries: Sequence[Entry]) -> History:
-    """A history of other entries, as long as the endpoint's count of this one suggests."""
+    """Return a history of other entries, its estimate scaled by the endpoint's count of this one."""
     other = History()
     for entry in entries:
         other.add(entry.role, entry.content)
@@ -131,7 +131,7 @@ def _rebuilt(history: History, entries: Sequence[Entry]) -> History:
 
 
 def _scale(history: History) -> float:
-    """How much longer a history is than it is estimated by itself."""
+    """Return the ratio of a history's counted length to its estimate."""
     return history.tokens / max(1, sum(map(_size, history.entries)))
 
 

@@ -1,7 +1,7 @@
-"""What is said and what it cost: the values that every other part passes around.
+"""Messages, sampling settings and usage: the values that every other package passes around.
 
-All are frozen msgspec structs: cheap to make, comparable, and serialised the same way everywhere. Those of which there
-are many (`gc=False`) hold no cycles and are not tracked by the garbage collector: with thousands of conversations open,
+All are frozen msgspec structs: cheap to create, comparable, and serialized the same way everywhere. Types with many
+instances (`gc=False`) hold no cycles and are not tracked by the garbage collector: with thousands of open conversations,
 its walks over them cost more than the calls.
 """
 
@@ -16,12 +16,12 @@ from camel.core.errors import InputError
 from camel.core.grammar import Move, parse
 
 FinishReason = Literal["stop", "length", "content_filter", "refusal", "other"]
-"""Why a model stopped writing. `refusal` is a reply whose text came in the refusal field;
-`other` covers what a provider invented (tool calls, aborts)."""
+"""Why a model stopped. `refusal` is a reply whose text came in the refusal field;
+`other` covers anything else a provider reports (tool calls, aborts)."""
 
 
 OWN_FIELDS = {"model", "messages", "stream", "stream_options"}
-"""Of a request's body: the client writes them, and nobody else may."""
+"""Fields of a request's body that the client sets; `extra` must not contain them."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -32,15 +32,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cached: int = 0
     """The part of `prompt` that the endpoint answered from its prefix cache."""
     calls: int = 0
-    """How many calls these tokens are the sum of."""
+    """Number of calls in this sum."""
     unknown: int = 0
-    """How many of those calls came back without a usable count, so that sums are a lower bound."""
+    """Number of these calls without a usable token count; if not 0, the sums are a lower bound."""
     reasoning: int = 0
-    """The part of `completion` that was thought and not said."""
+    """The part of `completion` that was reasoning, not in the reply."""
     written: int = 0
-    """The part of `prompt` that the endpoint wrote into its cache, for which some charge more."""
+    """The part of `prompt` that the endpoint wrote into its cache; some providers charge more for it."""
     usd: float = 0.0
-    """Dollars, at the prices of the day; 0 where they are not known."""
+    """US dollars at the configured prices; 0 if prices are unknown."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -56,11 +56,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def total(self) -> int:
-        """Prompt and completion together."""
+        """Prompt plus completion tokens."""
         return self.prompt + self.completion
 
     def filled(self) -> Usage:
-        """The same, with calls that came without a count taken for as large as the others; as it is where none has one."""
+        """Return the usage with calls without a count filled in at the average of the others; unchanged if none has a count."""
         known = self.calls - self.unknown
         if not self.unknown or known <= 0:
             return self
@@ -73,13 +73,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a model is asked to write. `None` leaves a setting to the endpoint's own default."""
+    """Sampling settings of a call. `None` uses the endpoint's default."""
 
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
     n: int = 1
-    """Candidates per call; the conversation uses the first unless a critic chooses."""
+    """Candidates per call. The conversation uses the first unless a critic chooses."""
     seed: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
@@ -87,9 +87,9 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     reasoning: Literal["low", "medium", "high", "off"] | int | None = None
-    """How much a model that thinks may think: a level, a number of tokens, or `"off"`."""
+    """Reasoning of the model before it replies: an effort level, a number of tokens, or `"off"`."""
     extra: dict[str, Any] = {}
-    """Fields sent to the endpoint as they are, e.g. `{"reasoning_effort": "low"}`."""
+    """Further fields of the request body, sent unchanged, e.g. `{"reasoning_effort": "low"}`."""
 
     def __post_init__(self) -> None:
         _number("temperature", self.temperature, 0, 10)
@@ -114,7 +114,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         ):
             raise InputError(f"extra must be a dict with text as keys, not {shown(self.extra)}")
         if taken := sorted(OWN_FIELDS & extra.keys()):
-            raise InputError(f"extra cannot set {', '.join(taken)}: the client does")
+            raise InputError(f"extra must not set {', '.join(taken)}: the client sets these fields")
         try:
             msgspec.json.encode(self.extra)
             msgspec.json.encode(self.stop)
@@ -125,7 +125,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 def _number(name: str, value: Any, low: float, high: float) -> None:
     if value is None:
         return
-    # The comparison is false for NaN, which no endpoint accepts.
+    # The comparison is false for NaN, too.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
 
@@ -136,35 +136,35 @@ def _whole(name: str, value: Any, low: int, high: int, *, optional: bool = True)
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Something that might have been said."""
+    """A candidate for a message."""
 
     content: str
     speaker: str = ""
-    """Who would have said it; empty for the speaker of the message."""
+    """Its speaker; empty for the speaker of the message."""
     parent: int = -1
-    """The proposal that it answers, where a search looked ahead, or revises; -1 for a first one."""
+    """Index of the proposal that it revises, or that it answers in a search; -1 for a first one."""
     revises: bool = False
-    """Whether it is another version of its parent, written after the critic's feedback."""
+    """Whether it is a revision of its parent after the critic's feedback."""
     score: float | None = None
     reason: str = ""
-    """What the critic said of it: a reason, or feedback for a revision."""
+    """The critic's reason, or its feedback for a revision."""
 
 
 class Deliberation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How a message was chosen: everything that was proposed, and the critic's choice."""
+    """How a message was chosen: all proposals, and the critic's choice."""
 
     critic: str
-    """Who chose: a model as the endpoint named it, a rule, or a person."""
+    """The critic: the model name that the endpoint reported, a rule, or a person."""
     proposals: tuple[Proposal, ...]
     choice: int
-    """The proposal that was said."""
+    """Index of the proposal that was said."""
     reason: str = ""
     fallback: str = ""
-    """How it was settled where the critic did not decide; empty where it did."""
+    """The fallback that was used because the critic did not decide; empty if it did."""
 
 
 class Action(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A tool that a speaker used before it spoke."""
+    """A tool call that a speaker made before it spoke."""
 
     tool: str
     arguments: str = "{}"
@@ -175,55 +175,55 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TokenTrace(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The tokens of a reply, where the endpoint told them: what training by reinforcement learning needs."""
+    """The tokens of a reply as the endpoint reported them, for reinforcement learning."""
 
     ids: list[int] = []
     logprobs: list[float] = []
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One thing said in a conversation, with what it took to say it."""
+    """One message of a conversation, with its cost and how it was made."""
 
     index: int
     speaker: str
-    """The seat it came from: `user`, `assistant`, or a name of a larger society."""
+    """The speaker's name: `user`, `assistant`, or a member of a society."""
     role: str
-    """The role played there, e.g. `Stock Trader`."""
+    """The speaker's role, e.g. `Stock Trader`."""
     content: str
     model: str = ""
-    """The model as the endpoint named itself; empty where no model spoke."""
+    """The model name that the endpoint reported; empty if no model spoke."""
     finish: FinishReason = "stop"
     usage: Usage = Usage()
     latency: float = 0.0
-    """Seconds from sending the call to its last byte, retries included."""
+    """Seconds from sending the request to the last byte of the reply, retries included."""
     attempts: int = 1
     guided: str = ""
-    """The guided format that was in force, e.g. `llama.cpp:instruction`; empty when the model wrote freely."""
+    """The grammar that constrained the output, e.g. `llama.cpp:instruction`; empty if there was none."""
     deliberation: Deliberation | None = None
-    """What it was chosen from, where somebody chose."""
+    """The proposals and the critic's choice, if there was a critic."""
     reasoning: str = ""
-    """What the model thought before it spoke; nobody else hears it."""
+    """The model's reasoning before the message; the other speakers do not see it."""
     actions: list[Action] = []
-    """The tools that were used for it, in order."""
+    """The tool calls made for it, in order."""
     tokens: TokenTrace | None = None
     seen: int = -1
-    """How many messages its speaker could have heard; -1: all before it. Fewer where several speak at the same time."""
+    """Number of earlier messages its speaker could have heard; -1: all. Fewer if several speak at the same time."""
     forgot: int = 0
-    """How many of its speaker's turns, after the first ones, were no longer in what its model was sent."""
+    """Number of its speaker's turns, after the first ones, that were no longer in the prompt."""
     summary: str = ""
-    """What the speaker's model made of them, where it was asked before this message; in force until more is forgotten."""
+    """The model's summary of these turns, if made before this message; used until more turns are dropped."""
 
     @property
     def move(self) -> Move:
-        """What this message does in the instruction grammar."""
+        """The message parsed by the instruction grammar."""
         return parse(self.content)
 
 
 def in_one_line(text: str) -> str:
-    """Without line breaks: names of roles and speakers come from models too, and must not pose as more than a name."""
+    """Remove line breaks from a name of a role or speaker: it may come from a model and must not pose as more than a name."""
     return " ".join(text.split())
 
 
 def well_formed(text: str) -> str:
-    """Replace lone surrogates, which no endpoint or file takes."""
+    """Replace lone surrogates, which endpoints and files reject."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""The boundary to whatever speaks: a base class with one required method.
+"""`Model`, the base class of everything that speaks, with one required method.
 
-A hosted model, a scripted one in a test, a replayed journal and a person at a keyboard are all `Model`s,
-which is why the conversation loop knows none of them.
+A hosted model, a scripted one in a test, a replayed journal and a person at a keyboard are all `Model`s, so the
+conversation loop treats them alike.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 from camel.core.resolve import resolvers
 
 Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict", "comparison"]
-"""The shape of reply a seat is meant to give, for endpoints that can be held to one; the last four are a judge's."""
+"""The expected format of a reply, for endpoints with grammars; the last four are formats of a judge."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A piece of a reply, as it arrives."""
+    """A piece of a reply, as it is streamed."""
 
     speaker: str
     text: str
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """A call failed and will be sent again: whatever `Text` came for it so far is void."""
+    """A call failed and is retried: discard the `Text` pieces received for it so far."""
 
     speaker: str
     error: str
@@ -40,31 +40,31 @@ class Retrying(msgspec.Struct, frozen=True):
 
 Event = Text | Retrying
 Watch = Callable[[Event], None]
-"""Called on the event loop while a reply is being made; must return quickly."""
+"""Called on the event loop while a reply arrives; must return quickly."""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One call: what the model has heard, and how it is asked to answer."""
+    """One call: the history and the sampling settings."""
 
     history: History
     sampling: Sampling = Sampling()
     session: str = ""
-    """Identifies the conversation, so that its calls can be kept on one warm replica."""
+    """Identifies the conversation, so that its calls can go to one replica with a warm cache."""
     speaker: str = ""
     expects: Expects | None = None
     watch: Watch | None = None
-    """When given, the reply is streamed and each piece is reported here."""
+    """If given, the reply is streamed and each piece is passed to this function."""
     options: int = 0
-    """How many options a critic is asked about."""
+    """Number of options in a request to a critic."""
 
     def digest(self) -> bytes:
-        """Identifies what is asked: the history, the sampling and the seat."""
-        # The options are in the history: counted here they would only unsettle journals that know nothing of them.
+        """Return a hash of history, sampling and speaker, which identifies the request."""
+        # `options` is not hashed: they are in the history anyway, and older journals do not have the field.
         asked = msgspec.json.encode((self.sampling, self.speaker, self.expects))
         return hashlib.blake2b(self.history.digest() + asked, digest_size=16).digest()
 
 
-THOUGHT_ONLY = "thinking used up the limit of tokens before the model said anything: raise sampling.max_tokens, or let it think less"
+THOUGHT_ONLY = "the model used all its tokens for reasoning and gave no answer: raise sampling.max_tokens or lower its reasoning effort"
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -74,16 +74,16 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     finish: FinishReason = "stop"
     logprobs: list[Any] | None = None
     reasoning: str = ""
-    """What the model thought before it spoke; no part of `content`."""
+    """The model's reasoning; not part of `content`."""
 
     @property
     def thought_only(self) -> bool:
-        """Whether its tokens were used up before the model had said anything: by thinking, also where that is hidden."""
+        """Whether reasoning, visible or hidden, used all tokens before any content."""
         return self.finish == "length" and not self.content.strip()
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What came back from a call: at least one choice, and what it cost."""
+    """The result of a call: at least one choice, and the usage."""
 
     choices: tuple[Choice, ...]
     usage: Usage = Usage(calls=1, unknown=1)
@@ -92,11 +92,11 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     attempts: int = 1
     guided: str = ""
     limited: int = 0
-    """How many of the attempts were answered 429."""
+    """Number of attempts that got a 429."""
     deliberation: Deliberation | None = None
-    """What it was chosen from, where somebody chose; then the usage is that of all calls."""
+    """The critic's deliberation, if there was a critic; `usage` then counts all its calls."""
     by: str = ""
-    """The model as the run calls it, where it has several."""
+    """The run's name for the model, if it has several."""
 
     @property
     def content(self) -> str:
@@ -105,50 +105,50 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Price(Protocol):
-    """What a model costs."""
+    """The price of a model."""
 
     def cost(self, usage: Usage) -> float:
-        """Dollars for that much."""
+        """Return the cost of `usage` in US dollars."""
         ...
 
 
 class Model(ABC):
-    """Anything that answers a request: a hosted model, a scripted one, a person. Fails with a `ModelError` and nothing else.
+    """Anything that answers a request: a hosted model, a scripted one, a person. Raises only `ModelError`.
 
-    A model of your own needs `reply` alone; the rest has defaults.
+    Your own model only needs `reply`; everything else has defaults.
     """
 
     name: str = ""
-    """What it is called, in prices, reports and the identity of a run."""
+    """Its name in prices, reports and the identity of a run."""
     context_tokens: int | None = None
-    """Its window, where it is known."""
+    """Its context window in tokens, if known."""
     base_url: str = ""
-    """Where it is reached, for traces."""
+    """Its address, for traces."""
     price: Price | None = None
-    """What it costs, where that is known and not by its name."""
+    """Its price, if known; otherwise the price is looked up by name."""
     batch: bool = False
-    """Whether it is asked in batches."""
+    """Whether it uses a batch API."""
     stand_in: Model | None = None
-    """Who is asked instead where somebody looks ahead; a person is not asked what they might say."""
+    """The model that replaces it in a look-ahead search: a person is not asked for hypothetical replies."""
 
     @abstractmethod
     async def reply(self, request: Request) -> Reply:
         """Answer `request`, or raise a `ModelError`."""
 
     async def ask(self, text: str, *, system: str = "", sampling: Sampling = Sampling()) -> str:  # noqa: B008 - frozen
-        """What it answers to one question."""
+        """Return its answer to one question."""
         history = History(system)
         history.add("user", text)
         return (await self.reply(Request(history, sampling))).content
 
     def release(self, session: str) -> None:  # noqa: B027 - most models keep nothing
-        """Hear that a conversation has ended, so that what was kept for it can go."""
+        """Free what was kept for a conversation; called when it has ended."""
 
     async def rest(self) -> None:  # noqa: B027 - most models have nothing to put away
-        """Hear that it is not asked for a while: what it holds, such as a server of its own, may go until it is."""
+        """Free resources, such as a local server, until the next call; called when no call is expected for a while."""
 
     async def aclose(self) -> None:  # noqa: B027 - most models have nothing open
-        """Close what it has open; it opens again when it is next used."""
+        """Close connections; the next call opens them again."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class Model(ABC):
 
 
 class WrappedModel(Model):
-    """A model around another, which it asks: the base of all that count, record, check or trace calls."""
+    """A model that wraps another one: the base of models that count, record, check or trace calls."""
 
     def __init__(self, inner: Model) -> None:
         self.inner = inner
@@ -167,20 +167,20 @@ class WrappedModel(Model):
         self.price = inner.price
 
     def release(self, session: str) -> None:
-        """Tell the model within."""
+        """Pass it to the wrapped model."""
         self.inner.release(session)
 
     async def rest(self) -> None:
-        """Tell the model within."""
+        """Pass it to the wrapped model."""
         await self.inner.rest()
 
     async def aclose(self) -> None:
-        """Close the model within."""
+        """Close the wrapped model."""
         await self.inner.aclose()
 
 
 def checked_model(model: object) -> Model:
-    """Return `model`, or the model of that name; otherwise raise an `InputError` in one line."""
+    """Return `model`, or the model of that name, or raise an `InputError`."""
     if isinstance(model, str):
         return resolvers.model(model)
     if not isinstance(model, Model):

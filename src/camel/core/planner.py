@@ -1,8 +1,8 @@
-"""What may come before a society talks: a model proposes its roles, and plans its task.
+"""Preparation of a society: a model proposes its roles and plans its task.
 
-Both ask for a list and read it leniently; a reply that cannot be read is asked for again a few times, each time with
-other words and without what failed. What is asked next depends on nothing but the replies so far, so a journaled model
-answers all over again after a crash and the same members meet.
+Both ask for a list and parse it leniently. If the reply cannot be parsed, they ask again with another wording, without
+the failed reply. Each request depends only on the replies so far, so a journaled model repeats them after a crash and
+the members are the same.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ from camel.core.model import Model, Reply, Request, Watch
 from camel.core.task import MAX_TASK_CHARS, checked_text
 
 ATTEMPTS = 3
-"""Calls for one list, at most."""
+"""Maximum number of calls for one list."""
 MAX_STEP_CHARS = 600
 CASTING, PLANNER = "casting", "planner"
-"""The speaker names under which the two are reported."""
+"""The speaker names of the two kinds of calls."""
 FIRST_SAMPLING = Sampling(temperature=0.7)
 
 T = TypeVar("T")
 
 
 class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Asks a model for the roles that a task needs; they join the members that are declared."""
+    """Asks a model for the roles that a task needs, in addition to the declared members."""
 
     count: int
-    """How many to propose."""
+    """Number of roles to propose."""
     prompt: str = ""
-    """Asks for them; mentions `<COUNT>` and `<TASK>`. Left out, one that comes with CAMEL."""
+    """The prompt, with `<COUNT>` and `<TASK>`. Default: one that comes with CAMEL."""
     sampling: Sampling = FIRST_SAMPLING
 
     def __post_init__(self) -> None:
         whole("count", self.count, 1, 100)
 
     def asked(self, task: str) -> str:
-        """The prompt, filled in."""
+        """Return the prompt with its placeholders filled."""
         return fill(self.prompt or prompts()["roles"], {"COUNT": str(self.count), "TASK": task})
 
 
 class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Asks a model for the steps of a task; they are put below it."""
+    """Asks a model for the steps of a task; they are appended to it."""
 
     steps: int = 6
-    """How many at most."""
+    """Maximum number of steps."""
     prompt: str = ""
-    """Asks for them; mentions `<COUNT>` and `<TASK>`. Left out, one that comes with CAMEL."""
+    """The prompt, with `<COUNT>` and `<TASK>`. Default: one that comes with CAMEL."""
     sampling: Sampling = FIRST_SAMPLING
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, 1, 50)
 
     def asked(self, task: str) -> str:
-        """The prompt, filled in."""
+        """Return the prompt with its placeholders filled."""
         return fill(self.prompt or prompts()["plan"], {"COUNT": str(self.steps), "TASK": task})
 
 
 class ProposedMembers(NamedTuple):
-    """Members as a model proposed them, and what that took."""
+    """Members that a model proposed, and the usage."""
 
     members: tuple[Member, ...]
     usage: Usage
@@ -77,14 +77,14 @@ class ProposedMembers(NamedTuple):
 
 
 class TaskPlan(NamedTuple):
-    """Steps as a model proposed them, and what that took."""
+    """Steps that a model proposed, and the usage."""
 
     steps: tuple[str, ...]
     usage: Usage
     model: str
 
     def text(self, task: str) -> str:
-        """The task with its plan below."""
+        """Return the task followed by its plan."""
         numbered = "\n".join(f"{number}. {step}" for number, step in enumerate(self.steps, 1))
         return f"{task}\n\nThe plan:\n{numbered}" if self.steps else task
 
@@ -98,7 +98,7 @@ async def assign_roles(
     session: str = "",
     watch: Watch | None = None,
 ) -> ProposedMembers:
-    """Have a model propose `count` members for a task, none of them called as one of `taken`; or raise `NotUnderstood`."""
+    """Ask a model to propose `count` members for a task, none with a name in `taken`; raises `NotUnderstood`."""
     casting = count if isinstance(count, Casting) else Casting(count)
     wanted = casting.count
 
@@ -111,7 +111,7 @@ async def assign_roles(
     members, usage, name = await _ask(model, asked, read, request)
     if members is None:
         raise NotUnderstood(
-            f"asked {usage.calls} times for {wanted} roles and got no list of so many: lower the count, or name the "
+            f"the model returned no list of {wanted} roles in {usage.calls} attempts: lower the count, or list the "
             "members yourself"
         )
     return ProposedMembers(tuple(members), usage, name)
@@ -125,7 +125,7 @@ async def plan_task(
     session: str = "",
     watch: Watch | None = None,
 ) -> TaskPlan:
-    """Have a model plan a task in at most `steps` steps; no step where it gave none, which leaves the task as it is."""
+    """Ask a model to plan a task in at most `steps` steps; without a usable plan there are no steps and the task stays as it is."""
     planner = steps if isinstance(steps, Planner) else Planner(steps)
     asked = planner.asked(checked_text("the task", task, MAX_TASK_CHARS))
     request = Request(History(), planner.sampling, session, PLANNER, "list", watch)
@@ -134,7 +134,7 @@ async def plan_task(
 
 
 def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
-    """The members that a list proposes: the name before the colon, the brief behind it; what cannot be one is left out."""
+    """Return the members in a list: name before the colon, brief after it. Lines that are no member are skipped."""
     members: list[Member] = []
     seen = {as_key(name) for name in taken}
     for line in _lines(text):
@@ -146,7 +146,7 @@ def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
             continue
         seen.add(key)
         brief = brief.strip(" :-–—*")
-        # "Neighbour (lives there)": the name was cut off at the opening bracket.
+        # "Neighbor (lives there)": the name was cut off at the opening parenthesis.
         brief = brief.removesuffix(")") if brief.count(")") > brief.count("(") else brief
         members.append(Member(name, name, brief.rstrip()))
     return members
@@ -154,7 +154,7 @@ def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
 
 @cache
 def prompts() -> dict[str, str]:
-    """The texts that come with CAMEL, by name."""
+    """Return the prompts that come with CAMEL, by name."""
     folder = Path(__file__).parent / "inception" / "society"
     return {path.stem: path.read_text("utf-8").strip() for path in folder.glob("*.txt")}
 
@@ -162,11 +162,11 @@ def prompts() -> dict[str, str]:
 async def _ask(
     model: Model, prompt: str, read: Callable[[str], Sequence[T] | None], request: Request
 ) -> tuple[Sequence[T] | None, Usage, str]:
-    """Ask until the reply can be read, or often enough; what was read, and what all calls took."""
+    """Ask until the reply can be parsed or the attempts are used; returns the result and the usage of all calls."""
     usage, reply = Usage(), None
     for attempt in range(ATTEMPTS):
         history = History()
-        # A model that always answers the same to the same must be asked something else.
+        # A deterministic model would repeat its reply, so the wording changes.
         again = f"\n\nOnly the numbered list, one item on each line. This is attempt {attempt + 1}."
         history.add("user", f"{prompt}{again if attempt else ''}")
         reply = await model.reply(msgspec.structs.replace(request, history=history))
@@ -181,7 +181,7 @@ def _text(reply: Reply) -> str:
     if choice.finish in ("refusal", "content_filter"):
         return ""
     text = well_formed(choice.content)
-    # Cut off in the middle of its last line, as like as not.
+    # The last line is probably cut off.
     return text.rpartition("\n")[0] if choice.finish == "length" else text
 
 
@@ -192,7 +192,7 @@ _UNNAMEABLE = re.compile(r"[^\w .'’-]")
 
 
 def _lines(text: str) -> list[str]:
-    """The items of a list: its marked lines, the outer ones where some are set in; or all lines where none is marked."""
+    """Return the items of a list: its outermost marked lines, or all lines if none is marked."""
     lines = [line for line in text.expandtabs(4).splitlines() if line.strip()]
     marked = [(line, found) for line in lines if (found := _MARK.match(line))]
     if marked:
@@ -200,7 +200,7 @@ def _lines(text: str) -> list[str]:
         lines = [line[found.end() :] for line, found in marked if len(line) - len(line.lstrip()) < outer + 2]
     else:
         lines = [line for line in lines if not line.rstrip().endswith((":", "："))]  # announces the list
-    # Control characters have no place in a name or a prompt.
+    # Names and prompts must not contain control characters.
     printable = ("".join(char if char.isprintable() else " " for char in line) for line in lines)
     items = (" ".join(line.split()) for line in printable)
     return [item for item in items if any(map(str.isalnum, item)) and len(item) <= MAX_STEP_CHARS]

@@ -1,7 +1,7 @@
-"""What every play has in common, be it of two or of a thousand: it is prepared, walked through, and ended.
+"""Base classes of declared conversations and of conversations in progress, with two speakers or many.
 
-A play sets the table and hands agents to the one conversation loop; this file only lets people sit down to it in the
-way that suits them: message by message, at once, or from code that is not async.
+A play builds agents and passes them to the one conversation loop. It can be used message by message, as a whole, or
+from code that is not async.
 """
 
 from __future__ import annotations
@@ -22,74 +22,74 @@ T = TypeVar("T")
 
 
 class Declaration(ABC):
-    """A conversation as it is declared. It can be used again and again; `<placeholders>` in it are filled from rows of values."""
+    """A declared conversation. It can be played any number of times; `<placeholders>` are filled from rows of values."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it is about, in a few words."""
+        """A short title."""
 
     @property
     @abstractmethod
     def placeholders(self) -> frozenset[str]:
-        """The names of its placeholders, in small letters."""
+        """The names of its placeholders, in lower case."""
 
     @abstractmethod
     def fill(self, row: Mapping[str, Any]) -> Declaration:
-        """The same with its placeholders filled; names of the row that it does not have are ignored."""
+        """Return a copy with its placeholders filled; other names in the row are ignored."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Stands for all that decides what is said, besides the model and the rows."""
+        """Return what identifies the declaration: everything except the model and the rows."""
 
     @abstractmethod
     def with_rules(self, rules: Sequence[StopRule]) -> Declaration:
-        """The same with these rules instead of its own; the limits of messages and tokens always remain."""
+        """Return a copy with other stop rules; the limits on messages and tokens always apply."""
 
     @abstractmethod
     def own_model(self) -> Model:
-        """The model that it names, or the one that the environment names."""
+        """Return its model, or the one that the environment names."""
 
     @abstractmethod
     def play(self, model: Model, *, id: str = "", seed: int | None = None) -> Play:
-        """One conversation, ready to begin."""
+        """Return one conversation, ready to start."""
 
 
 class Play(ABC):
-    """A conversation that has still to be set up, or is going on, or has ended."""
+    """A conversation: not yet prepared, in progress, or ended."""
 
     transcript: Transcript
 
     @abstractmethod
     async def prepare(self) -> Conversation:
-        """Do what comes before the talk if that has not been done yet, and return the conversation, ready to begin."""
+        """Run the preparation if it has not run yet, and return the conversation, ready to start."""
 
     @abstractmethod
     def asked(self) -> Iterable[Model | None]:
-        """Every model that may be asked; None for one that is not there."""
+        """Return every model that may be called; None for a seat without one."""
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Prepare, then talk; iterating again goes on where the last iteration left off."""
+        """Prepare, then yield messages; a second iteration continues where the first one stopped."""
         async for message in await self.prepare():
             yield message
 
     async def finish(self) -> Transcript:
-        """Talk to the end and return the transcript."""
+        """Run the conversation to its end and return the transcript."""
         async for _ in await self.prepare():
             pass
         return self.transcript
 
     def end(self, detail: str, reason: StopReason = "stopped") -> None:
-        """End it from outside, unless it has ended; what was said stays in the transcript."""
+        """End it from outside, unless it has ended; the transcript keeps its messages."""
         if self.transcript.stop is None:
             self.transcript.stop = Stop(reason, detail)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: what was said so far."""
+        """Show the messages so far in a notebook."""
         return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
 
     def run(self) -> Transcript:
-        """Talk to the end from code that is not async; also works inside a notebook."""
+        """Run the conversation to its end from code that is not async; also works inside a notebook."""
         return run_now(self._finish_and_close())
 
     async def _finish_and_close(self) -> Transcript:
@@ -102,7 +102,7 @@ class Play(ABC):
 
 
 def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None = None) -> T:
-    """Run a coroutine to its end, also inside a notebook. There, the first Ctrl-C calls `interrupted` and waits on, if given."""
+    """Run a coroutine to its end, also inside a notebook. There, the first Ctrl-C calls `interrupted`, if given, and keeps waiting."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -132,7 +132,7 @@ def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None
                 raise
             interrupted()
             thread.join()
-    except BaseException:  # Ctrl-C: without this the thread would continue to talk, and to pay
+    except BaseException:  # Ctrl-C: without this the thread would continue, and so would the cost
         for loop, task in begun:
             if task is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)

@@ -1,8 +1,8 @@
-"""Plug-ins: what other installed packages add, found by entry points and loaded when it is first asked for.
+"""Plug-ins: parts of other installed packages, found by entry points and loaded at first use.
 
-The one decision to know: names are read from the packages' metadata and nothing is imported until one of them is used, so a
-broken plug-in breaks only what asks for it, with an error that names its package. What comes with CAMEL cannot be replaced:
-a plug-in under the name of such a part is passed over, and `camel doctor` says so.
+The one decision to know: names are read from the packages' metadata and nothing is imported before its first use, so a
+broken plug-in breaks only what uses it, with an error that names its package. Built-in parts cannot be replaced: a
+plug-in with the name of a built-in part is ignored, and `camel doctor` reports it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 
 Group = Literal["scenarios", "detectors", "stop_rules", "critics", "exporters", "models"]
-"""What can be added; the entry points' group is `camel.` and this."""
+"""Kinds of parts that a plug-in can add; the entry point group is `camel.` plus this."""
 
 T = TypeVar("T")
 
@@ -30,12 +30,12 @@ class Plugin(NamedTuple):
     group: str
     name: str
     package: str
-    """The distribution and its version, as one would tell them to somebody who can mend it."""
+    """The distribution and its version, for bug reports."""
     where: str
     """`module:attribute`."""
 
     def load(self) -> Any:
-        """The object itself; whatever goes wrong on the way is told in one line that names the package."""
+        """Import the object; any failure becomes a one-line error that names the package."""
         from importlib.metadata import EntryPoint
 
         try:
@@ -46,10 +46,10 @@ class Plugin(NamedTuple):
             ) from error
 
     def failed(self, why: str) -> PluginFailed:
-        """An error about this plug-in."""
+        """Return an error about this plug-in."""
         line = " ".join(why.split())
         said = f"the plug-in {shown(self.name)} of the package {self.package} ({self.group}) {line[:300]}"
-        return PluginFailed(f"{said}: upgrade the package, or take it out with pip uninstall {self.bare}")
+        return PluginFailed(f"{said}: upgrade the package, or remove it with pip uninstall {self.bare}")
 
     @property
     def bare(self) -> str:
@@ -59,29 +59,29 @@ class Plugin(NamedTuple):
 
 @cache
 def offered(group: Group) -> dict[str, tuple[Plugin, ...]]:
-    """What installed packages offer in a group, by name. Only their metadata is read, and once."""
+    """Return what installed packages offer in a group, by name. Reads only their metadata, once."""
     from importlib.metadata import entry_points
 
     found: dict[str, list[Plugin]] = {}
     for entry in entry_points(group=f"camel.{group}"):
         package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
         plugin = Plugin(group, entry.name, package, entry.value)
-        # A package that is found twice on the path is still one.
+        # A package that is on the path twice counts once.
         if plugin not in found.setdefault(entry.name, []):
             found[entry.name].append(plugin)
     return {name: tuple(several) for name, several in sorted(found.items())}
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
-    """The parts of one kind by name: those that come with CAMEL, then those of plug-ins, which are loaded when asked for."""
+    """The parts of one kind by name: built-in ones first, then those of plug-ins, which are loaded at first use."""
 
     reserved: frozenset[str] = frozenset()
-    """Names that no part can have."""
+    """Reserved names."""
 
     def __init__(
         self, group: Group, own: dict[str, T], check: Callable[[Plugin, Any], T], *, kind: str
     ) -> None:
-        """`check` makes a part of what a plug-in gave, or raises `plugin.failed(why)`; `kind` names one in errors."""
+        """`check` turns a plug-in's object into a part, or raises `plugin.failed(why)`; `kind` names a part in errors."""
         self.group: Group = group
         self.kind = kind
         self._own, self._check = own, check
@@ -98,13 +98,13 @@ class Registry(MutableMapping[str, T], Generic[T]):
             if len(several) > 1:
                 packages = " and ".join(one.package for one in several)
                 raise PluginFailed(
-                    f"the packages {packages} both offer {self.kind} {shown(name)}: pip uninstall one of them"
+                    f"the packages {packages} both offer {self.kind} {shown(name)}: remove one of them with pip uninstall"
                 )
             self._loaded[name] = self._check(plugin, plugin.load())
         return self._loaded[name]
 
     def __setitem__(self, name: str, part: T) -> None:
-        """Add a part, or put another in its place, for this process."""
+        """Add or replace a part, for this process only."""
         if name in self.reserved:
             raise InputError(f"{self.kind} {shown(name)} is reserved: choose another name")
         self._own[name] = part
@@ -113,7 +113,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         del self._own[name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is one, whether or not it can be loaded."""
+        """Whether there is a part of that name, loadable or not."""
         return name in self._own or (name in offered(self.group) and name not in self.reserved)
 
     def __iter__(self) -> Iterator[str]:
@@ -125,17 +125,17 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     @property
     def own(self) -> set[str]:
-        """The names of the parts that come with CAMEL, and those that no part can have."""
+        """The names of built-in parts, and reserved names."""
         return {*self._own, *self.reserved}
 
     def find(self, name: str) -> T:
-        """The part of that name; an `InputError` that lists the names where there is none."""
+        """Return the part of that name, or raise an `InputError` that lists the names."""
         if name not in self:
-            there = f"choose from {', '.join(self)}" if len(self) else "no installed plug-in brings one"
+            there = f"choose from {', '.join(self)}" if len(self) else "no installed plug-in offers one"
             raise InputError(f"there is no {self.kind} {shown(name)}{similar(name, self)}; {there}")
         return self[name]
 
 
 def taken(group: Group, own: set[str]) -> list[Plugin]:
-    """Plug-ins that nobody can reach because a part of CAMEL has their name."""
+    """Return plug-ins that are ignored because a built-in part has their name."""
     return [plugin for name, several in offered(group).items() if name in own for plugin in several]

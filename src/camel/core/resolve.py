@@ -1,6 +1,6 @@
 """What `core` needs from packages above it, as functions that `camel/__init__` fills in.
 
-`core` imports nothing but itself, so whatever is shown or looked up elsewhere is reached through here.
+`core` imports only itself, so it calls packages above it through these functions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Resolvers:
-    """One function for each thing that lives above `core`."""
+    """One function for each thing that `core` needs from above."""
 
     model: Callable[[str], Model]
-    """A model by its name; empty: the one that the environment names."""
+    """Returns a model by its name; empty: the one that the environment names."""
     findings: Callable[[Transcript], Sequence[Any]]
-    """What detectors find in a transcript."""
+    """Returns what detectors find in a transcript."""
     html: Callable[[Transcript], str]
-    """A transcript as a notebook shows it."""
+    """Returns a transcript as HTML for a notebook."""
 
 
 resolvers = Resolvers()

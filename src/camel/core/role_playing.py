@@ -1,7 +1,7 @@
 """Role playing: an AI user instructs an AI assistant until their task is done (paper, section 3).
 
-This file only sets the table: it checks what it was given, has the task specified, fills the inception prompts and
-hands two agents to the conversation loop.
+This module checks its arguments, has the task specified, fills the inception prompts and
+passes two agents to the conversation loop.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from camel.core.transcript import Transcript
 
 ASSISTANT, USER = "assistant", "user"
 AGENT_SAMPLING = Sampling(temperature=0.2)
-"""The original's default for both agents."""
+"""The default of the paper's code, for both agents."""
 
 _TEXTS = ("task", "assistant", "user")
-"""What may have placeholders."""
+"""Arguments that may have placeholders."""
 
 T = TypeVar("T")
 
@@ -54,11 +54,12 @@ class RolePlaying(Play, Declaration):
         async for message in RolePlaying("…", assistant="Python Programmer", user="Stock Trader", model="gpt-4.1-mini"):
             print(message.role, message.content)
 
-    It is a declaration: every `run()` is a conversation of its own, and `camel.generate` fills `<placeholders>` in the task and
-    the roles from rows of values. `model` is a name or an object; left out, it is the one that the environment names. `max_messages=10` is a limit of ten
-    messages, `rules` replace the paper's rules beside it. A `critic` chooses what the assistant says, a `user_critic` what
-    the user says; `critic=3` lets the model choose the best of three proposals. `specify=False` takes the task as it is.
-    `history="window"` or `"summarize"` lets both continue where a prompt no longer fits; `user_history` is the user's own.
+    It is a declaration: every `run()` is a new conversation, and `camel.generate` fills `<placeholders>` in the task and the
+    roles from rows of values. `model` is a name or an object; the default is the one that the environment names.
+    `max_messages=10` limits the length, `rules` replace the paper's other rules. A `critic` chooses what the assistant
+    says, a `user_critic` what the user says; `critic=3` lets the model choose the best of three proposals. `specify=False`
+    uses the task as it is. `history="window"` or `"summarize"` lets both continue when a prompt no longer fits;
+    `user_history` overrides it for the user.
     """
 
     def __init__(
@@ -122,14 +123,14 @@ class RolePlaying(Play, Declaration):
         self._conversation: Conversation | None = None
         self.transcript = Transcript(_checked("id", id, str) or uuid.uuid4().hex, self._task)
         self._drafted: list[Agent] = []
-        """The agents as they are if the task stays as given."""
+        """The agents for the task as given."""
         self._models: dict[str, Model] = {}
         self._critics: dict[str, Critic | None] = {}
-        if model is not None:  # else it is asked for when somebody is to speak
+        if model is not None:  # otherwise it is resolved when the conversation starts
             self._seat()
 
     def _seat(self) -> None:
-        """Have models at the table, and see that the prompts fit them."""
+        """Resolve the models and check that the prompts fit them."""
         if self._drafted:
             return
         model, user_model = self._given["model"], self._given["user_model"]
@@ -143,7 +144,7 @@ class RolePlaying(Play, Declaration):
         self._check_room()
 
     def _critic(self, seat: str, critic: Critic | int | None) -> Critic | None:
-        """A critic; a number is that of the proposals of which the seat's model chooses the best."""
+        """Return a critic; a number means that the seat's model chooses the best of so many proposals."""
         if not isinstance(critic, int):
             return critic
         return BestOf(judge=ModelJudge(self._models[seat]), proposals=critic)
@@ -151,31 +152,31 @@ class RolePlaying(Play, Declaration):
     # --- as a declaration --------------------------------------------------------------------------------------------
 
     def again(self, **changes: Any) -> RolePlaying:
-        """The same declaration, with changes, for another conversation."""
+        """Return a copy with changes, for another conversation."""
         return RolePlaying(**{**self._given, **changes})
 
     def run(self) -> Transcript:
-        """Talk to the end from code that is not async; also works inside a notebook. Each call is a conversation of its own."""
+        """Run a new conversation to its end from code that is not async; also works inside a notebook."""
         return self.again().run() if self.transcript.stop and self.transcript.messages else super().run()
 
     @property
     def title(self) -> str:
-        """The roles."""
+        """The two roles."""
         return f"{self._given['assistant']} and {self._given['user']}"
 
     @property
     def placeholders(self) -> frozenset[str]:
-        """Those of the task and the roles."""
+        """The placeholders of the task and the roles."""
         return prompts.placeholders(*(self._given[name] for name in _TEXTS))
 
     def fill(self, row: Mapping[str, Any]) -> RolePlaying:
-        """The same with its placeholders filled."""
+        """Return a copy with its placeholders filled."""
         values = {str(name): str(value) for name, value in row.items()}
         return self.again(**{name: fill(self._given[name], values) for name in _TEXTS})
 
     def identity(self) -> dict[str, Any]:
-        """Stands for all that decides what is said, besides the models and the rows."""
-        usual = {"history": "full", "user_history": None}  # runs from before keep their identity
+        """Return what identifies the declaration: everything except the models and the rows."""
+        usual = {"history": "full", "user_history": None}  # omitted, so that older runs keep their identity
         left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
             "kind": "role playing",
@@ -183,15 +184,15 @@ class RolePlaying(Play, Declaration):
         }
 
     def with_rules(self, rules: Sequence[StopRule]) -> RolePlaying:
-        """The same with these rules; the limits of messages and tokens always remain."""
+        """Return a copy with other stop rules; the limits on messages and tokens always apply."""
         return self.again(rules=rules)
 
     def own_model(self) -> Model:
-        """The model that it names, or the one that the environment names."""
+        """Return its model, or the one that the environment names."""
         return checked_model("" if self._given["model"] is None else self._given["model"])
 
     def play(self, model: Model, *, id: str = "", seed: int | None = None) -> RolePlaying:
-        """One conversation, ready to begin."""
+        """Return one conversation, ready to start."""
         changes: dict[str, Any] = {"model": model}
         if seed is not None:
             changes["sampling"] = replace(self._given["sampling"], seed=seed)
@@ -206,7 +207,7 @@ class RolePlaying(Play, Declaration):
     # --- as a conversation -------------------------------------------------------------------------------------------
 
     async def prepare(self) -> Conversation:
-        """Specify the task if that has not been done yet, and return the conversation, ready to begin."""
+        """Specify the task if that has not been done yet, and return the conversation, ready to start."""
         if self._conversation is None:
             self._seat()
             if self._specifier and self.transcript.stop is None:
@@ -231,7 +232,7 @@ class RolePlaying(Play, Declaration):
             raise
 
     def asked(self) -> list[Model | None]:
-        """Both agents' models, and the specifier's."""
+        """Return both agents' models, and the specifier's."""
         self._seat()
         return [*self._models.values(), self._specifier and self._specifier.model]
 
@@ -263,7 +264,7 @@ class RolePlaying(Play, Declaration):
         ]
 
     def _check_room(self) -> None:
-        """Refuse prompts that cannot fit their model's window before anything is paid for."""
+        """Raise `NoRoom` for prompts that do not fit their model's window, before any call is paid."""
         limits = [rule for rule in self._rules if isinstance(rule, TokenLimit)] or [TokenLimit(reserve=1)]
         for agent in self._drafted:
             call = NextCall(

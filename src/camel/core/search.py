@@ -1,11 +1,11 @@
 """Tree search: critics that look ahead over what would follow each proposal, with the judge as value function.
 
-The conversation is forked for each proposal that is followed up, the others answer there, and the speaker proposes
-again: that is a round. The judge scores where that leads, and of the first proposals the one is said that leads
-furthest. Forks are the one conversation loop itself, they share their prefix to the byte, and they advance in
-lock-step. The one decision to know: the number of calls is bounded, every kind of call counts, and the bound is never
-passed. One call is always kept for a judge that makes any; what a level cannot afford it leaves out, the worse branches first; and
-where one call is left and branches still compete, the judge is asked again in reverse order, as judges favour places.
+A round forks the conversation for each proposal that is followed up, the others answer in the fork, and the speaker
+proposes again. The judge scores the results, and the first proposal with the best outcome is said. Forks use the one
+conversation loop, share their prefix to the byte, and advance in lock-step. The one decision to know: the number of
+calls per message is bounded and includes calls of every kind. One call is always reserved for a judge that makes calls.
+A round that cannot afford all branches drops the worst ones. If one call remains and branches still compete, the judge
+scores them again in reverse order, because judges prefer certain positions.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from camel.core.message import Proposal, well_formed
 from camel.core.model import Reply, Request
 
 CALLS = 24
-"""What one message may cost unless said otherwise."""
+"""Default limit on calls for one message."""
 
 
 @dataclass(eq=False, slots=True)
 class Branch:
-    """A way on from here: what would be said, and how good that is."""
+    """A possible continuation and its score."""
 
     conversation: Conversation
-    """A fork; its last step has been said there, or will be when it is looked into."""
+    """A fork of the conversation. Its last step is said there when the branch is entered."""
     steps: Steps
     saying: Reply | None = None
-    """The last step, while it has not been said in the fork."""
+    """The last step, as long as it has not been said in the fork."""
     rounds: int = 0
     score: float | None = None
     ended: bool = False
-    """A stop rule ended it: nothing follows."""
+    """Whether a stop rule ended it."""
 
     @property
     def worth(self) -> float:
-        """For comparisons: what was not judged comes last."""
+        """The score for comparisons; a branch without a score comes last."""
         return float("-inf") if self.score is None else self.score
 
     def entered(self, name: str) -> Conversation:
-        """The fork, with the last step said."""
+        """Return the fork with the last step said."""
         if self.saying is not None:
             self.conversation = self.conversation.fork()
             self.conversation.say(name, self.saying)
             self.saying = None
         return self.conversation
 
-    def goes_on(self, name: str) -> bool:
-        """Whether anybody would speak next."""
+    def continues(self, name: str) -> bool:
+        """Return whether the conversation would continue."""
         fork = self.entered(name)
         self.ended = fork.transcript.stop is not None or not fork.asked()
         return not self.ended
@@ -63,12 +63,12 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSearch(Proposing):
-    """What the searches have in common. A judge that scores suits them best; of one that chooses, 1 and 0 are the scores."""
+    """Base of the searches. A judge that scores works best; a judge that chooses gives scores of 1 and 0."""
 
     depth: int = 1
-    """Rounds to look ahead: in each the others answer and the speaker proposes again."""
+    """Rounds to look ahead; in each, the others answer and the speaker proposes again."""
     calls: int = CALLS
-    """The most calls for one message, of all kinds."""
+    """Maximum number of calls for one message, of all kinds."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,10 +77,10 @@ class TreeSearch(Proposing):
 
     @abstractmethod
     def select(self, leaves: Sequence[Branch]) -> tuple[list[Branch], list[Branch]]:
-        """The leaves that stay in the running, and those of them to look further into now, the best first."""
+        """Return the leaves to keep, and those of them to expand now, best first."""
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
-        """What `agent` says next."""
+        """Return what `agent` says next."""
         sitting = Sitting(conversation, agent, request, self, self.calls)
         (first,) = await sitting.propose([(request, -1)])
         leaves = [Branch(conversation, (one,), sitting.replies[one]) for one in first]
@@ -90,7 +90,7 @@ class TreeSearch(Proposing):
             rivals = {leaf.steps[0] for leaf in leaves}
             if not growing or len(rivals) == 1 or not sitting.left:
                 break
-            if not all(leaf.goes_on(agent.name) for leaf in growing):
+            if not all(leaf.continues(agent.name) for leaf in growing):
                 continue
             if sitting.left == sitting.reserve:
                 await _judge_again(sitting, leaves)
@@ -99,7 +99,7 @@ class TreeSearch(Proposing):
             grown = await _grow(sitting, growing)
             leaves = [child for leaf in leaves for child in grown.get(leaf, [leaf])]
             if sitting.left == before:
-                break  # no way on is cheap enough
+                break  # no branch fits into the budget
         best = max(leaves, key=lambda leaf: leaf.worth)
         reason = sitting.drafts[best.steps[-1]].reason
         if ahead := len(best.steps) - 1:
@@ -107,35 +107,35 @@ class TreeSearch(Proposing):
         return sitting.reply(best.steps[0], reason)
 
     def may_grow(self, leaf: Branch) -> bool:
-        """Whether there is anything to see beyond a leaf."""
+        """Return whether a leaf can be expanded."""
         return not leaf.ended and leaf.rounds < self.depth
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beam(TreeSearch):
-    """Looks ahead round by round, each time from the best branches of the round before."""
+    """Beam search: each round expands the best branches of the previous round."""
 
     width: int = 2
-    """Branches that are followed up."""
+    """Number of branches that each round expands."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole("width", self.width, 1, 1_000)
 
     def select(self, leaves: Sequence[Branch]) -> tuple[list[Branch], list[Branch]]:
-        """Keep the best, and look into all of them."""
+        """Keep the best `width` leaves and expand all of them."""
         kept = _ranked(leaves)[: self.width]
         return kept, [leaf for leaf in kept if self.may_grow(leaf)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestFirst(TreeSearch):
-    """Looks further into whichever branch is the best so far, until the calls are spent or `depth` is reached."""
+    """Best-first search: expands the best branch so far until the calls are used or `depth` is reached."""
 
     depth: int = 3
 
     def select(self, leaves: Sequence[Branch]) -> tuple[list[Branch], list[Branch]]:
-        """Keep all, and look into the best; it stays the best only if what follows is as good."""
+        """Keep all leaves and expand the best one."""
         return list(leaves), [leaf for leaf in _ranked(leaves) if self.may_grow(leaf)][:1]
 
 
@@ -144,14 +144,14 @@ def _ranked(leaves: Sequence[Branch]) -> list[Branch]:
 
 
 async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, list[Branch]]:
-    """Take branches a round further as far as the budget goes, and judge where that leads: what each grew into."""
+    """Expand branches by a round within the budget and judge the results; returns the new leaves of each branch."""
     name = sitting.agent.name
     moved: list[Branch] = []
     while True:
         ready: list[tuple[Branch, Request]] = []
         waiting: list[tuple[Branch, int]] = []
         for branch in growing:
-            calls = branch.conversation.asked() if branch.goes_on(name) else []
+            calls = branch.conversation.asked() if branch.continues(name) else []
             if not calls:
                 continue
             if [agent.name for agent, _ in calls] == [name]:
@@ -187,7 +187,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
 
 
 async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
-    """Let somebody speak in each fork, all at the same time; those in which somebody did."""
+    """Advance each fork by one message at the same time; returns the branches that advanced."""
     said = [len(branch.conversation.transcript.messages) for branch in branches]
     costs = [len(branch.conversation.asked()) for branch in branches]
     sitting.spent(sum(costs))
@@ -212,7 +212,7 @@ async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
 
 
 async def _judge(sitting: Sitting, leaves: Sequence[Branch]) -> None:
-    """Score leaves. Where the judge does not decide, those that grew keep the scores of what they grew from."""
+    """Score leaves. If the judge does not decide, they keep their parents' scores."""
     verdict = await sitting.judged([leaf.steps for leaf in leaves])
     scores = verdict.scores
     if not scores and verdict.choice is not None:
@@ -232,7 +232,7 @@ async def _judge(sitting: Sitting, leaves: Sequence[Branch]) -> None:
 
 
 async def _judge_again(sitting: Sitting, leaves: Sequence[Branch]) -> None:
-    """A second opinion on the best leaf of each first proposal, in reverse order; what counts is the mean of both."""
+    """Judge the best leaf of each first proposal a second time in reverse order, and use the mean of both scores."""
     best: dict[int, Branch] = {}
     for leaf in _ranked(leaves):
         best.setdefault(leaf.steps[0], leaf)

@@ -1,8 +1,8 @@
-"""A society: members who talk about a task, who hears whom, who speaks next, and when it ends.
+"""A society: members who work on a task, who hears whom, who speaks next, and when it ends.
 
-`Society` is a frozen declaration, in Python or from a file (`camel.scenarios.load_society`); `play` sets its table and
-hands the members to the one conversation loop. The one decision to know: everything that decides turns and ends is a
-pure function of the messages, so a society is journaled, resumed and replayed like two speakers are.
+`Society` is a frozen declaration, in Python or from a file (`camel.scenarios.load_society`); `play` passes its members to
+the one conversation loop. The one decision to know: turns and stop rules are pure functions of the messages, so a society
+is journaled, resumed and replayed like a conversation of two.
 """
 
 from __future__ import annotations
@@ -47,61 +47,61 @@ from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
 
 SHORT_THANKS = 100
-"""Characters of a message that is only thanks; among many, thanks are how a speech begins."""
+"""Longest message, in characters, that counts as thanks only; in larger groups longer messages also begin with thanks."""
 PLACEHOLDERS: tuple[str, ...] = ("NAME", "ROLE", "SELF", "BRIEF", "MEMBERS", "PROCEDURE", "TASK")
-"""What is filled into the members' prompts."""
+"""Placeholders of the members' prompts."""
 _NAMED = 40
-"""Others who are listed in a member's prompt, at most."""
+"""Maximum number of other members listed in a member's prompt."""
 
 T = TypeVar("T", Casting, Planner)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When a society ends, whichever comes first. Loops, and prompts that no longer fit, end every one."""
+    """When a society ends; the first condition that holds ends it. Loops and prompts that no longer fit always end it."""
 
     done: str = ""
-    """Who may declare the task done."""
+    """The member that may declare the task done."""
     vote: Vote | None = None
     max_rounds: int | None = None
-    """A round is once through the order or the groups, or as many messages as it takes for everybody to speak once."""
+    """Maximum number of rounds. A round is one pass through the order or the groups, or as many messages as there are members."""
     max_messages: int | None = None
-    """Left out: as the rounds say, or 40."""
+    """Maximum number of messages. Default: as given by `rounds`, or 40."""
 
 
 class _Tasked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What comes first in a society, and without a name."""
+    """The one positional field of a society."""
 
     task: str = ""
-    """What they are to do, unless another task is given when it is played."""
+    """The task, unless `play` gets another one."""
 
 
 class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
-    """Who talks, how, and until when: `Society("Plan the festival", members=["Ada", "Bob"], model="gpt-4.1-mini").run()`.
+    """Members, turns and ending of a group: `Society("Plan the festival", members=["Ada", "Bob"], model="gpt-4.1-mini").run()`.
 
-    It is a declaration: every `run()` is a conversation of its own, and `camel.generate` fills `<placeholders>` in the task and
+    It is a declaration: every `run()` is a new conversation, and `camel.generate` fills `<placeholders>` in the task and
     the members' roles and briefs from rows of values.
     """
 
     members: tuple[Member, ...] = ()
-    """A name alone is a member, too."""
+    """The members; a plain name is also accepted."""
     title: str = ""
     model: Any = None
-    """Who speaks for all of them, by name or as an object; left out, the one that the environment names."""
+    """The model of all members, a name or an object. Default: the one that the environment names."""
     prompt: str = ""
     """The members' system prompt: `<NAME>`, `<ROLE>`, `<SELF>` (both), `<BRIEF>`, `<MEMBERS>`, `<PROCEDURE>` and `<TASK>`
-    are filled in. Left out, one that comes with CAMEL. What all members share stands first: an endpoint reads it once."""
+    are filled in. Default: one that comes with CAMEL. Shared text comes first, for the endpoint's prefix cache."""
     opening: str = ""
-    """What everybody hears first: the first speaker has heard nobody yet. Left out, one that comes with CAMEL."""
+    """The first message that all members hear. Default: one that comes with CAMEL."""
     turns: Policy = RoundRobin()
     hears: Graph = Everyone()
     stop: Ending = Ending()
     sampling: Sampling | None = None
     roles: Casting | None = None
-    """Further members, whom a model proposes for the task before the talk begins."""
+    """Further members that a model proposes before the conversation starts."""
     planner: Planner | None = None
-    """Has a model plan the task before the talk begins."""
+    """Lets a model plan the task before the conversation starts."""
     history: HistoryPolicy | None = None
-    """What becomes of members' older turns where a prompt no longer fits; left out, `full`: the society ends there."""
+    """What happens to members' older turns when a prompt no longer fits. Default: `full`, which ends the society."""
 
     def __post_init__(self) -> None:
         members: Any = self.members
@@ -125,7 +125,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         names.check("stop.done", (self.stop.done,) if self.stop.done else ())
         names.check("stop.vote.by", self.stop.vote.by if self.stop.vote else ())
         if self.roles is None and self.turns.round(len(self.members)) < 1:
-            raise InputError("a moderated society needs somebody beside the moderator")
+            raise InputError("a moderated society needs at least one member in addition to the moderator")
         for name in ("max_messages", "max_rounds"):
             value: Any = getattr(self.stop, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -138,18 +138,18 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     @property
     def usual_sampling(self) -> Sampling:
-        """How its members are asked to write, unless they have settings of their own."""
+        """The sampling of members without settings of their own."""
         return self.sampling or AGENT_SAMPLING
 
     @property
     def limit(self) -> int:
-        """Messages that it can have at most."""
+        """Maximum number of messages."""
         size = len(self.members) + (self.roles.count if self.roles else 0)
         rounds = (self.stop.max_rounds or 0) * self.turns.round(size)
         return min(filter(None, (self.stop.max_messages, rounds)), default=MAX_MESSAGES)
 
     def rules(self) -> tuple[StopRule, ...]:
-        """Its stop rules, in the order in which they are asked."""
+        """Its stop rules, in the order in which they are checked."""
         stop, names = self.stop, self.names
         rules: list[StopRule] = []
         if stop.done:
@@ -162,16 +162,16 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return (*rules, MaxMessages(self.limit), TokenLimit())
 
     def run(self) -> Transcript:
-        """Play it to its end, from code that is not async; also works inside a notebook."""
+        """Run it to its end from code that is not async; also works inside a notebook."""
         return self.play(self.own_model()).run()
 
     @property
     def placeholders(self) -> frozenset[str]:
-        """Those of the task and the members' roles and briefs."""
+        """The placeholders of the task and of the members' roles and briefs."""
         return placeholders(self.task, *(text for one in self.members for text in (one.role, one.brief)))
 
     def fill(self, row: Mapping[str, Any]) -> Society:
-        """The same with its placeholders filled."""
+        """Return a copy with its placeholders filled."""
         values = {str(name): str(value) for name, value in row.items()}
         members = tuple(
             replace(one, role=fill(one.role, values), brief=fill(one.brief, values)) for one in self.members
@@ -179,15 +179,15 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return replace(self, task=fill(self.task, values), members=members)
 
     def identity(self) -> dict[str, Any]:
-        """Stands for all that decides what is said, besides the model and the rows."""
+        """Return what identifies the declaration: everything except the model and the rows."""
         return {"kind": "society", **identity_of(replace(self, model=None))}
 
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
-        """Refused: a society says itself when it ends."""
-        raise InputError("a society declares when it ends: stop=Ending(…) instead of rules")
+        """Raise an `InputError`: a society declares its own ending."""
+        raise InputError("a society takes no rules: set stop=Ending(…) instead")
 
     def own_model(self) -> Model:
-        """The model that it names, or the one that the environment names."""
+        """Return its model, or the one that the environment names."""
         return checked_model("" if self.model is None else self.model)
 
     def play(
@@ -202,10 +202,10 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         watch: Watch | None = None,
         id: str = "",
     ) -> SocietyPlay:
-        """Set the table. `model` fills every seat, or those it is given for by name and the rest as `""`.
+        """Return a conversation that is ready to start. `model` is one model, or a mapping by member with `""` for the others.
 
-        `sampling` holds for all members in place of what is declared; `rules` likewise for the declared ends. `critics`
-        choose what the members they are given for say.
+        `sampling` replaces the members' declared settings, and `rules` the declared ending. `critics` maps members to
+        critics that choose what they say.
         """
         return SocietyPlay(
             self,
@@ -227,7 +227,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         seed: int | None = None,
         critics: Mapping[str, Critic] | None = None,
     ) -> list[Agent]:
-        """Its members with their prompts filled in and their models seated."""
+        """Return its members as agents, with their prompts filled in and their models."""
         agents: list[Agent] = []
         for member, system, opening in self.prompts(task):
             chosen = sampling or member.sampling or self.usual_sampling
@@ -246,7 +246,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return agents
 
     def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
-        """Each member with its system prompt and what it hears first."""
+        """Yield each member with its system prompt and its opening."""
         texts = prompts()
         prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
         known = {member.name: member for member in self.members}
@@ -265,11 +265,11 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
             }
             template = member.prompt or prompt
             if not member.brief:
-                template = template.replace("\n\n<BRIEF>", "")  # no gap where it would have been
+                template = template.replace("\n\n<BRIEF>", "")  # without an empty paragraph
             yield member, fill(template, values), fill(opening, values)
 
     def _near(self) -> Mapping[str, Sequence[str]]:
-        """Each member with those it hears or is heard by, in the members' order."""
+        """Return, for each member, the members that it hears or that hear it, in the members' order."""
         names, listeners = self.names, self.hears.listeners(self.names)
         if all(len(found) == len(names) - 1 for found in listeners.values()):
             return dict.fromkeys(names, names)
@@ -281,7 +281,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return {name: sorted(found, key=place.__getitem__) for name, found in near.items()}
 
     def procedure(self, name: str) -> str:
-        """What a member is told about turns and ends, a line each."""
+        """Return what a member's prompt says about turns and ending, one line each."""
         lines = [self.turns.procedure(name)]
         if vote := self.stop.vote:
             voters = vote.by or self.names
@@ -301,7 +301,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
 
 class SocietyPlay(Play):
-    """A society at work on a task; made by `Society.play`.
+    """A conversation of a society; created by `Society.play`.
 
     Iterate to follow it message by message, or call `run()` for the finished transcript.
     """
@@ -330,7 +330,7 @@ class SocietyPlay(Play):
         self.transcript = Transcript(id or uuid.uuid4().hex, Task(text))
 
     async def prepare(self) -> Conversation:
-        """Plan the task and propose roles where that is declared, and return the conversation, ready to begin."""
+        """Plan the task and propose roles if declared, and return the conversation, ready to start."""
         if self._conversation is None:
             if self.transcript.stop is None:
                 await self._plan()
@@ -348,7 +348,7 @@ class SocietyPlay(Play):
         return self._conversation
 
     def asked(self) -> Collection[Model]:
-        """The members' models."""
+        """Return the members' models."""
         return self._models.values()
 
     async def _plan(self) -> None:
@@ -401,13 +401,15 @@ class SocietyPlay(Play):
 
 
 def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
-    """The models by member, the one for everybody else as `""`."""
+    """Return the model of each member; `""` is the model of all others."""
     if not isinstance(model, Mapping):
         return {"": checked_model(model)}
     models = {name: checked_model(one) for name, one in model.items()}
     Names(names).check("model", (name for name in models if name))
     if "" not in models and (missing := [name for name in names if name not in models]):
-        raise InputError(f'there is no model for {missing[0]}: give it one, or "" one for everybody else')
+        raise InputError(
+            f'there is no model for {missing[0]}: pass one under its name, or a default under ""'
+        )
     return models
 
 
@@ -422,7 +424,7 @@ def _introduced(member: Member) -> str:
 
 
 def _listed(members: Sequence[Member], count: int) -> str:
-    """The first of so many members, a line each."""
+    """Return the first members, one per line, and how many others there are."""
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
     more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
     return "\n".join([*lines, *more])

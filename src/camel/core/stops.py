@@ -1,8 +1,8 @@
 """Stop rules: when a conversation ends, and why.
 
-Each rule is a small frozen object asked before every call; the first to give a `Stop` ends the conversation, and
-its reason and words go into the transcript. Rules are pure functions of what was said, so a replayed conversation
-stops where the original did. The constants are the paper's (section 4.1, "Termination Conditions").
+Each rule is a small frozen object that is checked before every call. The first that returns a `Stop` ends the
+conversation, and its reason and detail go into the transcript. Rules are pure functions of the messages, so a replayed
+conversation stops where the original did. The constants are the paper's (section 4.1, "Termination Conditions").
 """
 
 from __future__ import annotations
@@ -43,49 +43,49 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a conversation ended."""
 
     reason: str
-    """One of `StopReason`, or the word of a rule of your own."""
+    """One of `StopReason`, or the reason of your own rule."""
     detail: str
-    """The same in words, with the figures that decided it."""
+    """A sentence with the figures that decided it."""
     speaker: str = ""
-    """Whose message or limit decided it, if one did."""
+    """The speaker whose message or limit decided it, if there is one."""
     failure: str = ""
-    """The class of the failure, where one ended it."""
+    """The class of the error, if one ended it."""
 
     @staticmethod
     def failed(error: Exception, speaker: str = "") -> Stop:
-        """The end of a conversation that failed."""
+        """Return the stop of a conversation that failed."""
         kind = type(error).__name__
         return Stop("error", f"{kind}: {error}", speaker, kind)
 
 
 class NextCall(msgspec.Struct, frozen=True, gc=False):
-    """The call that will be made unless a rule stops the conversation."""
+    """The next call, unless a rule stops the conversation."""
 
     speaker: str
     prompt_tokens: int = 0
-    """The length of its prompt, counted or cautiously estimated."""
+    """The length of its prompt, counted or estimated on the high side."""
     max_tokens: int | None = None
-    """The most it may write, when limited."""
+    """Limit on its reply in tokens, if there is one."""
     context_tokens: int | None = None
-    """The model's window, when known."""
+    """The model's context window, if known."""
     together: int = 0
-    """Calls that will be made at the same time, before this one in their order."""
+    """Number of simultaneous calls that come before this one in order."""
 
 
 class StopRule(Protocol):
     """Decides whether a conversation ends here."""
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
-        """Return why to stop before `call` is made, or None to go on."""
+        """Return a `Stop` to end the conversation before `call`, or None to continue."""
         ...
 
 
 class DoneToken(msgspec.Struct, frozen=True):
-    """The user declares the task done with `<CAMEL_TASK_DONE>`. Nobody else can."""
+    """The user declares the task done with `<CAMEL_TASK_DONE>`. No other speaker can."""
 
     by: str = "user"
     within: int = 1
-    """How many of the last messages may hold it: as many as are said at the same time."""
+    """Number of last messages to check: as many as are said at the same time."""
 
     def __post_init__(self) -> None:
         _at_least(1, within=self.within)
@@ -99,7 +99,7 @@ class DoneToken(msgspec.Struct, frozen=True):
 
 
 class NoInstruction(msgspec.Struct, frozen=True):
-    """The user gives no instruction for some rounds in a row; the paper allows 3."""
+    """The user gives no instruction for several rounds in a row; the paper's limit is 3."""
 
     by: str = "user"
     rounds: int = 3
@@ -144,23 +144,23 @@ class TokenLimit(msgspec.Struct, frozen=True):
     """The next prompt and the completion reserved for it would not fit the speaker's window."""
 
     limit: int | None = None
-    """A window to keep to; by default the model's own, and where that is unknown the rule is silent."""
+    """Context window in tokens. Default: the model's own; if that is unknown, the rule never stops."""
     reserve: int = 512
-    """Tokens kept free for the reply when the sampling sets no `max_tokens`."""
+    """Tokens reserved for the reply if the sampling sets no `max_tokens`."""
 
     def __post_init__(self) -> None:
         _at_least(1, limit=1 if self.limit is None else self.limit)
         _at_least(0, reserve=self.reserve)
 
     def room(self, call: NextCall) -> int | None:
-        """Tokens that the call's prompt may have; None where no window is known."""
+        """Return the tokens that the call's prompt may have; None if the window is unknown."""
         limit, window = self.limit, call.context_tokens
         window = window if limit is None else min(limit, window or limit)
         reserve = self.reserve if call.max_tokens is None else call.max_tokens
         return None if window is None else window - reserve
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
-        """Stop when the call about to be made has no room for its reply."""
+        """Stop when the next call has no room for its reply."""
         room = self.room(call)
         if room is None or call.prompt_tokens <= room:
             return None
@@ -174,7 +174,7 @@ class TokenLimit(msgspec.Struct, frozen=True):
 
 
 class MaxMessages(msgspec.Struct, frozen=True):
-    """The conversation reached its length limit; the paper's is 40, as cost grows with the square of it."""
+    """Limit on the number of messages. The paper's is 40, because cost grows with its square."""
 
     limit: int = 40
 
@@ -190,7 +190,7 @@ class MaxMessages(msgspec.Struct, frozen=True):
 
 
 class MaxRounds(msgspec.Struct, frozen=True):
-    """So many rounds, of so many messages each."""
+    """Limit on the number of rounds, with a fixed number of messages per round."""
 
     limit: int
     size: int
@@ -199,7 +199,7 @@ class MaxRounds(msgspec.Struct, frozen=True):
         _at_least(1, limit=self.limit, size=self.size)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
-        """Stop before the first message of a round too many."""
+        """Stop when `limit` rounds are over."""
         if len(messages) + call.together >= self.limit * self.size:
             rounds = "round is" if self.limit == 1 else f"{self.limit} rounds are"
             return Stop("max_rounds", f"the {rounds} over")
@@ -207,12 +207,12 @@ class MaxRounds(msgspec.Struct, frozen=True):
 
 
 class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Enough of the voters want the same: each says so on a line `Vote: …`, and the last one it wrote counts."""
+    """Enough voters agree. A vote is a line `Vote: …`; the last vote of each voter counts."""
 
     by: tuple[str, ...] = ()
-    """Who has a vote; in a society everybody, where it is left out."""
+    """The voters. Default in a society: all members."""
     share: float = 0.5
-    """Of all voters, how many must agree: 1.0 is consensus. A half is never enough, it must be more."""
+    """Share of all voters that must agree; 1.0 is consensus. Exactly half is never enough."""
 
     def __post_init__(self) -> None:
         share: Any = self.share
@@ -221,14 +221,14 @@ class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     @property
     def needed(self) -> int:
-        """How many votes decide."""
+        """Number of equal votes that decide."""
         voters = len(self.by)
         return max(voters // 2 + 1, ceil(self.share * voters - 1e-9))
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when one choice has the votes it needs."""
         if call.together:
-            return None  # nothing was said since the first of those who speak together was asked about
+            return None  # already checked for the first of these simultaneous speakers
         left, votes = set(self.by), dict[str, list[str]]()
         for message in reversed(messages):
             if message.speaker in left and (choice := voted(message.content)):
@@ -243,25 +243,25 @@ class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class MessageLoop(msgspec.Struct, frozen=True):
-    """The speakers go round in circles: thanking and taking leave of each other, or saying the same again.
+    """The speakers are in a loop: they only exchange thanks and goodbyes, or repeat themselves.
 
-    Pleasantries count only in short messages that neither instruct nor solve. A message repeats when it is nearly one
-    of its speaker's own two before it and says no word that they did not, so that circles of one and of two messages
-    are seen. A new word is progress: templates are filled in, lists are worked off and listings grow that way, and a
-    conversation stopped too early is lost, while one stopped late is only longer.
+    Pleasantries count only in short messages without an instruction or a solution. A message is a repeat if it is nearly
+    equal to one of its speaker's two previous messages and has no new word, so loops of one and of two messages are
+    found. A new word counts as progress: filled-in templates and growing listings change that way. The rule rather stops
+    late than early, because a conversation that stops too early is lost.
     """
 
     pleasantries: int = 4
-    """Messages in a row. The original meant 4 and never counted them."""
+    """Messages in a row with thanks only. The paper's code has 4 but never counts them."""
     pleasant_chars: int = 400
-    """The longest message that is only thanks; in a larger society thanks open a speech, and only a short one is all thanks."""
+    """Longest message in characters that can be thanks only. Larger societies use a smaller limit."""
     repeats: int = 2
-    """Repeats in a row by each of the speakers."""
+    """Repeats in a row by every speaker."""
     stuck: int = 4
-    """Repeats to the letter in a row by one speaker, whatever the others say. Not of a short line: "Continue." and
-    "Yes." are said again for good reason."""
+    """Exact repeats in a row by one speaker, regardless of the others. Short lines such as "Continue." and "Yes." do
+    not count."""
     similarity: float = 0.75
-    """Share of pairs of neighbouring words in common (Jaccard) from which two messages are nearly the same. Pairs,
+    """Similarity (Jaccard, over pairs of adjacent words) from which two messages count as nearly equal. Pairs,
     because in a game or a puzzle the same few words in another order are another move."""
 
     def __post_init__(self) -> None:
@@ -274,7 +274,7 @@ class MessageLoop(msgspec.Struct, frozen=True):
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the last messages add nothing."""
         if call.together:
-            return None  # nothing was said since the first of those who speak together was asked about
+            return None  # already checked for the first of these simultaneous speakers
         if len(messages) >= self.pleasantries and all(
             _is_pleasantry(message, self.pleasant_chars)
             for message in messages[: -self.pleasantries - 1 : -1]
@@ -293,7 +293,7 @@ class MessageLoop(msgspec.Struct, frozen=True):
         return None
 
     def _repeats(self, messages: Sequence[Message], speaker: str) -> int:
-        """How many of the speaker's latest messages, without a gap, repeat one of the two before; `repeats` is enough."""
+        """Return how many of the speaker's latest messages in a row repeat one of the two before; counts up to `repeats`."""
         own = _said_by(speaker, messages)
         latest, before = next(own, None), next(own, None)
         repeats = 0
@@ -306,9 +306,9 @@ class MessageLoop(msgspec.Struct, frozen=True):
 
 
 def checked_rules(rules: Iterable[StopRule], max_messages: int | None = None) -> tuple[StopRule, ...]:
-    """Return `rules` with the limits that always hold; raises an `InputError` in one line where one cannot be asked.
+    """Return `rules` with the limits that always apply; raises an `InputError` for an object that is no stop rule.
 
-    A limit of messages (40 unless `max_messages` says another) and of the model's window are added where `rules` have none,
+    Adds a limit on messages (`max_messages`, default 40) and the limit of the model's window if `rules` have none,
     so that every conversation ends.
     """
     given: Any = rules
@@ -328,34 +328,34 @@ def _can_be_asked(rule: Any) -> None:
 
 
 class _PluggedRule(msgspec.Struct, frozen=True):
-    """A plug-in's rule, whose failures name it."""
+    """A plug-in's rule; its errors name the plug-in."""
 
     plugin: Plugin
     rule: Any
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
-        """What the rule says."""
+        """Check the plug-in's rule."""
         try:
             return self.rule.check(messages, call)
         except Exception as error:
-            raise self.plugin.failed(f"failed when it was asked: {type(error).__name__}: {error}") from error
+            raise self.plugin.failed(f"raised an error in check: {type(error).__name__}: {error}") from error
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
-    """What makes a plug-in's rule; it is made once to see that it is one."""
+    """Return the factory of a plug-in's rule; calls it once to check the result."""
     try:
         _can_be_asked(part())
     except Exception as error:
-        raise plugin.failed(f"must give a stop rule when it is called: {error}") from error
+        raise plugin.failed(f"must return a stop rule when it is called: {error}") from error
     return lambda: _PluggedRule(plugin, part())
 
 
 STOP_RULES: Registry[Callable[[], StopRule]] = Registry("stop_rules", {}, _plugged, kind="stop rule")
-"""Rules beside the paper's that a scenario can name in `stop_rules`, each as what makes it."""
+"""Further rules that a scenario can name in `stop_rules`, each as a factory."""
 
 
 def paper_rules(*, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:
-    """The paper's termination conditions with its constants, and the loop rule its code meant to have."""
+    """Return the paper's termination conditions with its constants, and the loop rule that its code intended."""
     return (
         DoneToken(),
         AssistantInstructs(),
@@ -390,7 +390,7 @@ def _is_pleasantry(message: Message, longest: int) -> bool:
 
 
 def _recent_speakers(messages: Sequence[Message]) -> set[str]:
-    """Whoever spoke in about the last two rounds, however many take part."""
+    """Return the speakers of about the last two rounds."""
     window = 16
     speakers = {message.speaker for message in messages[-window:]}
     while window < min(2 * len(speakers), len(messages)):
@@ -400,7 +400,7 @@ def _recent_speakers(messages: Sequence[Message]) -> set[str]:
 
 
 def voted(text: str) -> str:
-    """What a message votes for, by its last line `Vote: …`; empty where it does not."""
+    """Return what a message votes for in its last line `Vote: …`, or an empty string."""
     if "ote" not in text and "OTE" not in text:
         return ""
     is_mentioned = mentions(text)
@@ -422,14 +422,14 @@ def _said_by(speaker: str, messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _repeats(text: str, before: str, earlier: str | None, similarity: float) -> bool:
-    """Whether `text` says again what one of its speaker's two messages before it said."""
+    """Return whether `text` repeats one of its speaker's two previous messages."""
     if text in (before, earlier):
         return True
     known = [other for other in (before, earlier) if other and _may_be_similar(text, other, similarity)]
     if not known:
         return False
     heard = f"{before} {earlier or ''}".lower()
-    # Nearly every message has a new word early on, so that the costly comparison is seldom made.
+    # Nearly every message has a new word early on, so the costly comparison is rare.
     if not all(word.strip(_PUNCTUATION) in heard for word in text.lower().split()):
         return False
     words = _WORD.findall(text.lower())
@@ -444,7 +444,7 @@ def _repeats(text: str, before: str, earlier: str | None, similarity: float) -> 
 
 
 def _may_be_similar(one: str, other: str, similarity: float) -> bool:
-    """Whether a closer look is worth it: near-repeats are of like length and share some of any four short pieces."""
+    """Return whether two texts may be similar: near-repeats have similar lengths and share some of four short pieces."""
     size = len(one)
     if not size * similarity <= len(other) * 1.1 <= size / similarity * 1.21:
         return False

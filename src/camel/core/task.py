@@ -1,4 +1,4 @@
-"""The task of a conversation, and the task specifier: a model makes a vague idea concrete before the talk begins."""
+"""The task of a conversation, and the task specifier: a model makes a vague idea concrete before the conversation starts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MAX_TASK_CHARS = 200_000
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agents are to do, as given and as specified."""
+    """The agents' task, as given and as specified."""
 
     original: str
     specified: str = ""
-    """The specifier's version; empty when there was none."""
+    """The specifier's version; empty if there was no specifier."""
     model: str = ""
     usage: Usage = Usage()
-    """What specifying it cost."""
+    """Usage of the specifier's call."""
     finish: FinishReason = "stop"
-    """How the specifier's reply ended. One that was refused or filtered is no task, and the original stays."""
+    """How the specifier's reply ended. After a refusal or a filtered reply the original task is used."""
     guided: str = ""
 
     @property
@@ -42,7 +42,7 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
     word_limit: int = 50
     sampling: Sampling = Sampling(temperature=1.0)
     model: Model | None = None
-    """Who is asked; by default the model that plays the assistant."""
+    """The model to ask. Default: the assistant's model."""
 
     def __post_init__(self) -> None:
         limit, sampling = cast("Any", self.word_limit), cast("Any", self.sampling)
@@ -62,7 +62,7 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
         session: str = "",
         watch: Watch | None = None,
     ) -> Task:
-        """Return `task` with its specified version; an empty answer leaves it as it was."""
+        """Return `task` with its specified version; unchanged if the answer is empty."""
         values = {**roles, "TASK": as_sentence_part(task.original), "WORD_LIMIT": str(self.word_limit)}
         history = History()
         history.add("user", fill(template, values))
@@ -74,22 +74,22 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
 
 
 SPECIFIER = "specifier"
-"""The speaker name under which the specifier's words are reported."""
+"""The speaker name of the specifier's calls."""
 
 
 def as_sentence_part(text: str) -> str:
-    """Drop a final full stop: the prompts put the task inside a sentence of their own."""
+    """Drop a final period: the prompts put the task inside a sentence."""
     text = text.strip()
     return text[:-1] if text.endswith(".") and not text.endswith("..") else text
 
 
 def checked_text(name: str, value: object, limit: int) -> str:
-    """Return `value` stripped if it can be put into a prompt; otherwise raise an `InputError` in one line."""
+    """Return `value` stripped, or raise an `InputError` if it cannot be put into a prompt."""
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {type(value).__name__}")
     text = value.strip()
     if not any(char.isprintable() and not char.isspace() for char in text):
-        raise InputError(f"{name} is empty: say in a few words what it is")
+        raise InputError(f"{name} is empty: describe it in a few words")
     if len(text) > limit:
         raise InputError(f"{name} has {len(text):,} characters; at most {limit:,} are allowed")
     if "\x00" in text:

@@ -1,8 +1,8 @@
-"""Thought and speech: some models write both into one text, and this is the only place that tells them apart.
+"""Separates a model's reasoning ("thought") from its reply ("speech") if both are in one text; the only place that does.
 
-A thought is the text between `<think>` and `</think>` (or `<thinking>`, or `<thought>`), anywhere outside quoted code. It is also the text before a
-`</think>` that nothing opened: some chat templates write the `<think>` themselves. A text that can be read in two ways is
-taken for thought: a thought that is spoken corrupts a conversation, while speech taken for thought is still in the record.
+A thought is the text between `<think>` and `</think>` (or `<thinking>`, or `<thought>`), anywhere outside quoted code. It is
+also the text before an unopened `</think>`, because some chat templates write the `<think>` themselves. Ambiguous text
+counts as thought: a thought in the conversation corrupts it, while speech taken for thought is still in the record.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _TOKEN = re.compile(r"(?P<tag></?(?:think(?:ing)?|thought)>)|(?P<ticks>`+)|(?P<t
 _TICKS = re.compile(r"`+")
 _LONGEST_TAG = len("</thinking>")
 _LONGEST_QUOTE = 2_000
-"""Characters of a piece of code within a line; longer ones are not looked for."""
+"""Longest inline code, in characters, that is recognized."""
 
 
 class Parts(NamedTuple):
-    """A text in its two parts."""
+    """The two parts of a text."""
 
     thought: str
     speech: str
@@ -31,7 +31,7 @@ class _Span(NamedTuple):
 
 
 def separate(text: str) -> Parts:
-    """The thought and the speech in a model's text. A text without a tag is speech, exactly as it is."""
+    """Split a model's text into thought and speech. A text without a tag is speech, unchanged."""
     if _TAG.search(text) is None or not (thoughts := _Thoughts(text).spans):
         return Parts("", text)
     thought: list[str] = []
@@ -46,19 +46,19 @@ def separate(text: str) -> Parts:
 
 
 class _Thoughts:
-    """Where the thoughts of a text are, tags included. One pass: its time grows with the length of the text."""
+    """Positions of the thoughts in a text, tags included. One pass, in linear time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._ends = _match_tags(text)
         self._no_fence: set[str] = set()
-        """Fences that nothing closes any more."""
+        """Fence lengths that are known to have no closing fence ahead."""
         self.spans: list[_Span] = []
         place = 0
         while token := _TOKEN.search(text, place):
             if token["tag"] is None:
                 place = self._end_of_code(token)
-            elif token["tag"][1] == "/":  # nothing opened it: all before it was thought
+            elif token["tag"][1] == "/":  # unopened: everything before it is thought
                 self.spans, place = [_Span(0, token.end())], token.end()
             else:
                 end = self._ends.get(token.start())
@@ -66,15 +66,15 @@ class _Thoughts:
                     end = len(text)
                 if end is not None:
                     self.spans.append(_Span(token.start(), end))
-                place = token.end() if end is None else end  # an opening tag in a sentence is a word
+                place = token.end() if end is None else end  # an opening tag inside a sentence is only a word
 
     def _begins_line(self, at: int) -> bool:
-        """Whether nothing is said before a place on its line."""
+        """Return whether only blanks come before a position on its line."""
         spoken = self.spans[-1].end if self.spans else 0
         return not self._text[max(spoken, self._text.rfind("\n", 0, at) + 1) : at].strip()
 
     def _end_of_code(self, mark: re.Match[str]) -> int:
-        """Where the code ends that backticks or tildes may begin; the end of the mark itself where they do not."""
+        """Return where the code that starts at a mark ends; the end of the mark if it starts none."""
         text, run = self._text, mark[0]
         if len(run) >= 3 and self._begins_line(mark.start()) and run not in self._no_fence:
             close = re.compile(rf"^ {{0,3}}{run[0]}{{{len(run)},}}[ \t]*$", re.MULTILINE).search(
@@ -93,9 +93,9 @@ class _Thoughts:
 
 
 def _match_tags(text: str) -> dict[int, int]:
-    """For each opening tag that is closed, where its thought ends.
+    """Return the end of the thought for each opening tag that has a closing tag.
 
-    Code is not looked at here: a fence that a thought leaves open must not hide where the thought ends.
+    Code is ignored here: a fence left open inside a thought must not hide the end of the thought.
     """
     ends: dict[int, int] = {}
     opened: list[int] = []
@@ -107,15 +107,14 @@ def _match_tags(text: str) -> dict[int, int]:
         last = tag.end()
         if opened:
             ends[opened.pop()] = last
-    # More were opened than closed: a thought that talks about tags. It ends where the last one is closed.
+    # More opening than closing tags: the thought mentions tags. It ends at the last closing tag.
     return ends | {start: last for start in opened if start < last}
 
 
 class SpeechFilter:
-    """Lets the speech of a text pass that arrives piece by piece, for somebody who watches.
+    """Returns the speech of a streamed text piece by piece, for display.
 
-    What is recorded is separated when the text is whole (`separate`): only then is it known whether a `</think>` comes that
-    nothing opened.
+    The record uses `separate` on the complete text, because an unopened `</think>` may still arrive.
     """
 
     def __init__(self) -> None:
@@ -124,7 +123,7 @@ class SpeechFilter:
         self._at_line_start = True
 
     def feed(self, piece: str) -> str:
-        """Take a piece; give what of it can be shown."""
+        """Add a piece and return the text that can be shown now."""
         self._held += piece
         shown: list[str] = []
         while tag := _TAG.search(self._held):
@@ -140,7 +139,7 @@ class SpeechFilter:
         if self._thinking:
             self._held = self._held[-_LONGEST_TAG:]
             return "".join(shown)
-        # A tag that is cut in two: its beginning waits for the rest.
+        # A tag may be split between pieces: hold its beginning back.
         cut = self._held.rfind("<", max(0, len(self._held) - _LONGEST_TAG))
         whole = self._held if cut < 0 else self._held[:cut]
         self._held = "" if cut < 0 else self._held[cut:]
@@ -148,7 +147,7 @@ class SpeechFilter:
         return "".join(shown)
 
     def rest(self) -> str:
-        """What was held back when the text ended."""
+        """Return what was held back, at the end of the text."""
         rest, self._held = ("" if self._thinking else self._held), ""
         return rest
 

@@ -1,4 +1,4 @@
-"""Reading what people write in TOML: a mistake names the file, the key and what was probably meant."""
+"""Reads TOML files that people write; errors name the file, the key and the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_table(path: Path, missing: str = "") -> dict[str, Any]:
-    """The table of a TOML file. `missing` is what to do where there is no such file."""
+    """Read a TOML file. `missing` is the advice if there is no such file."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -28,7 +28,7 @@ def read_table(path: Path, missing: str = "") -> dict[str, Any]:
 
 
 def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None) -> T:
-    """A file's table as a struct; an unknown key or a value that does not fit is an `InputError` that names the file."""
+    """Convert a table to a struct; an unknown key or an invalid value raises an `InputError` that names the file."""
     place = f"{path}: " if path else ""
     for problem in drop_unknown_keys(table, kind):
         raise InputError(f"{place}{problem}")
@@ -40,12 +40,12 @@ def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None
 
 
 def plain_message(error: msgspec.ValidationError) -> str:
-    """What does not fit, in one line that names the field as the file does."""
+    """Return the error in one line, with the field named as in the file."""
     return " ".join(str(error).replace("`", "").replace("$.", "").split()).removesuffix(" - at $")
 
 
 def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
-    """Drop the keys, at any depth, that the struct `kind` does not have, and report each; wrong tags, too."""
+    """Drop keys at any depth that the struct `kind` does not have, and return a message for each, also for wrong tags."""
     root = type_info(kind)
     sections: dict[str, list[str]] = {}
     for field in root.fields if isinstance(root, StructType) else ():
@@ -73,7 +73,7 @@ def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) ->
             table.clear()
             table[tag] = next(iter(tags))
             wrong = f"{where}.{tag} is {chosen!r}{similar(str(chosen), tags)}; known: {listed}"
-            yield f"{where} does not say {tag}: one of {listed}" if chosen is None else wrong
+            yield f"{where}.{tag} is missing: choose one of {listed}" if chosen is None else wrong
             return
         struct, known = tags[chosen], [tag]
     known += [field.name for field in struct.fields]

@@ -1,4 +1,4 @@
-"""The record of a conversation: who spoke, what was said, why it ended and what it cost.
+"""The record of a conversation: speakers, messages, why it ended and what it cost.
 
 Everything else (chat and instruction formats, training rows, statistics) is derived from it.
 """
@@ -20,11 +20,11 @@ from camel.core.stops import Stop
 from camel.core.task import Task
 
 SCHEMA = 2
-"""Version of the record; raised when a field changes its meaning. `upgrade` reads earlier ones."""
+"""Version of the record format; raised when a field changes its meaning. `upgrade` reads earlier versions."""
 
 
 class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A seat of the conversation as it was set up."""
+    """A speaker of the conversation as configured."""
 
     name: str
     role: str
@@ -32,18 +32,18 @@ class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
     opening: str = ""
     sampling: Sampling = Sampling()
     model: str = ""
-    """The model that was asked to speak here, by the name that it was configured with."""
+    """The configured name of its model."""
     history: str = "full"
-    """How much of what it heard it remembers."""
+    """What happens to its older turns: `full`, `window` or `summarize`."""
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody or something thought of a conversation."""
+    """A score that a model, a rule or a person gave to a conversation."""
 
     value: float | None
     reason: str = ""
     by: str = ""
-    """Who gave it: a model, a rule or a person."""
+    """The rater: a model, a rule or a person."""
     version: int = 1
 
 
@@ -55,21 +55,21 @@ class Transcript(msgspec.Struct):
     speakers: list[Speaker] = []
     messages: list[Message] = []
     stop: Stop | None = None
-    """None while the conversation goes on, or when whoever drove it simply walked away."""
+    """Why it ended; None while it is in progress, or if the program stopped iterating."""
     scenario: str = ""
     inputs: dict[str, str] = {}
-    """What it was made from, by name: roles and task, topic and problem, or the columns of a table."""
+    """The values it was made from, by name: roles and task, topic and problem, or the columns of a table."""
     labels: list[str] = []
-    """Marks that must travel with every copy, e.g. `misalignment`."""
+    """Labels that every copy must keep, e.g. `misalignment`."""
     fingerprint: str = ""
-    """Of the configuration of the run it belongs to."""
+    """Hash of its run's configuration."""
     schema: int = SCHEMA
     item: int = -1
-    """Its number in the run; -1 where it belongs to none."""
+    """Its number in the run; -1 outside of a run."""
     hears: dict[str, list[str]] | None = None
-    """By speaker, who hears it; None: everyone hears everyone else."""
+    """The listeners of each speaker; None: everyone hears everyone else."""
     wording: str = ""
-    """How messages read to those who hear them: `plain`, `by_name`, or the name of a wording of your own; empty: by the number of speakers."""
+    """How listeners read messages: `plain`, `by_name`, or your own wording's name; empty: depends on the number of speakers."""
     scores: dict[str, Score] = {}
 
     @property
@@ -79,16 +79,16 @@ class Transcript(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended because a call failed; such conversations are in no export."""
+        """Whether it ended because a call failed; exports skip such conversations."""
         return self.stop is not None and self.stop.reason == "error"
 
     def to_json(self) -> bytes:
-        """Serialise the record, indented for people."""
+        """Serialize the record as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @staticmethod
     def from_json(data: bytes | str) -> Transcript:
-        """Read a record back; raises an `InputError` when it is not one, or of a schema newer than this version's."""
+        """Read a record; raises an `InputError` if it is none, or if its schema is newer than this version's."""
         try:
             transcript = msgspec.json.decode(data, type=Transcript)
             before = msgspec.json.decode(data, type=_Before)
@@ -99,7 +99,7 @@ class Transcript(msgspec.Struct):
         return upgrade(transcript)
 
     def __str__(self) -> str:
-        """Short, for reading on a terminal: who, what about, the beginning of every message, and how it ended."""
+        """A summary for a terminal: roles, task, the beginning of every message, and how it ended."""
         roles = " and ".join(in_one_line(speaker.role or speaker.name) for speaker in self.speakers)
         lines = [f"{roles}: {_short(self.task.text)}" if roles else _short(self.task.text)]
         lines += [
@@ -110,20 +110,20 @@ class Transcript(msgspec.Struct):
         return "\n".join([*lines, f"{end}; {self.usage.calls} calls, {self.usage.total:,} tokens"])
 
     def __repr__(self) -> str:
-        """In one line: a conversation has thousands of words, and `str` shows how each message begins."""
+        """One line; `str` shows the beginning of each message."""
         end = self.stop.reason if self.stop else "not ended"
         return f"<Transcript {self.id!r}: {len(self.messages)} messages, {end}>"
 
     def to_messages(self, seat: str) -> list[dict[str, str]]:
-        """What one speaker heard and said, in the form that chat templates and trainers take."""
+        """Return what one speaker heard and said, in the format of chat templates and trainers."""
         return [{"role": entry.role, "content": entry.content} for entry in heard_by(self, seat)]
 
     def prompt_of(self, index: int) -> list[dict[str, str]]:
-        """What the speaker of a message was sent before it, in the same form: without what it had forgotten."""
+        """Return the prompt that was sent for a message, in the same format, without turns that its speaker had dropped."""
         return [{"role": entry.role, "content": entry.content} for entry in sent_for(self, index)]
 
     def findings(self) -> Sequence[Any]:
-        """What the detectors find in it: role flipping, loops, refusals and others, by message."""
+        """Return what the detectors find in it: role flipping, loops, refusals and others, by message."""
         return resolvers.findings(self)
 
     def save(self, path: str | Path) -> Path:
@@ -133,18 +133,18 @@ class Transcript(msgspec.Struct):
 
     @staticmethod
     def load(path: str | Path) -> Transcript:
-        """Read what `save` wrote."""
+        """Read a file that `save` wrote."""
         return Transcript.from_json(Path(path).read_bytes())
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """Show it in a notebook."""
         return resolvers.html(self)
 
     def to_markdown(self) -> str:
-        """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""
+        """Return the conversation as Markdown. Messages are block quotes, so that they cannot pose as headings."""
         roles = " and ".join(in_one_line(speaker.role) for speaker in self.speakers)
         lines = [f"# {roles}", ""]
-        if self.labels:  # in every copy, so that none is passed on without
+        if self.labels:  # every copy keeps its labels
             lines += [f"**Labels:** {', '.join(map(in_one_line, self.labels))}", ""]
         lines += ["**Task:**", "", _quoted(self.task.original), ""]
         if self.task.specified:
@@ -165,13 +165,13 @@ class Transcript(msgspec.Struct):
 
 
 class _Before(msgspec.Struct):
-    """What a transcript of an earlier schema holds under another name."""
+    """Fields that had another name in earlier schemas."""
 
     facts: dict[str, str] = {}
 
 
 class _Weighed(msgspec.Struct):
-    """What a critic weighed for a message, as files of schema 1 have it."""
+    """A critic's options for a message, in the format of schema 1."""
 
     message: int
     deliberation: Deliberation
@@ -181,7 +181,7 @@ _weighed = msgspec.json.Decoder(list[_Weighed]).decode
 
 
 def check_schema(schema: int) -> None:
-    """Raise an `InputError` for a record of a later version."""
+    """Raise an `InputError` for a record of a newer version."""
     if schema > SCHEMA:
         raise InputError(
             f"this transcript has schema {schema}, and this version of camel reads up to {SCHEMA}: upgrade camel"
@@ -189,7 +189,7 @@ def check_schema(schema: int) -> None:
 
 
 def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
-    """A transcript of an earlier schema as one of this; `weighed` is the column of schema 1 with what critics weighed."""
+    """Convert a transcript of an earlier schema; `weighed` is the column of schema 1 with critics' options."""
     if transcript.schema == 1:
         for one in _weighed(weighed) if weighed else ():
             message = transcript.messages[one.message]
@@ -199,7 +199,7 @@ def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
 
 
 def _short(text: str, most: int = 100) -> str:
-    """The beginning of a text, in one line and without what a terminal would obey."""
+    """Return the beginning of a text in one line, without terminal control codes."""
     line = "".join(char for char in in_one_line(text) if char.isprintable())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 

@@ -1,8 +1,8 @@
 """Turn policies: who speaks next.
 
-The one decision to know: a policy is a pure function of what was said, so a replayed conversation takes the same
-turns, and whoever is named in a message is named by its text alone. A text names somebody where it *addresses* them
-(`Next: Ada`, `@Ada`, or `Ada, …` at the beginning of a sentence); a name in a quotation or in code is only mentioned.
+The one decision to know: a policy is a pure function of the messages, so a replayed conversation takes the same turns.
+A message names the next speaker where it *addresses* them (`Next: Ada`, `@Ada`, or `Ada, …` at the beginning of a
+sentence); a name in a quotation or in code is only mentioned.
 """
 
 from __future__ import annotations
@@ -22,64 +22,64 @@ from camel.core.message import Message
 class _Policy(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="policy"
 ):
-    """What every policy can tell about itself."""
+    """Base class of turn policies."""
 
     def mentioned(self) -> Sequence[str]:
-        """The members that the declaration names."""
+        """Return the members named in the declaration."""
         return ()
 
     def round(self, members: int) -> int:
-        """How many messages make a round."""
+        """Return the number of messages in a round."""
         return members
 
     def together(self, members: int) -> int:
-        """How many speak at the same time, at most."""
+        """Return how many members speak at the same time, at most."""
         return 1
 
     def procedure(self, name: str) -> str:
-        """What a member is told about it."""
+        """Return what a member's prompt says about turns."""
         return ""
 
 
 class RoundRobin(_Policy, frozen=True, tag="round_robin"):
-    """Everybody in turn."""
+    """All members speak in turn."""
 
     order: tuple[str, ...] = ()
-    """Who follows whom; left out, as the members are listed. Who is named twice speaks twice in a round."""
+    """The order of speakers. Default: the order of members. A member that is listed twice speaks twice in a round."""
 
     def mentioned(self) -> Sequence[str]:
-        """The order."""
+        """Return the order."""
         return self.order
 
     def round(self, members: int) -> int:
-        """Once through the order."""
+        """Return the length of the order."""
         return len(self.order) or members
 
     def procedure(self, name: str) -> str:
-        """That there is an order."""
+        """Say that the order is fixed."""
         return "The members speak one after the other, in a fixed order."
 
     def turns(self, names: Sequence[str]) -> Turns:
-        """By the number of messages."""
+        """Return turns that depend on the number of messages."""
         return round_robin(self.order or names)
 
 
 class Addressed(_Policy, frozen=True, tag="addressed"):
-    """Whoever the last message addresses; where it addresses nobody, the next on the list."""
+    """The member that the last message addresses speaks next; if it addresses no member, the next on the list."""
 
     first: str = ""
-    """Who opens; left out, the first member."""
+    """The first speaker. Default: the first member."""
 
     def mentioned(self) -> Sequence[str]:
-        """Who opens."""
+        """Return the first speaker."""
         return (self.first,) if self.first else ()
 
     def procedure(self, name: str) -> str:
-        """How the floor is passed on."""
+        """Say how to choose the next speaker."""
         return 'Whoever you address speaks next: end your message with a line "Next: Name", or "@Name".'
 
     def turns(self, names: Sequence[str]) -> Turns:
-        """By the text of the last message."""
+        """Return turns that depend on the text of the last message."""
         known, after = Names(names), dict(zip(names, [*names[1:], names[0]], strict=True))
 
         def turns(messages: Sequence[Message]) -> str:
@@ -92,20 +92,20 @@ class Addressed(_Policy, frozen=True, tag="addressed"):
 
 
 class Moderated(_Policy, frozen=True, tag="moderated"):
-    """A member moderates: it speaks first and after every other, and names who is next."""
+    """A moderator speaks first and after every other member, and names the next speaker."""
 
     moderator: str
 
     def mentioned(self) -> Sequence[str]:
-        """The moderator."""
+        """Return the moderator."""
         return (self.moderator,)
 
     def round(self, members: int) -> int:
-        """As many messages as it takes to call everybody once."""
+        """Return the number of messages it takes to call every member once."""
         return 2 * (members - 1)
 
     def procedure(self, name: str) -> str:
-        """To the moderator, how to call somebody; to the others, who does."""
+        """Tell the moderator how to call a member, and the others who moderates."""
         if name == self.moderator:
             return (
                 "You moderate. You speak after every member, and your message decides who speaks next: end it with a "
@@ -116,7 +116,7 @@ class Moderated(_Policy, frozen=True, tag="moderated"):
         )
 
     def turns(self, names: Sequence[str]) -> Turns:
-        """The moderator, and who it calls; where it calls nobody, the next on the list after the last who was called."""
+        """Alternate between the moderator and the member it calls; if it calls no member, the next on the list."""
         others = [name for name in names if name != self.moderator]
         known, after = Names(others), dict(zip(others, [*others[1:], *others[:1]], strict=True))
 
@@ -132,34 +132,34 @@ class Moderated(_Policy, frozen=True, tag="moderated"):
 
 
 class Rounds(_Policy, frozen=True, tag="rounds"):
-    """All at once: those of a group speak at the same time and hear each other afterwards."""
+    """The members of a group speak at the same time and hear each other afterwards."""
 
     groups: tuple[tuple[str, ...], ...] = ()
-    """Which groups follow each other; left out, everybody is in one."""
+    """The groups in order. Default: one group with all members."""
 
     def __post_init__(self) -> None:
         for group in self.groups:
             if not group or len(set(group)) < len(group):
-                raise InputError("a group that speaks at once needs members, each of them once")
+                raise InputError("a group of turns needs at least one member, and each member only once")
 
     def mentioned(self) -> Sequence[str]:
-        """Everybody in a group."""
+        """Return all members of groups."""
         return [name for group in self.groups for name in group]
 
     def round(self, members: int) -> int:
-        """Once through the groups."""
+        """Return the number of messages in one pass through the groups."""
         return sum(map(len, self.groups)) or members
 
     def together(self, members: int) -> int:
-        """The largest group."""
+        """Return the size of the largest group."""
         return max(map(len, self.groups), default=members)
 
     def procedure(self, name: str) -> str:
-        """That others speak meanwhile."""
+        """Say that several members speak at the same time."""
         return "Members speak in rounds, several at the same time: you hear what they said when your next turn comes."
 
     def turns(self, names: Sequence[str]) -> Turns:
-        """By the number of messages: what is left of the group whose turn it is."""
+        """Return turns that depend on the number of messages: the rest of the current group."""
         groups = self.groups or (tuple(names),)
         place = [(group, at) for group in groups for at in range(len(group))]
 
@@ -173,7 +173,7 @@ class Rounds(_Policy, frozen=True, tag="rounds"):
 Policy = RoundRobin | Addressed | Moderated | Rounds
 
 
-# --- whom a text addresses -------------------------------------------------------------------------------------------
+# --- which member a text addresses -------------------------------------------------------------------------------------------
 
 _NEXT = re.compile(
     r"(?:^|(?<=[.!?…] ))[ \t*_#-]*next(?: speaker)?[ \t*_]*[:：][ \t*_@]*", re.IGNORECASE | re.MULTILINE
@@ -181,11 +181,11 @@ _NEXT = re.compile(
 _AT = re.compile(r"(?<![\w@.])@")
 _SIGNS = re.compile(r"[,?]")
 _STARTS = ("\n", ". ", "! ", "? ", "… ")
-"""What a sentence begins behind."""
+"""Characters after which a sentence begins."""
 
 
 def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None:
-    """The member whom a text addresses: the last one, by the clearest sign that it uses."""
+    """Return the member that a text addresses: the last one, by the strongest kind of sign in the text."""
     is_mentioned = mentions(text)
     for find in (_by_line, _by_handle, _by_call):
         for at, name in reversed(list(find(text, names))):
@@ -215,7 +215,7 @@ def _by_call(text: str, names: Names) -> Iterator[tuple[int, str]]:
         floor = max(0, at - names.longest - 8)
         marks = _STARTS if sign[0] == "," else (", ",)
         starts = [end + len(mark) for mark in marks if (end := text.rfind(mark, floor, at)) >= 0]
-        # Where no sentence begins near by, it is in the middle of one.
+        # Without the start of a sentence nearby, the name is in the middle of one.
         if (starts or (floor == 0 and sign[0] == ",")) and (
             name := names.get(text[max(starts, default=0) : at])
         ):

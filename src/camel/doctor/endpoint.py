@@ -24,7 +24,7 @@ from camel.core.checks import similar
 from camel.core.errors import (
     InputError,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     QuotaExhausted,
     RequestRejected,
     Unreachable,
@@ -180,8 +180,8 @@ class _Examination:
         for url in urls[:MOST_REPLICAS]:
             try:
                 served = await asyncio.to_thread(self._client(url).served_models, url)
-            except NotAuthorised as error:
-                self.note("key", "error", str(error), _MEND["NotAuthorised"])
+            except NotAuthorized as error:
+                self.note("key", "error", str(error), _MEND["NotAuthorized"])
                 return None
             except ModelError as error:
                 if await self._is_above(url):
@@ -302,7 +302,7 @@ class _Examination:
     async def _answers(self, model: Model) -> bool:
         try:
             reply = await self._ask(model, "Answer with one word: hello.", sampling=self.target.sampling)
-        except (NotAuthorised, QuotaExhausted) as error:
+        except (NotAuthorized, QuotaExhausted) as error:
             self.note("key", "error", str(error), _mend_of(error))
             return False
         except ModelError as error:

@@ -1,1 +1,1 @@
-"""The engine: runs an async function over n items and loses nothing. Knows nothing of conversations."""
+"""The engine: runs an async function over n items, durably. Independent of conversations."""

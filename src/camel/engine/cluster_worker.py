@@ -1,7 +1,7 @@
-"""A worker of a cluster: takes its turns, works as any worker does, and keeps its lease alive.
+"""A worker of a cluster: gets passes from the coordinator, works on leased shards, and renews its lease.
 
-The one decision to know: the lease counts from when a heartbeat was *sent*, so a worker stops calling before anybody
-else may take over what it holds. It needs no word for that: `Halt` looks at the clock before every step.
+The one decision to know: the lease counts from when a heartbeat was *sent*, so a worker stops calling before another
+worker can take over its shards. It needs no message for that: `Halt` checks the clock before every step.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import msgspec
 
 from camel.core.errors import CamelError
 from camel.engine.halt import LEASE_LOST, Halted, clock
-from camel.engine.site import WAIT, Beat, Desk, DeskGone, Orders, Site
+from camel.engine.site import WAIT, CoordinatorClient, CoordinatorGone, Heartbeat, HeartbeatReply, Site
 from camel.engine.stage import ShardTable, Workload
 from camel.engine.worker import Window, run_worker
 
 BEAT_EVERY = 1.0
 PATIENCE = 2.0
-"""Seconds after which a beat that was not answered is sent again."""
+"""Seconds after which an unanswered heartbeat is sent again."""
 PAUSE = 0.2
-"""Seconds before somebody who got nothing asks again."""
-OUT, GONE = "this worker was taken for dead", "the driver is gone"
+"""Seconds before a worker without a shard asks again."""
+OUT, GONE = "the coordinator counts this worker as dead", "the driver has stopped"
 _OWN = (LEASE_LOST, OUT, GONE)
-"""Reasons that concern this worker alone."""
+"""Reasons that affect only this worker."""
 T = TypeVar("T")
 
 
@@ -39,9 +39,9 @@ class WorkerEnd(msgspec.Struct, frozen=True):
 
 
 class ClusterWorker:
-    """One worker's life."""
+    """The main loop of one worker."""
 
-    def __init__(self, name: str, site: Site, desk: Desk) -> None:
+    def __init__(self, name: str, site: Site, desk: CoordinatorClient) -> None:
         self._name, self._site, self._desk = name, site, desk
         self._halt = site.halt
         self._window = Window(0)
@@ -50,15 +50,15 @@ class ClusterWorker:
         self._left: list[int] = []
         self._ended = True
         self._leases = 0
-        """Numbers the shards asked for, so that one whose answer was lost is not leased twice."""
+        """Counts requests for shards, so that a request with a lost answer does not lease twice."""
         self._apart = 0.0
         self._ordered = ""
-        """Why the coordinator told us to halt."""
+        """The coordinator's reason to halt."""
         self._news = asyncio.Event()
         self._one_beat = asyncio.Lock()
 
     async def live(self) -> WorkerEnd:
-        """Work until there is nothing to do any more, or until this worker may not go on."""
+        """Work until nothing remains, or until this worker must stop."""
         try:
             await self._tell()
             async with asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ class ClusterWorker:
             error = errors.exceptions[0]
             if not isinstance(error, CamelError):
                 raise error from None
-            # Of one that is out, others have the shards, and its trouble with them is nobody's.
+            # A worker without a lease reports no errors: others have its shards now.
             if self._halt.reason not in _OWN:
                 return WorkerEnd("failed", str(error))
         finally:
@@ -80,7 +80,7 @@ class ClusterWorker:
         return WorkerEnd("out", self._halt.reason) if self._halt.reason in _OWN else WorkerEnd("dismissed")
 
     async def _work(self) -> None:
-        with contextlib.suppress(Halted, DeskGone):
+        with contextlib.suppress(Halted, CoordinatorGone):
             while (turn := await self._ask(lambda: self._desk.turn(self._name))) is not None:
                 if turn.number == self._turn or not turn.step:
                     if self._halt.reason in _OWN:
@@ -89,7 +89,7 @@ class ClusterWorker:
                     continue
                 failed = None
                 self._turn, self._ended = turn.number, False
-                # On a thread: what the step is made from may have to be read, and the lease must be kept meanwhile.
+                # On a thread: preparing the step may read files, and the lease must be renewed meanwhile.
                 found = await asyncio.to_thread(self._site.workloads, turn.step, turn.attempt)
                 self._table = ShardTable(found)
                 try:
@@ -109,7 +109,7 @@ class ClusterWorker:
                     raise failed
 
     async def _lease(self) -> tuple[Workload, int] | None:
-        with contextlib.suppress(Halted, DeskGone):
+        with contextlib.suppress(Halted, CoordinatorGone):
             self._leases += 1
             while True:
                 shard = await self._ask(lambda: self._desk.lease(self._name, self._turn, self._leases))
@@ -119,7 +119,7 @@ class ClusterWorker:
         return None
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The coordinator's answer, asked for and waited for as long as the lease holds."""
+        """Return the coordinator's answer; repeats the request as long as the lease is valid."""
         while True:
             answer = asyncio.ensure_future(question())
             while not answer.done():
@@ -145,16 +145,16 @@ class ClusterWorker:
         self._news.set()
 
     async def _tell(self) -> None:
-        """Tell all that is new, as long as somebody listens."""
+        """Send all news to the coordinator, as long as it answers."""
         while self._halt.reason not in _OWN:
             try:
                 await self._beat()
                 return
             except TimeoutError:
-                await asyncio.sleep(PAUSE)  # some of them come at once, and would come again and again
-            except DeskGone:
+                await asyncio.sleep(PAUSE)  # avoid a busy loop if the error comes at once
+            except CoordinatorGone:
                 self._halt.revoke(GONE)
-                return  # also where it was to stop already, for another reason
+                return  # even if it had another reason to stop
 
     async def _keep_beating(self) -> None:
         while self._halt.reason not in _OWN:
@@ -168,7 +168,7 @@ class ClusterWorker:
         async with self._one_beat:
             committed, left = tuple(self._committed), tuple(self._left)
             wish = self._halt.reason
-            beat = Beat(
+            beat = Heartbeat(
                 self._name,
                 self._turn,
                 self._site.report(),
@@ -184,7 +184,7 @@ class ClusterWorker:
             self._follow(orders, sent)
             del self._committed[: len(committed)], self._left[: len(left)]
 
-    def _follow(self, orders: Orders, sent: float) -> None:
+    def _follow(self, orders: HeartbeatReply, sent: float) -> None:
         if orders.out:
             self._halt.revoke(OUT)
             return
@@ -194,10 +194,10 @@ class ClusterWorker:
             self._ordered = orders.halt
             self._halt.set(orders.halt)
         self._window.resize(orders.window)
-        self._site.obey(orders.share)
+        self._site.apply_share(orders.share)
         self._apart = orders.apart
 
 
 def _about(seconds: float) -> float:
-    """As long, more or less: who began together does not ask together for ever."""
-    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - no secret hangs on it
+    """Add jitter, so that workers that start together do not stay in step."""
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - not a secret

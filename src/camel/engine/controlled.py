@@ -1,7 +1,7 @@
-"""Following the control files of a job while it is worked on.
+"""Follows the control files of a job while it runs.
 
-The one decision to know: only the driver looks at them. Workers elsewhere hear of a pause with the answer to their next
-heartbeat, so that a file in an object store is asked for by one process, and rarely.
+The one decision to know: only the driver reads them. Workers get a pause with the reply to their next heartbeat, so only
+one process polls a file in an object store.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from camel.runs.control import read_wish, wish
 from camel.runs.run import RunFolder
 
 EVERY, EVERY_REMOTE = 1.0, 5.0
-"""Seconds between two looks: at a disk, and at an object store."""
-STOPPED = "stopped by camel stop or the explorer"
+"""Seconds between two checks, on a disk and in an object store."""
+STOPPED = "stopped by `camel run stop` or the explorer"
 
 
 @contextlib.asynccontextmanager
 async def controlled(
     folders: Sequence[RunFolder], halt: Halt, limit: Callable[[], str] = str
 ) -> AsyncGenerator[None]:
-    """Pause, continue and stop as the control files in `folders` say, while this lasts. The list may change meanwhile: a job
-    within another has a folder of its own. `limit` gives a further reason to stop, or nothing.
+    """Pause, continue and stop according to the control files in `folders`, while the context is active. The list may change
+    meanwhile, because a nested job has its own folder. `limit` returns a further reason to stop, or an empty string.
     """
     await look(folders, halt)
     following = asyncio.ensure_future(_follow(folders, halt, limit))
@@ -46,12 +46,14 @@ async def _follow(folders: Sequence[RunFolder], halt: Halt, limit: Callable[[], 
 
 
 async def look(folders: Sequence[RunFolder], halt: Halt) -> None:
-    """Do what the control files say now."""
-    # A store that fails now is asked again; what must not fail says so itself.
+    """Apply the control files once."""
+    # Ignore errors of the store: the next check comes soon.
     with contextlib.suppress(CamelError):
         wished = {one: await asyncio.to_thread(read_wish, one) for one in list(folders)}
         halt.paused = "pause" in wished.values()
         for folder, what in wished.items():
             if what == "stop":
                 halt.set(STOPPED)
-                await asyncio.to_thread(wish, folder, "go")  # it was for us, and not for the next start
+                await asyncio.to_thread(
+                    wish, folder, "go"
+                )  # the stop applies to this process, not to the next one

@@ -1,8 +1,8 @@
-"""The coordinator: hands out shards, hears the workers' heartbeats and sums up their figures.
+"""The coordinator: leases shards to workers, receives their heartbeats and adds up their figures.
 
-It holds nothing that the run's folder does not: whoever starts a new one goes on from the markers. The one decision to
-know: leases hang on the driver. A lease is renewed only as far as the driver itself was heard of, so that once a driver
-has been dead for as long as a lease, no worker of its is at work, whoever could reach whom.
+It has no state that is not in the run's folder: a new coordinator continues from the markers. The one decision to know:
+leases depend on the driver. A lease is renewed only while the driver itself was heard from recently. So once a driver has
+been dead for the length of a lease, none of its workers is running, whatever the network looks like.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from camel.engine.halt import clock
 from camel.engine.leases import Leases
 from camel.engine.site import (
     WAIT,
-    Beat,
     Divide,
-    Orders,
+    Heartbeat,
+    HeartbeatReply,
     Turn,
     WorkerReport,
     WorkerShare,
@@ -26,30 +26,30 @@ from camel.engine.site import (
 )
 
 SHARE_EVERY = 0.5
-"""Seconds between two divisions of what may be used."""
+"""Seconds between two divisions of the shared limits among workers."""
 QUESTIONS = 200.0
-"""Questions and beats without news a second, from all workers together: 1,000 of either are a busy core."""
+"""Target rate per second of requests and heartbeats without news, over all workers; 1,000 of either occupy a core."""
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """How everything stands, for the driver."""
+    """The overall state, for the driver."""
 
     turn: int
     over: bool
-    """Whether the turn is over, and nobody has anything in flight in it."""
+    """Whether the turn is over and no worker has anything in flight in it."""
     committed: tuple[int, ...]
-    """Shards that were finished in this turn, those that were told of before left out."""
+    """Shards finished in this turn since the last call."""
     report: WorkerReport
-    """Of all workers."""
+    """The sum over all workers."""
     live: tuple[str, ...]
     shards: dict[str, float]
     halt: str = ""
     silent: dict[str, list[int]] = {}
-    """Workers that were out of time since the last look, with the shards that they held."""
+    """Workers whose lease has expired since the last call, with their shards."""
 
 
 class Coordinator:
-    """Leases and figures of one run. Not thread-safe, and nothing in it waits."""
+    """Leases and figures of one run. Not thread-safe; no method blocks."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class Coordinator:
         self._paused = False
         self._expected = 1
         self._driver = now()
-        """When the driver was last heard of."""
+        """Time of the driver's last call."""
         self._at_work: set[str] = set()
-        """Who has leased something in this turn and not said that it ended."""
+        """Workers with leases in this turn that have not reported its end."""
         self._leased: dict[str, tuple[int, int, int]] = {}
         """The last lease of each worker: turn, number, shard."""
         self._committed: list[int] = []
         self._silent: dict[str, list[int]] = {}
-        """Workers that were out of time, until the driver has heard of it."""
+        """Workers with an expired lease, until the driver has seen them."""
         self._reports: dict[str, WorkerReport] = {}
         self._windows: dict[str, int] = {}
-        """What each worker has of the window, or has in flight where that is more."""
+        """Each worker's part of the window, or its items in flight if there are more."""
         self._shares: dict[str, WorkerShare] = {}
         self._shared = -SHARE_EVERY
 
@@ -90,31 +90,31 @@ class Coordinator:
         self._committed.clear()
 
     def halt(self, reason: str) -> None:
-        """Have everybody stop; calls in flight end."""
+        """Ask all workers to stop; calls in flight end."""
         self._halt = self._halt or reason
 
     def pause(self, paused: bool) -> None:
-        """Have nobody take new steps for now, or go on."""
+        """Pause or continue all workers: a paused worker takes no new steps."""
         self._paused = paused
 
     def close(self) -> None:
-        """Send everybody home."""
+        """Ask all workers to exit."""
         self._closed = True
 
     def lost(self, worker: str) -> list[int]:
-        """A worker's process is known to be dead: what it held, which is returned, can be leased at once."""
+        """Handle a dead worker: its shards can be leased at once; returns them."""
         self._gone(worker)
         return self._leases.lost(worker)
 
-    def shun(self, worker: str) -> None:
-        """A worker cannot be reached, and may be alive: what it holds is free once its lease has run out."""
-        self._leases.shun(worker)
+    def mark_unreachable(self, worker: str) -> None:
+        """Handle an unreachable worker that may be alive: its shards become free when its lease expires."""
+        self._leases.mark_unreachable(worker)
 
     def look(self, seen: int, expected: int) -> Totals:
-        """How everything stands.
+        """Return the overall state.
 
-        `seen` is how many committed shards of this turn the driver knows of already, `expected` how many workers there
-        will be in a moment.
+        `seen` is the number of committed shards of this turn that the driver already knows, `expected` the number of
+        workers that will be there soon.
         """
         self._driver, self._expected = self._now(), max(1, expected)
         self._expire()
@@ -137,17 +137,17 @@ class Coordinator:
     # --- for the workers ---------------------------------------------------------------------------------------------
 
     def turn(self, worker: str) -> Turn | None:
-        """What to work on; None when there will be nothing any more."""
+        """Return the current turn; None if no work will come."""
         return None if self._closed else self._turn
 
     def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """A shard, `WAIT`, or None when the turn is over; the same shard for the same number."""
+        """Return a shard, `WAIT`, or None if the turn is over; the same number gets the same shard."""
         if turn != self._turn.number or self._closed or self._halt:
             return None
         self._expire()
         if (last := self._leased.get(worker)) is not None and last[:2] == (turn, number):
-            return last[2]  # the answer was lost on its way
-        # Who has no room for items yet takes no shard: others have.
+            return last[2]  # the previous answer was lost
+        # A worker without room for items gets no shard.
         shard = self._leases.lease(worker, self._now()) if self._windows.get(worker) else None
         if shard is None:
             return None if self._leases.over else WAIT
@@ -155,20 +155,20 @@ class Coordinator:
         self._leased[worker] = turn, number, shard
         return shard
 
-    def beat(self, beat: Beat) -> Orders:
-        """Take note of a worker and renew its lease."""
+    def beat(self, beat: Heartbeat) -> HeartbeatReply:
+        """Process a heartbeat and renew the worker's lease."""
         now, worker = self._now(), beat.worker
         self._reports[worker] = beat.report
         if beat.turn == self._turn.number:
-            # What is committed is committed, whoever says so.
+            # A committed shard counts, even if the worker has no lease any more.
             self._committed += [shard for shard in beat.committed if self._leases.finish(shard)]
         held = self._leases.held_by(worker)
         if not self._leases.beat(worker, now):
             if worker not in self._leases.live:
                 self._gone(worker)
-                if held:  # it comes too late, and nobody had noticed
+                if held:  # its lease had expired unnoticed
                     self._silent[worker] = held
-            return Orders(out=True)
+            return HeartbeatReply(out=True)
         if beat.halted:
             self.halt(beat.halted)
         if beat.turn == self._turn.number:
@@ -177,7 +177,7 @@ class Coordinator:
             if beat.ended:
                 self._leases.leave_all(worker)
                 self._at_work.discard(worker)
-        return Orders(
+        return HeartbeatReply(
             ttl=min(self._ttl, self._driver + self._ttl - now),
             halt=self._halt,
             paused=self._paused,
@@ -187,7 +187,7 @@ class Coordinator:
         )
 
     def _window(self, worker: str, inside: int) -> int:
-        """A worker's part of the window: an equal one, as far as the others have no items in it that are still open."""
+        """Return a worker's part of the window: an equal part, minus what other workers still have in flight."""
         others = sum(taken for name, taken in self._windows.items() if name != worker)
         live = sorted(self._leases.live)
         fair, rest = divmod(self._concurrency, max(self._expected, len(live)))

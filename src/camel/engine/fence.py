@@ -1,8 +1,8 @@
-"""The fence: a new driver waits until no worker of a dead one can be at work.
+"""The fence: a new driver waits until no worker of a dead one can be running.
 
-A driver that runs workers elsewhere leaves its word in the run's folder, and renews it while it lives. Their leases hang
-on it (see `coordinator`), so once the word is older than a lease, they have all stopped. Ages are compared by the clock of
-the folder's own file system.
+A driver with workers on other machines writes a file in the run's folder and renews it while it lives. The workers' leases
+depend on the driver (see `coordinator`), so once the file is older than a lease, they have all stopped. Ages are measured
+by the clock of the folder's file system.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from camel.runs.run import DRIVER, RunFolder
 
 MARGIN = 1.0
-"""Seconds beyond the lease, for the last word that was on its way."""
+"""Seconds added to the lease, for a renewal that was in flight."""
 
 
 class Fence:
-    """The word of the driver on one run."""
+    """The driver's file in one run."""
 
     def __init__(self, folder: RunFolder, ttl: float = 0.0) -> None:
         self._path, self._ttl = Path(folder.root) / DRIVER, ttl
 
     def left(self) -> float:
-        """Seconds until whoever left a word and did not take it back is out."""
+        """Return the seconds until the workers of a previous driver have all stopped."""
         try:
             ttl = float(self._path.read_text() or 0)
             last = self._path.stat().st_mtime
@@ -36,13 +36,13 @@ class Fence:
         return min(max(0.0, ttl + MARGIN - age), ttl + MARGIN)
 
     def renew(self) -> None:
-        """Say that the driver is alive; before its workers are told so."""
-        # Renamed into its place: whoever is killed while writing, or has no disk left, must not leave an empty word.
+        """Renew the file, before the workers' leases are renewed."""
+        # Renamed into place: a kill or a full disk must not leave an empty file.
         writing = self._path.with_name(f"{DRIVER}.new")
         writing.write_text(str(self._ttl))
         writing.replace(self._path)
 
     def lift(self) -> None:
-        """Take the word back: all workers are known to have ended."""
+        """Remove the file: all workers are known to have ended."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()

@@ -1,4 +1,4 @@
-"""How a worker is stopped or paused."""
+"""Stops or pauses a worker."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from camel.core.errors import CamelError
 
 
 class Unfinished(CamelError):
-    """An item cannot be finished now; its shard stays open, and what it has journaled is kept for the next attempt."""
+    """An item cannot be finished now. Its shard stays open, and its journal is kept for the next attempt."""
 
 
 class Halted(Unfinished):
-    """The run is being stopped; the step was not taken."""
+    """The run is stopping, so the step was not taken."""
 
 
 PAUSED = 0.5
-"""Seconds between two looks whether a pause is over."""
-LEASE_LOST = "the lease of this worker has run out"
+"""Seconds between two checks whether a pause is over."""
+LEASE_LOST = "the lease of this worker has expired"
 
 
 def clock() -> float:
-    """Seconds that also pass while the machine sleeps, as they do for whoever waits for it."""
+    """Return a clock in seconds that also advances while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Halt:
-    """Says that a run is to stop: no new items, no new steps; what is in flight ends and is journaled.
+    """Tells whether a run must stop: no new items and no new steps; steps in flight end and are journaled.
 
-    With a lease it is also true once the lease has run out: a process that was paused finds, when it wakes up, that it
-    may not go on, before anybody could have told it.
+    An expired lease also counts as a stop, so a process that was suspended stops by itself when it wakes up.
     """
 
     def __init__(self) -> None:
         self._reason = ""
         self._until = math.inf
         self.paused = False
-        """Whether no new step is to be taken for now; those in flight end."""
+        """Whether new steps have to wait; those in flight end."""
 
     @property
     def reason(self) -> str:
-        """Why to stop; empty while there is no reason."""
+        """The reason to stop; empty if there is none."""
         if not self._reason and self._until < clock():
             self._reason = LEASE_LOST
         return self._reason
@@ -52,21 +51,21 @@ class Halt:
         self._reason = self.reason or reason
 
     async def unpaused(self) -> None:
-        """Return when no pause is on, or the run is to stop."""
-        while self.paused and not self.reason:  # noqa: ASYNC110 - whoever ends a pause may be on another machine
+        """Wait until there is no pause, or the run must stop."""
+        while self.paused and not self.reason:  # noqa: ASYNC110 - the pause may be ended from another machine
             await asyncio.sleep(PAUSED)
 
     def lease(self, until: float) -> None:
-        """Go on at most until then, by `clock`; cannot bring back a lease that has run out."""
+        """Extend the lease until a time of `clock`; an expired lease stays expired."""
         if not self.reason:
             self._until = until
 
     def revoke(self, reason: str) -> None:
-        """Stop, and send nothing any more: somebody else may be at the same work."""
+        """Stop and make no further calls: another worker may be doing the same work."""
         self.set(reason)
         self._until = -math.inf
 
     def check_lease(self) -> None:
-        """Raise `Halted` if the lease has run out or was revoked."""
+        """Raise `Halted` if the lease has expired or was revoked."""
         if self._until < clock():
             raise Halted(self.reason)

@@ -1,4 +1,4 @@
-"""What the calls in open journals used: paid for, and in no shard yet."""
+"""Usage of the calls in open journals: paid for, but in no shard yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def journaled(
     stage: str,
     damaged: Callable[[Damage], None] = lambda damage: None,
 ) -> Iterator[tuple[str, Usage]]:
-    """What each call used that the journals of open shards hold, and the model of it where there are several.
+    """Yield the usage of each call in the journals of open shards, and its model if there are several.
 
     `damaged` is called for what cannot be read.
     """

@@ -1,7 +1,7 @@
-"""Word of what happens to a run beside its work: a worker that died, a wait for leases to run out.
+"""Notices about events of a run: a worker that died, a wait for leases to expire.
 
-The one decision to know: there is one way for it. Whoever notices something calls the run's `Tell`; the driver writes it
-to the log and shows it, as a line or as an object.
+The one decision to know: there is one channel. Code that notices an event calls the run's `Tell`; the driver writes the
+notice to the log and shows it, as a line or as JSON.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Any, Protocol
 
 
 class Tell(Protocol):
-    """Takes a notice: its kind, a line for people, and what programs want to know."""
+    """Takes a notice: its kind, a line of text, and fields for programs."""
 
     def __call__(self, event: str, text: str, **fields: Any) -> None:
-        """Take it. Called on the event loop of the run."""
+        """Take a notice. Called on the event loop of the run."""
         ...
 
 
-def unheard(event: str, text: str, **fields: Any) -> None:
-    """Nobody listens."""
+def ignore_notice(event: str, text: str, **fields: Any) -> None:
+    """Ignore a notice."""
 
 
-def shards_again(shards: list[int]) -> str:
-    """What becomes of the shards of a worker that is out, in words."""
+def describe_release(shards: list[int]) -> str:
+    """Describe what happens to the shards of a worker that lost its lease."""
     if not shards:
-        return "it held no shard"
+        return "it had no shard"
     named = ", ".join(map(str, shards[:8])) + (f" and {len(shards) - 8} more" if len(shards) > 8 else "")
     its = "shard" if len(shards) == 1 else "shards"
-    return f"its {its} {named} can be leased again; what it had in flight is asked again, nothing else"
+    return f"its {its} {named} can be leased again; only its calls in flight are repeated"

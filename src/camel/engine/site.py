@@ -1,7 +1,7 @@
-"""What passes between a driver and the workers of a cluster: where a worker works, what it tells and what it is told.
+"""Messages between the driver, the coordinator and the workers of a cluster, and the interface of a worker's site.
 
-The one decision to know: no function travels. A worker is sent a *factory*, a small value that makes the workloads in the
-worker's own process, so that what runs there is the same code that would run here.
+The one decision to know: no function is sent. A worker gets a *factory*, a small value that creates the workloads in the
+worker's own process, so that the same code runs there as here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from camel.runs.run import RunFolder
 
 
 class ModelReport(msgspec.Struct, frozen=True):
-    """What a worker has had of one model, since it began."""
+    """A worker's use of one model since the worker started."""
 
     usage: Usage = Usage()
     errors: dict[str, int] = {}
-    """Failed calls, by class."""
+    """Number of failed calls by class of the error."""
     retries: int = 0
     rate_limited: int = 0
     served: int = 0
@@ -33,44 +33,44 @@ class ModelReport(msgspec.Struct, frozen=True):
     answered: bool = False
     """Whether its endpoint was ever reached."""
     down: float = 0.0
-    """Seconds for which nobody has been answered."""
+    """Seconds since the last successful reply."""
     words: str = ""
-    """Why calls fail at the moment, if they do."""
+    """Why calls currently fail; empty if they do not."""
 
 
 class StageReport(msgspec.Struct, frozen=True):
-    """How far a worker is with a stage, in shards that are not committed."""
+    """A worker's progress in a stage, in shards that are not committed."""
 
     open: int = 0
     finished: int = 0
     failed: int = 0
     counts: dict[str, int] = {}
-    """What the stage counts of its records, by name."""
+    """The stage's counts over its records, by name."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
-    """How a worker stands. What is counted since it began counts even after its death; the rest is gone with it."""
+    """The state of a worker. Totals since its start count even after its death; the rest does not."""
 
     models: dict[str, ModelReport] = {}
     stages: dict[str, StageReport] = {}
     endpoints: dict[str, dict[str, EndpointReport]] = {}
-    """By model and address."""
+    """By model name and address."""
     in_flight: int = 0
     starved: int = 0
-    """Calls that wait for a larger part of the budget."""
+    """Number of calls that wait for a larger share of the budget."""
     follows: int | None = None
-    """The number of the offer that it follows; None: it does not say, so that nothing can be taken back."""
+    """The number of the share that it uses; None: unknown, so that nothing can be taken back."""
     account: int | None = None
-    """How often its account was written; None: it has none."""
+    """How often its account was written; None: it has no account."""
 
     @property
     def usage(self) -> Usage:
-        """Of all models."""
+        """The usage of all models."""
         return sum((one.usage for one in self.models.values()), Usage())
 
 
 def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> WorkerReport:
-    """One report of all workers: what all of them had, and how the living stand."""
+    """Combine reports: totals over all workers, and the state of the live ones."""
     models: dict[str, list[ModelReport]] = {}
     for report in reports.values():
         for name, one in report.models.items():
@@ -126,7 +126,7 @@ def _counted(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 class Grant(NamedTuple):
-    """As much of a shared budget as one process may have used in all, since its start."""
+    """The part of a shared budget that one process may use in total since its start."""
 
     calls: float = math.inf
     tokens: float = math.inf
@@ -134,64 +134,64 @@ class Grant(NamedTuple):
 
 
 class WorkerShare(msgspec.Struct, frozen=True):
-    """What a worker may use from now on."""
+    """A worker's current share of the shared limits."""
 
     offer: int = 0
-    """Its number, which the worker repeats in its reports."""
+    """Its number; the worker repeats it in its reports."""
     grant: Grant | None = None
-    """None: there is no budget."""
+    """The budget; None: there is none."""
     endpoints: dict[str, dict[str, Share]] = {}
-    """By model and address."""
+    """By model name and address."""
 
 
 class Site(Protocol):
-    """A worker's place of work, made there by its factory."""
+    """A worker's environment, created in its process by a factory."""
 
     halt: Halt
 
     @property
     def folder(self) -> RunFolder:
-        """The folder of what is being worked on."""
+        """The folder of the current job."""
         ...
 
     def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
-        """What to work on from now on, gone through `attempt` times before."""
+        """Return the workloads of a step; `attempt` is the number of earlier passes over it."""
         ...
 
     def committed(self, stage: str, shard: int) -> None:
-        """Take note of a shard that this worker has finished."""
+        """Handle a shard that this worker has committed."""
         ...
 
     def report(self) -> WorkerReport:
-        """The figures as they stand. Asked about once a second, so it must be cheap."""
+        """Return the current figures. Called about once a second, so it must be cheap."""
         ...
 
-    def obey(self, share: WorkerShare) -> None:
-        """Take over this worker's share of what the cluster as a whole may use."""
+    def apply_share(self, share: WorkerShare) -> None:
+        """Apply this worker's share of the cluster's limits."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Free all resources."""
         ...
 
 
 class Factory(Protocol):
-    """Makes a site. It is pickled and kept by the cluster in clear: it must hold no secret."""
+    """Creates a site. The cluster stores it as plain pickle, so it must not contain secrets."""
 
     async def __call__(self, worker: str) -> Site:
-        """Make the site of that worker in this process."""
+        """Create the site of a worker in this process."""
         ...
 
 
 class Divide(Protocol):
-    """Divides among the workers what the cluster as a whole may use: rates, budgets. Runs in the coordinator."""
+    """Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator."""
 
     def __call__(
         self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, WorkerShare], str]:
-        """What each living worker may use from now on, and why the run has to stop, if it has to.
+        """Return the share of each live worker, and the reason to stop the run, if there is one.
 
-        `reports` are the last of every worker that ever was. Asked about once a second; may remember what it gave.
+        `reports` has the last report of every worker, including dead ones. Called about once a second; may keep state.
         """
         ...
 
@@ -199,21 +199,21 @@ class Divide(Protocol):
 def no_limits(
     reports: Mapping[str, WorkerReport], live: Collection[str]
 ) -> tuple[Mapping[str, WorkerShare], str]:
-    """Everybody may use what they like."""
+    """Set no limits."""
     return {}, ""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What all workers are at: one pass over a step of the job."""
+    """One pass over a step of the job, for all workers."""
 
     number: int
     step: tuple[int, ...] = ()
-    """Which step: its place in the job, and in the jobs within; empty: there is nothing to do yet."""
+    """The step: its index in the job and in nested jobs; empty: nothing to do yet."""
     attempt: int = 0
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """A worker's sign of life, with all that is new. Sent again unchanged when no answer came."""
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A worker's heartbeat, with its news. Repeated unchanged if no answer comes."""
 
     worker: str
     turn: int
@@ -221,54 +221,54 @@ class Beat(msgspec.Struct, frozen=True):
     committed: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
     ended: bool = False
-    """Whether the worker has nothing in work in its turn any more."""
+    """Whether the worker has no open items in its turn."""
     halted: str = ""
-    """Why this worker wants the whole run to stop."""
+    """This worker's reason to stop the whole run."""
     open: int = 0
-    """Items in flight, or that may be before the answer is heard."""
+    """Items in flight, including those that may start before the reply arrives."""
 
 
-class Orders(msgspec.Struct, frozen=True):
-    """The answer."""
+class HeartbeatReply(msgspec.Struct, frozen=True):
+    """The coordinator's reply to a heartbeat."""
 
     ttl: float = 0.0
-    """Seconds for which the lease holds, from when the beat was sent."""
+    """Seconds of the lease, counted from when the heartbeat was sent."""
     out: bool = False
-    """The lease was lost: end what is in flight and leave."""
+    """The lease was lost: finish calls in flight and exit."""
     halt: str = ""
     paused: bool = False
     """Take no new steps for now."""
     window: int = 0
-    """Items that this worker may have in flight."""
+    """Maximum number of items that this worker may have in flight."""
     share: WorkerShare = WorkerShare()
     apart: float = 0.0
-    """Seconds to leave between two questions or beats without news: the more workers, the more."""
+    """Seconds between two requests or heartbeats without news; grows with the number of workers."""
 
 
-class Desk(Protocol):
-    """The coordinator, as a worker reaches it. Every method may be called twice for the same thing.
+class CoordinatorClient(Protocol):
+    """The coordinator as a worker calls it. Every method is idempotent.
 
-    Raises `TimeoutError` when no answer came, and `DeskGone` when none will.
+    Raises `TimeoutError` if no answer came, and `CoordinatorGone` if none will come.
     """
 
     async def turn(self, worker: str) -> Turn | None:
-        """What to work on; None when there will be nothing any more."""
+        """Return the current turn; None if no work will come."""
         ...
 
     async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """A shard; `WAIT` while others may still give one back; None when the turn is over.
+        """Return a shard, `WAIT` while others may still give one back, or None if the turn is over.
 
-        `number` counts the shards that the worker has asked for: the same number gets the same shard.
+        `number` counts the worker's requests: the same number gets the same shard.
         """
         ...
 
-    async def beat(self, beat: Beat) -> Orders:
-        """Give a sign of life."""
+    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
+        """Send a heartbeat."""
         ...
 
 
-class DeskGone(Exception):
-    """The coordinator is dead; nobody will renew a lease."""
+class CoordinatorGone(Exception):
+    """The coordinator is dead, so no lease will be renewed."""
 
 
 WAIT = -1

@@ -1,7 +1,7 @@
 """A workload: a count, a function from an item's index to its record, and how a shard of records is written.
 
-A job's stage becomes one (`camel.jobs`). A shard is a range of indices, so items are never listed: 300 million cost no more
-to describe than ten.
+A job's stage becomes a workload (`camel.jobs`). A shard is a range of indices, so items are never listed, and 300 million
+of them take no more memory than ten.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from camel.runs.run import RunFolder
 from camel.storage.files import sync_folder
 
 current_step: ContextVar[tuple[str, int, int] | None] = ContextVar("current_step", default=None)
-"""The stage, the item and the number of the step that is being taken."""
+"""Stage, item and number of the current step."""
 
 
 class Steps(Protocol):
-    """What an item's function is given to make its paid steps durable."""
+    """Makes the paid steps of an item durable; passed to the item's function."""
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The result of the item's next step: from the journal if it was taken before, else from `make`, journaled.
+        """Return the result of the item's next step: from the journal if it is there, otherwise from `make`, journaled.
 
-        `check` identifies what is asked. A step found in the journal with another check means that the function is
-        not deterministic, and stops the run rather than paying again or using an answer to another question.
+        `check` identifies the request. If the journal has another check for this step, the function is not deterministic,
+        and the run stops rather than pay again or use the answer to another request.
         """
         ...
 
 
 class JournaledStep(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A step as the journal holds it: the one place that knows how."""
+    """The format of a step in the journal."""
 
     item: int
     step: int
     check: bytes
     result: bytes
     repaid: bool = False
-    """Whether an earlier result is missing, so that later steps in other journals need not follow from this one."""
+    """Whether an earlier result was missing, so that later steps in other journals may not follow from this one."""
 
 
 read_step = msgspec.msgpack.Decoder(JournaledStep).decode
@@ -53,16 +53,16 @@ write_step = msgspec.msgpack.Encoder().encode
 
 
 class Written(NamedTuple):
-    """What became of a shard's records."""
+    """A written shard."""
 
     rows: int
     sha256: str
     totals: dict[str, float]
-    """Sums over the records, kept with the marker so that nobody has to read them again."""
+    """Sums over the records, stored in the marker."""
 
 
 def write_whole(path: Path, data: bytes, rows: int, totals: dict[str, float] | None = None) -> Written:
-    """Write a shard that is one piece of bytes, durably."""
+    """Write a shard from bytes, durably."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -81,33 +81,33 @@ class Workload:
     """Items to work on, in shards."""
 
     name: str
-    """Of the stage."""
+    """The name of the stage."""
     count: int
     work: Callable[[int, Steps], Awaitable[Any]]
-    """From an item's index to its record. A failure of the item alone is a record too; what is raised stops the run."""
+    """Returns the record of an item. The failure of a single item is also a record; an exception stops the run."""
     write: Callable[[Path, Sequence[Any]], Written]
-    """Writes the records of a shard, in the order of their indices, durably. Called on a thread."""
+    """Writes the records of a shard durably, ordered by index. Called on a thread."""
     fingerprint: str = ""
-    """Of what decides the records; kept with each shard."""
+    """Hash of everything that determines the records; stored with each shard."""
     suffix: str = ".parquet"
     shard_size: int = 1024
     items: Mapping[int, Sequence[int]] | None = None
-    """By shard, the items that are worked on; None: all of them."""
+    """The items to work on, by shard; None: all."""
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The shards to be committed, in order."""
+        """The shards to commit, in order."""
         return range(-(-self.count // self.shard_size)) if self.items is None else sorted(self.items)
 
     def indices(self, shard: int) -> Sequence[int]:
-        """The items of a shard that are worked on."""
+        """Return the items of a shard to work on."""
         if self.items is not None:
             return self.items[shard]
         return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))
 
 
 class ShardTable:
-    """The shards of several workloads under one number each, so that they can be leased together."""
+    """Numbers the shards of several workloads, so that they can be leased together."""
 
     def __init__(self, workloads: Sequence[Workload]) -> None:
         self.workloads = list(workloads)
@@ -119,17 +119,17 @@ class ShardTable:
         return self._starts[-1]
 
     def __getitem__(self, number: int) -> tuple[Workload, int]:
-        """The workload and the shard of a number."""
+        """Return the workload and the shard of a number."""
         place = bisect_right(self._starts, number) - 1
         return self.workloads[place], self._numbers[place][number - self._starts[place]]
 
     def number(self, name: str, shard: int) -> int:
-        """The number of a shard."""
+        """Return the number of a shard."""
         place = self._places[name]
         return self._starts[place] + bisect_left(self._numbers[place], shard)
 
     def done(self, folder: RunFolder) -> list[int]:
-        """The numbers of the shards that are committed, in order."""
+        """Return the numbers of committed shards, in order."""
         found: list[int] = []
         for one in self.workloads:
             committed = folder.committed(one.name)

@@ -1,4 +1,4 @@
-"""The in-process supervisor: one worker, here, over the shards that are not committed yet."""
+"""The in-process supervisor: one worker over the shards that are not committed yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from camel.runs.run import RunFolder
 
 
 class Supervisor(Protocol):
-    """Who sees to it that workloads are worked on: here, or on a cluster."""
+    """Runs workloads, in this process or on a cluster."""
 
     async def __call__(
         self,
@@ -27,10 +27,10 @@ class Supervisor(Protocol):
         step: tuple[int, ...],
         attempt: int,
     ) -> bool:
-        """Finish the workloads, or as much of them as can be done before `halt`; True when every shard is committed.
+        """Work on the workloads until they are finished or `halt` is set; returns True if every shard is committed.
 
-        They share one window, so that the last slow items of one do not hold up the next. `step` says which step of the
-        job they are, `attempt` how often it was gone through before, since the run was started.
+        They share one window, so that the last slow items of one do not delay the next. `step` is the step of the job,
+        `attempt` the number of earlier passes over it in this process.
         """
         ...
 
@@ -45,7 +45,7 @@ async def run_here(
     step: tuple[int, ...] = (),
     attempt: int = 0,
 ) -> bool:
-    """Finish workloads in this process; True when every shard is committed."""
+    """Run workloads in this process; returns True if every shard is committed."""
     if left := Fence(folder).left():
         await asyncio.sleep(left)
     for one in workloads:
@@ -70,5 +70,5 @@ async def run_here(
 
 
 def all_committed(workloads: Sequence[Workload], folder: RunFolder) -> bool:
-    """Whether every shard is committed."""
+    """Return whether every shard is committed."""
     return all(folder.committed(one.name).issuperset(one.numbers) for one in workloads)

@@ -1,9 +1,9 @@
 """The worker: one event loop that keeps a window of items in flight, across shards, and commits each shard when its
 last item ends.
 
-The same worker runs in this process or as a Ray actor; only who leases it shards differs. The one decision to know:
-there is no barrier. The next shard is leased as soon as the window has room, while the slow items of the last one are
-still talking.
+The same worker runs in this process or as a Ray actor; only the source of its leases differs. The one decision to know:
+there is no barrier. The next shard is leased as soon as the window has room, while slow items of the previous one are
+still in progress.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from camel.core.errors import CamelError
-from camel.engine.collector import seldom_collected
+from camel.engine.collector import relaxed_collection
 from camel.engine.halt import Halt, Halted, Unfinished
 from camel.engine.stage import JournaledStep, Workload, current_step, read_step, write_step
 from camel.runs.again import named
@@ -25,35 +25,35 @@ from camel.runs.run import RunFolder
 from camel.storage.journal import JournalBroken
 
 Lease = Callable[[], Awaitable[tuple[Workload, int] | None]]
-"""Gives the next shard to work on, or None when there is none."""
+"""Returns the next shard to work on, or None if there is none."""
 Notice = Callable[[Workload, int], None]
-"""Is told of a shard."""
+"""Called with a shard."""
 
 
 class ReplayMismatch(CamelError):
-    """A step asked something else than when it was journaled: the item's function is not deterministic."""
+    """A step's request differs from the journaled one: the item's function is not deterministic."""
 
 
 class CommitFailed(CamelError):
-    """A finished shard could not be written, e.g. because the disk is full; its journal holds what it was made from."""
+    """A finished shard could not be written, for example because the disk is full. Its journal still has the replies."""
 
 
 class Window:
-    """How many items may be in flight; can be made larger or smaller while they are."""
+    """Limits the items in flight; can be resized at any time."""
 
     def __init__(self, size: int) -> None:
         self.size, self.taken = size, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> None:
-        """Wait for a place and take it."""
+        """Wait for a free place and take it."""
         while self.taken >= self.size:
             place = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
             try:
                 await place
             except asyncio.CancelledError:
-                self._wake()  # whoever was woken and cancelled before it ran hands the place on
+                self._wake()  # a waiter that was woken and then cancelled passes its place on
                 raise
         self.taken += 1
 
@@ -63,7 +63,7 @@ class Window:
         self._wake()
 
     def resize(self, size: int) -> None:
-        """Change the size; whoever is inside stays."""
+        """Change the size; items in flight stay."""
         self.size = size
         self._wake()
 
@@ -77,29 +77,29 @@ class Window:
 
 
 _COMMITS = ThreadPoolExecutor(4, "camel-commit")
-"""Threads of their own: uploads to a store that is slow must not take those on which the journal is written."""
+"""Separate threads, so that slow uploads do not block the threads that write journals."""
 
 
 class _Shard:
-    """A shard in work: its journal, what earlier attempts left, and the records so far."""
+    """A shard in progress: its journal, the journals of earlier attempts, and the records so far."""
 
     def __init__(self, stage: Workload, number: int, folder: RunFolder, halt: Halt) -> None:
         self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
         self.attempt = new_attempt()
         self.kept: dict[tuple[int, int], list[JournaledStep]] = {}
-        """By item and step what was journaled, first that of the attempt that took the item furthest."""
+        """Journaled results by item and step; those of the attempt that got furthest come first."""
         self.last_steps: dict[int, int] = {}
-        """By item the last step that was journaled."""
+        """The last journaled step of each item."""
         try:
             self._read_journals()
         except (FileNotFoundError, JournalBroken):
             if not folder.is_committed(stage.name, number):
                 raise
         self.committed = folder.is_committed(stage.name, number)
-        """Whether somebody else was quicker. Asked after the journals were read: they vanish only once the marker is
-        there, so that without one they were all there."""
+        """Whether another worker has committed it. Checked after the journals were read: they are removed only after the
+        marker exists, so without a marker they were complete."""
         if self.committed:
-            folder.have_at_hand(folder.marker(stage.name, number))
+            folder.cache_marker(folder.marker(stage.name, number))
         self.journal = folder.open_journal(stage.name, number, self.attempt)
         self.records: dict[int, Any] = {}
         self.left = len(stage.indices(number))
@@ -107,7 +107,7 @@ class _Shard:
 
     def _read_journals(self) -> None:
         reach: dict[tuple[int, int], int] = {}
-        """How far each attempt took each item."""
+        """The number of journaled steps of each item, by attempt."""
         found: dict[tuple[int, int], list[tuple[int, JournaledStep]]] = {}
         for attempt, journal in enumerate(self.folder.attempts(self.stage.name, self.number)):
             for entry in map(read_step, journal):
@@ -124,7 +124,7 @@ class _Shard:
         return len(self.records) == len(self.stage.indices(self.number))
 
     async def commit(self) -> None:
-        """Write the records, then the marker; only then are the journals dropped."""
+        """Write the records, then the marker, and only then remove the journals."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(_COMMITS, self._commit)
@@ -142,9 +142,9 @@ class _Shard:
         try:
             written = self.stage.write(path, records)
         except OSError:
-            path.unlink(missing_ok=True)  # on a full disk, half a file is in the way
+            path.unlink(missing_ok=True)  # on a full disk, an incomplete file takes space
             raise
-        file, size = self.folder.keep(path)
+        file, size = self.folder.persist(path)
         marker = Marker(
             name.stage,
             self.number,
@@ -159,7 +159,7 @@ class _Shard:
         if not self.folder.commit(marker):
             self.folder.discard(path)
             marker = self.folder.marker(self.stage.name, self.number)
-        self.folder.have_at_hand(marker)
+        self.folder.cache_marker(marker)
 
 
 class _Steps:
@@ -170,7 +170,7 @@ class _Steps:
     def __init__(self, shard: _Shard, index: int) -> None:
         self._shard, self._index, self._next = shard, index, 0
         self._forked = False
-        """Whether what was journaled need not fit: two attempts took this item further at once, or a step is damaged."""
+        """Whether journaled steps may not match: two attempts continued this item at once, or a step is damaged."""
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         step, self._next = self._next, self._next + 1
@@ -179,14 +179,14 @@ class _Steps:
             if entry.check == check:
                 self._forked = self._forked or len(kept) > 1 or entry.repaid
                 return entry.result
-        # The journal holds later steps, so this one is damaged, unless they were in flight together. Its new result may
-        # lead elsewhere.
+        # The journal has later steps, so this one is damaged, unless they were in flight together. Its new result may
+        # lead to other steps.
         repaid = not kept and step < self._shard.last_steps.get(self._index, -1)
         self._forked = self._forked or repaid
         if kept and not self._forked:
             raise ReplayMismatch(
-                f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "
-                "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
+                f"step {step} of item {self._index} of stage {self._shard.stage.name} differs from the journal: a prompt, "
+                "a list or the code has changed since. Undo the change, or start a new run with `--fork FOLDER`"
             )
         halt = self._shard.halt
         if halt.paused:
@@ -210,8 +210,8 @@ async def run_worker(
 ) -> None:
     """Work on leased shards until there are no more or the run is halted.
 
-    `committed` is told of each shard that is finished, `left` of each that was gone through and has items that could not
-    be. What an item raises halts the run: the steps in flight end and are journaled, then the first error is raised.
+    Calls `committed` for each finished shard, and `left` for each that still has unfinished items. An exception of an item
+    halts the run: the steps in flight end and are journaled, then the first exception is raised.
     """
     await asyncio.to_thread(folder.check_room)
     window = concurrency if isinstance(concurrency, Window) else Window(concurrency)
@@ -232,7 +232,7 @@ async def run_worker(
         except Exception as error:
             failed(error)
         finally:
-            # After the commit, so that a disk that cannot keep up slows the work down instead of filling the memory.
+            # Released after the commit, so that a slow disk slows the work down instead of filling the memory.
             window.release()
 
     async def end(shard: _Shard) -> None:
@@ -261,15 +261,15 @@ async def run_worker(
                 group.create_task(item(shard, index))
 
     try:
-        with seldom_collected():
+        with relaxed_collection():
             async with asyncio.TaskGroup() as group:
                 try:
                     await begin(group)
                 except Exception as error:
-                    failed(error)  # and not out of the group, which would cancel what is in flight
+                    failed(error)  # do not raise: the task group would cancel steps in flight
     finally:
         for shard in opened:
             await shard.journal.close()
     if errors:
-        # The one that stopped the rest; what came after it mostly has the same cause.
+        # The first error stopped the rest; later ones usually have the same cause.
         raise errors[0]

@@ -10,7 +10,7 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Group
 from camel.evaluation.windows import AskedModel
-from camel.models.connect import label, named_at
+from camel.models.connect import label, split_name
 from camel.models.spec import ModelSpec, find_spec
 from camel.runs.reader import RunReader
 from camel.runs.run import open_folder
@@ -31,7 +31,7 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
     for one in records:
         if not len(one):
             raise InputError(
-                f"{one.folder.address} has no finished conversations: camel status says how far it is"
+                f"{one.folder.address} has no finished conversations: camel run status says how far it is"
             )
     others: dict[str, RunReader] = {}
     for name in (one for one in against if not _is_single_shot(one)):
@@ -75,7 +75,7 @@ def find_models(
     def model(spec: str) -> AskedModel:
         if spec not in made:
             models[spec] = found = find_spec(spec, base_url=base_url, guided=guided, batch=batch)
-            name = label(found.name, named_at(spec)[1])
+            name = label(found.name, split_name(spec)[1])
             made[spec] = AskedModel(name, spec, found.window, found.weights)
         return made[spec]
 

@@ -34,7 +34,7 @@ from camel.jobs.job import Job, Stage, Step
 from camel.models.spec import ModelSpec
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow, write_batches
-from camel.runs.derived import naming_source, source_of, still_true
+from camel.runs.derived import schema_with_source, source_of, valid_shards
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
@@ -106,7 +106,7 @@ class Looker:
     def stages(self) -> Iterator[Stage]:
         """The stage that looks, with the processes that do it."""
         self._older = self._before()
-        left = self._markers.keys() - still_true(self.folder, self.name, self.run)
+        left = self._markers.keys() - valid_shards(self.folder, self.name, self.run)
         with self._pool(sum(self._markers[shard].rows for shard in left)) as pool:
             yield self._stage(pool)
 
@@ -175,7 +175,7 @@ class Looker:
 
         def write(path: Path, records: Sequence[Any]) -> Written:
             ((source, batch),) = records
-            layout = naming_source(schema(), source)
+            layout = schema_with_source(schema(), source)
             written = write_batches(path, [batch.replace_schema_metadata(layout.metadata)], layout)
             return Written(written.rows, written.sha256, {})
 

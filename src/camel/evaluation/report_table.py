@@ -12,7 +12,14 @@ from camel.evaluation.results import Comparison, Evaluation
 from camel.reports.intervals import Rate, holm, paired
 from camel.reports.numbers import share_with_interval
 
-TITLES = {"ai_society": "AI Society", "code": "Code"}
+TITLES = {
+    "ai_society": "AI Society",
+    "code": "Code",
+    "table1_ai_society": "AI Society, fixed tasks",
+    "table1_code": "Code, fixed tasks",
+}
+TABLE1 = "table1_"
+"""Begins the names of the scenarios with fixed tasks."""
 NAMES = {SINGLE_SHOT: "single answers"}
 
 
@@ -47,11 +54,12 @@ def table(made: Evaluation) -> list[TableRow]:
     rows: list[TableRow] = []
     seen: set[str] = set()
     for drawn in made.drawn:
-        paper = () if drawn.scenario in seen else made.paper.get(drawn.scenario, ())
-        seen.add(drawn.scenario)
+        scenario = drawn.scenario.removeprefix(TABLE1)
+        paper = () if scenario in seen else made.paper.get(scenario, ())
+        seen.add(scenario)
         rows += [
             TableRow(
-                titled(drawn.scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
+                titled(scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
                 one.draws, one.losses, one.wins, one.of, False,
             )
             for one in paper

@@ -55,7 +55,7 @@ class StudyJob(Job):
         """The folder of what is kept, if the run may be studied."""
         if not len(RunReader(self.run)):
             raise InputError(
-                f"{self.run} has no finished conversations yet: camel status {self.run} says how far it is"
+                f"{self.run} has no finished conversations yet: camel run status {self.run} says how far it is"
             )
         if self.judge is not None:
             check_finished(self.run, "judged")

@@ -127,7 +127,7 @@ def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
     blocks.append(
         Note(
             styled(
-                "{} {} For the quality of the work ask models or people: `camel study RUN --judge`, `camel evaluate agents RUN`, "
+                "{} {} For the quality of the work ask models or people: `camel study RUN --judge MODEL`, `camel evaluate agents RUN`, "
                 "then `camel vote` on its pairs.",
                 SEEN,
                 UNSEEN,

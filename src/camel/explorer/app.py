@@ -10,6 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from camel.explorer.access import Consent, Keys, local
+from camel.explorer.annotation_pages import add_annotations
+from camel.explorer.contrast_pages import add_contrast_pages
+from camel.explorer.downloads import add_downloads
 from camel.explorer.list_pages import add_list_pages
 from camel.explorer.map_pages import add_map_pages
 from camel.explorer.play_pages import add_play
@@ -48,9 +51,12 @@ def create_app(
     site = Site(app, catalogue, Consent(keys), plays=agents is not None)
     add_run_pages(site)
     add_list_pages(site)
+    add_downloads(site)
     add_statistics_pages(site)
+    add_contrast_pages(site)
     add_map_pages(site)
     add_watch_pages(site, control)
+    add_annotations(site, control)
     _add_consent(site)
     if agents is not None:
         add_play(site, agents, keys)

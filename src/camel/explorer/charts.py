@@ -57,11 +57,11 @@ def as_csv(made: Chart) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(made.rows[0] if made.rows else [])
-    writer.writerows([_cell(value) for value in row.values()] for row in made.rows)
+    writer.writerows([csv_cell(value) for value in row.values()] for row in made.rows)
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula: the text may come from a model."""
     if isinstance(value, str):
         value = _UNSEEN.sub("\ufffd", value)

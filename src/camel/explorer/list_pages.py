@@ -22,12 +22,13 @@ from camel.explorer.markup import as_plain
 from camel.explorer.reading import ShownMessage, pulse, terms_of
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.views import PageState
+from camel.index.facets import NUMBERS
 from camel.query.answers import Page
 from camel.query.where import Query
 from camel.reports.numbers import counted
 
-ROWS = 40
-"""Rows of a page."""
+ROWS, TABLE_ROWS = 40, 100
+"""Rows of a page, and of a page of the table view, in which each is one line."""
 HISTOGRAMS = 200_000
 """Conversations up to which facets of numbers are histograms; of more, the counted buckets are shown, which cost nothing."""
 BINS = 14
@@ -50,7 +51,7 @@ def add_list_pages(site: Site) -> None:
             run=run_head(asked, query.runs[0], "list") if len(query.runs) == 1 else None,
             heading=f"“{query.text}”" if query.text else "Conversations",
             chips=views.chips(asked.state, "/list"),
-            **browse(asked, asked.state),
+            **browse(asked, asked.state, TABLE_ROWS if asked.state.columns else ROWS),
         )
 
     @get("/pulses")
@@ -77,11 +78,12 @@ def add_list_pages(site: Site) -> None:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
         transcript = asked.catalogue.conversation(run, id)
         near = asked.catalogue.neighbours(run, id, state.query)
-        cost, after = asked.catalogue.row(run, id).cost, near.next
+        row, after = asked.catalogue.row(run, id), near.next
         return asked.page(
             "conversation.html",
             here="list",
-            conversation=views.conversation(run, transcript, cost),
+            conversation=views.conversation(run, transcript, row.cost),
+            row=row,
             terms=terms_of(state.query.text),
             raw=state.raw,
             thoughts=True,
@@ -161,7 +163,7 @@ def browse(
 def _sorts(state: PageState) -> dict[str, dict[str, str]]:
     """By column: the link that sorts by it, or reverses the order, and the order it has now."""
     query, made = state.query, dict[str, dict[str, str]]()
-    for name in ("", "messages", "tokens", "cost"):
+    for name in ("", *NUMBERS):
         now = query.sort == name
         order = {"asc": "desc", "desc": "asc"}[query.order] if now else "desc" if name else "asc"
         link = state.url("/list", query=replace(query, sort=name, order=order))

@@ -46,7 +46,7 @@ Narrow = Callable[[str], Any]
 
 def map_command(run: str, of: str) -> str:
     """The command that makes a map, for a shell."""
-    return f"camel map {shlex.quote(run)} --of {of} --model {EMBEDDER}"
+    return f"camel map {shlex.quote(run)} --of {of} --embedder {EMBEDDER}"
 
 
 def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:

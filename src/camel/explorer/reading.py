@@ -187,7 +187,7 @@ def terms_of(text: str) -> Sequence[str]:
         for word in words
         if word not in ("AND", "OR", "NOT") and not word.startswith("-")
     ]
-    return [term for term in [*phrases, *plain] if len(term) > 1][:20]
+    return [term for term in [*phrases, *plain] if len(term) > 1 or not term.isascii()][:20]
 
 
 # --- drawn as bars -------------------------------------------------------------------------------------------------

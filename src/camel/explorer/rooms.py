@@ -445,7 +445,7 @@ def append(folder: RunFolder, transcript: Transcript) -> None:
         shard = max(folder.committed(STAGE), default=-1) + 1
         path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
         written = write_indexed(folder, STAGE, path, [transcript], FINGERPRINT, cost)
-        file, size = folder.keep(path)
+        file, size = folder.persist(path)
         if folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, FINGERPRINT, totals, size)):
             return
         folder.discard(path)  # another server has committed this shard number

@@ -21,7 +21,7 @@ from camel.core.errors import CamelError, InputError
 from camel.explorer.access import MAX_FORM, MISALIGNMENT, Consent, Door, Keys, local, read_form
 from camel.explorer.pages import LOOK, STATIC, environment
 from camel.explorer.views import PageState
-from camel.query.answers import NeedsConsent, NotThere
+from camel.query.answers import NeedsConsent, NotThere, Row
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 
@@ -62,13 +62,20 @@ class PageRequest:
         if len(pairs) > 400:
             raise InputError("this link has more than 400 parameters: start from the list of conversations")
         self.last = dict(pairs)
+        named = [name for key, value in pairs if key == "columns" for name in value.split(",")]
         self.state = PageState(
-            Query.from_params(pairs), self.last.get("pin", "")[:500], self.last.get("view") == "raw"
+            Query.from_params(pairs),
+            self.last.get("pin", "")[:500],
+            self.last.get("view") == "raw",
+            tuple(name for name in Row.__struct_fields__ if name in named),
         )
 
     def page(self, name: str, **values: Any) -> Response:
         """Render a template with the state of this request."""
-        return self._site.page(name, self.allowed, **{"state": self.state, **values})
+        url = self.request.url
+        back = url.path + (f"?{url.query}" if url.query else "")
+        shown: dict[str, Any] = {"state": self.state, "back": back, **values}
+        return self._site.page(name, self.allowed, **shown)
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """Read a whole number from the parameters; None if it is missing."""

@@ -26,7 +26,6 @@ from camel.explorer.app import create_app
 from camel.explorer.rooms import Agents
 from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
-from camel.storage.store import is_remote
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
 """Environment: the token for addresses other than loopback; a new one at each start unless set."""
@@ -58,11 +57,9 @@ def serve(
         return [one for run in runs for one in (find_runs(run) or [run])]
 
     open_door = public or is_loopback(host)
-    # A folder is searched again for new runs; a bucket is not, because listing it takes long.
-    again = None if any(is_remote(run) for run in runs) else find
     chosen = checked_token(os.environ.get(TOKEN, ""))
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
-    with Catalogue(find(), find=again) as catalogue, listening(host, port) as door:
+    with Catalogue(find(), annotations=not public) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
             catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
@@ -74,15 +71,15 @@ def serve(
         if can_open() if open_browser is None else open_browser:
             # In a thread: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        with looking(catalogue):
+        with looking(catalogue, find):
             answer(app, door)
 
 
 @contextlib.contextmanager
-def looking(catalogue: Catalogue) -> Generator[None]:
-    """Run the detectors over small runs in a thread, as long as this context lasts."""
+def looking(catalogue: Catalogue, find_runs: Callable[[], Sequence[str]] = lambda: ()) -> Generator[None]:
+    """Run the detectors over small runs and add new runs in a thread, as long as this context lasts."""
     ended = threading.Event()
-    thread = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
+    thread = threading.Thread(target=catalogue.keep_looking, args=[ended, find_runs], daemon=True)
     thread.start()
     try:
         yield
@@ -135,7 +132,8 @@ def listening(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host}: {error.strerror}: give an address with --host") from None
     except OSError as error:
         hint = ": choose another with --port" if port else ""
-        raise InputError(f"cannot listen on {host} port {port}: {error.strerror or error}{hint}") from None
+        reason = os.strerror(error.errno) if error.errno else error
+        raise InputError(f"cannot listen on {host} port {port}: {reason}{hint}") from None
 
 
 def can_open() -> bool:

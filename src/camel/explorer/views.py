@@ -18,6 +18,7 @@ from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
 from camel.explorer.reading import findings, marks_of, score, shown_messages
 from camel.index.build import UNFINISHED
+from camel.query.annotated import ANNOTATED
 from camel.query.answers import Row
 from camel.query.where import Query
 from camel.reports.numbers import money, short
@@ -37,6 +38,9 @@ TITLES = {
     "cost": "Cost in dollars",
     "model": "Model",
     "label": "Label",
+    "starred": "Annotation",
+    "noted": "Annotation",
+    "tag": "Tag",
 }
 NUMBER_TITLES = {"messages": "Messages", "tokens": "Tokens", "calls": "Calls", "cost": "Dollars"}
 
@@ -52,12 +56,15 @@ class PageState(NamedTuple):
     query: Query
     pin: str = ""
     raw: bool = False
+    columns: tuple[str, ...] = ()
+    """Of the table view; none in the list."""
 
     def params(self, **changed: Any) -> Params:
         """As parameters of a URL."""
         state = self._replace(**changed)
         params = state.query.to_params()
         params += [("pin", state.pin)] if state.pin else []
+        params += [("columns", ",".join(state.columns))] if state.columns else []
         return params + ([("view", "raw")] if state.raw else [])
 
     def url(self, path: str, extra: Iterable[tuple[str, str]] = (), **changed: Any) -> str:
@@ -125,6 +132,8 @@ def facet_name(facet: str, value: str) -> str:
         return re.sub(r"\d+", lambda number: f"{int(number[0]):,}", value).replace("-", "–")
     if facet == "stop":
         return ending(value).title
+    if facet in ("starred", "noted"):
+        return {"starred": "starred", "noted": "with a note"}[facet]
     return (words(value) if facet in ("finding", "scenario") else value) or "none"
 
 
@@ -155,7 +164,7 @@ def facet_lists(
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
         counted_values = {value: count for value, count in counts.get(name, ()) if count}
         values = [*chosen, *(value for value in counted_values if value not in chosen)]
-        if name in without or (len(values) < 2 and not chosen):
+        if name in without or len(values) < (1 if name in ANNOTATED or chosen else 2):
             continue
         if name in ("length", "size", "cost"):
             values = [*counted_values, *(value for value in chosen if value not in counted_values)]

@@ -395,7 +395,8 @@ class RunWatch:
 def _scenario(source: CatalogueRun) -> Scenario | None:
     config = source.folder.settings().config
     try:
-        return load(str(config.get("scenario", ""))).resized(config.get("counts", {}))
+        name, lists = str(config.get("scenario", "")), config.get("lists", "asked")
+        return load(name, lists).resized(config.get("counts", {}))
     except (CamelError, OSError):
         return None
 

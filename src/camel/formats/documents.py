@@ -302,7 +302,7 @@ def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cos
     while some := list(islice(left, _ROWS_PER_SHARD)):
         path = folder.data_path(stage, number, new_attempt(), ".parquet")
         written = write_indexed(folder, stage, path, some, "imported", cost)
-        file, size = folder.keep(path)
+        file, size = folder.persist(path)
         folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
         scenarios |= {transcript.scenario for transcript in some}
         rows, number = rows + written.rows, number + 1

@@ -18,7 +18,7 @@ from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
-from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_seats
+from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
 from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
@@ -102,6 +102,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """The run's folder; left out: `runs/<scenario>`."""
     counts: dict[str, int] = {}
     """Other sizes for the scenario's levels."""
+    lists: Literal["shipped", "asked"] = "shipped"
+    """Whether lists that come with the scenario are used, or the model is asked for all of them, as in the paper."""
     sampling: Sampling | None = None
     critic: CriticSettings | None = None
     """Who chooses what is said in role plays; left out: as the scenario declares."""
@@ -137,7 +139,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""
-        scenario = load(self.scenario).resized(self.counts)
+        scenario = load(self.scenario, self.lists).resized(self.counts)
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
@@ -155,14 +157,22 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         self,
         *,
         local: bool = False,
+        model: str = "",
+        base_url: str = "",
         concurrency: int | None = None,
         batch: bool = False,
         out: str = "",
         budget: Mapping[str, float | None] | None = None,
         seats: Mapping[str, str] | None = None,
     ) -> GenerateConfig:
-        """The configuration with what a command line says; `local` is the tiny model on this machine, `seats` names models."""
+        """The configuration with the options of a command line; `local` is the small model on this machine, `seats` names models.
+
+        Another model or endpoint keeps only the settings of `[model]` that apply to it.
+        """
         config = self
+        if own := {name: value for name, value in (("name", model), ("base_url", base_url)) if value}:
+            table = read_candidate(own, msgspec.to_builtins(config.model))["model"]
+            config = replace(config, model=msgspec.convert(table, ModelSpec))
         if named := {name: {"model": model} for name, model in (seats or {}).items() if model}:
             read = read_seats(named, msgspec.to_builtins(config.model))
             config = replace(config, models={**config.models, **msgspec.convert(read, dict[str, Seat])})
@@ -217,6 +227,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         # Only where there is one: runs from before there were critics, histories and seats have no such fields.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         optional |= {"model.weights": self.model.weights} if self.model.weights else {}
+        # Absent where all lists are asked for.
+        optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
         if self.history:  # when something is forgotten depends on the window
             optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():

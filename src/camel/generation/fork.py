@@ -84,7 +84,7 @@ def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None
             # A copy, not a link: lists are there to be edited, in each run by itself.
             path = new.data_path(level, marker.shard, new_attempt(), Path(marker.file).suffix)
             write_whole(path, old.read(marker.file), marker.rows)
-            file, size = new.keep(path)
+            file, size = new.persist(path)
             # What was paid for it was paid by the other run.
             forked = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
             if not new.commit(forked):
@@ -107,7 +107,7 @@ def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> 
 def _lists_before(config: Mapping[str, Any]) -> dict[str, str]:
     """The hashes of a run from before runs kept them: those of its scenario, where that is as it was."""
     try:
-        scenario = load(str(config["scenario"])).resized(config.get("counts", {}))
+        scenario = load(str(config["scenario"]), "asked").resized(config.get("counts", {}))
     except CamelError:
         return {}
     same = scenario.fingerprint() == config.get("scenario_fingerprint")

@@ -185,7 +185,8 @@ class Guesses:
         """One question and its answer."""
         end, assumed = self._scenario.end, self._assumed
         assert isinstance(end, Question)
-        prompt = self._end_prompts[0] + TOKENS_PER_MESSAGE + case_of(assumed.item_tokens, case) * 2
+        unknown = min(2, len(self._list_prompts)) * case_of(assumed.item_tokens, case)
+        prompt = self._end_prompts[0] + TOKENS_PER_MESSAGE + unknown
         answer = case_of(assumed.answer_tokens, case)
         return Need(1, prompt, answer, 0, (prompt + answer) * assumed.characters_per_token * STORED[case])
 

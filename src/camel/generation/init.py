@@ -179,6 +179,7 @@ def _text(
             f"scenario = {_quoted(answers.scenario)}", f"{scenario.title}; camel scenarios lists the others"
         ),
         _line(f"out = {_quoted(f'runs/{Path(name).stem}')}", "the run's folder"),
+        *_list_lines(scenario),
         "",
         _line("[counts]", f"{' × '.join(map(str, counts.values()))} = {total:,} {what}"),
         *(_line(f"{level} = {count}", f"{full[level]} at full size") for level, count in counts.items()),
@@ -205,6 +206,14 @@ def _text(
     budget = f"usd = {money:g}" if money else "# usd = 5"
     lines.append(_line(budget, "US dollars; reaching it stops new calls and leaves a run that resumes"))
     return "\n".join(lines) + "\n"
+
+
+def _list_lines(scenario: Scenario) -> list[str]:
+    shipped = [
+        f"{level.name.replace('_', ' ')}s" for level in scenario.levels if level.given and level.prompt
+    ]
+    comment = f"left out: {' and '.join(shipped)} that come with CAMEL"
+    return [_line('# lists = "asked"', comment)] if shipped else []
 
 
 def _model_lines(answers: Answers) -> list[str]:

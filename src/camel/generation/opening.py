@@ -63,7 +63,7 @@ def open_made_from(
         saved = {**folder.settings().config, **folder.accepted()}
         if new := {name: wanted.get(name) for name in accept if saved.get(name) != wanted.get(name)}:
             folder.accept(new)
-    if (changed := differences(folder, wanted, own_size=own_size)) and not folder.make_anew(settings):
+    if (changed := differences(folder, wanted, own_size=own_size)) and not folder.reset_settings(settings):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(f"{folder.address} was made from other settings:{lines}\n{hint}")
     return folder
@@ -89,7 +89,9 @@ def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
     def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         counts: dict[str, Any] = config.get("counts") or {}
-        return {**config, **{f"counts.{name}": count for name, count in counts.items()}, "counts": None}
+        lists = config.get("lists", "asked")
+        sizes = {f"counts.{name}": count for name, count in counts.items()}
+        return {**config, **sizes, "counts": None, "lists": lists}
 
     old, new = flat(saved), flat(wanted)
     if old.get("scenario_fingerprint") == new.get("scenario_fingerprint"):
@@ -98,8 +100,8 @@ def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     prompts = "scenario_fingerprint"
     if prompts in changed:
         changed.remove(prompts)
-        # It follows from the scenario and its counts: only where those are the same does it say anything of its own.
-        if not any(key == "scenario" or key.startswith("counts.") for key in changed):
+        # It follows from the scenario, its lists and its counts: it matters only if those are the same.
+        if not any(key in ("scenario", "lists") or key.startswith("counts.") for key in changed):
             return [*_lines(changed, old, new), "scenario: its prompts or its declaration were changed"]
     return _lines(changed, old, new)
 

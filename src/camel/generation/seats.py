@@ -106,12 +106,12 @@ def _seat(where: str, table: Any, default: Mapping[str, Any]) -> dict[str, Any]:
     seat = {name: own.pop(name) for name in _SEAT if name in own}
     several = seat.pop("choose", None)
     if several is None:
-        return {**seat, "candidates": [_candidate(own, default)]}
+        return {**seat, "candidates": [read_candidate(own, default)]}
     if not isinstance(several, list) or "model" in own or "name" in own:
         raise InputError(f"{where} has either a model or a list to choose from")
-    base = _candidate(own, default)
+    base = read_candidate(own, default)
     candidates = [
-        {**base, **_candidate(_checked(f"{where}.choose", one, _CANDIDATE), base["model"])}
+        {**base, **read_candidate(_checked(f"{where}.choose", one, _CANDIDATE), base["model"])}
         for one in cast("list[Any]", several)
     ]
     return {**seat, "candidates": candidates}
@@ -129,7 +129,7 @@ def _checked(where: str, table: Any, more: Sequence[str]) -> dict[str, Any]:
     return dict(cast("dict[str, Any]", table))
 
 
-def _candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+def read_candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
     """A candidate's table; what it does not say of its model, the default model says."""
     candidate = {name: own.pop(name) for name in _CANDIDATE if name in own and name != "model"}
     if isinstance(given := own.pop("model", None), str):

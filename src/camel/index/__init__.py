@@ -1,1 +1,1 @@
-"""What makes stored conversations quick to find: facets, counts, sorted copies, text."""
+"""Indexes over stored conversations: facets, counts, sorted copies, full text."""

@@ -25,7 +25,7 @@ from camel.storage.files import make_folder, sync
 from camel.storage.store import BucketStore
 
 _SMALL = 10_000
-"""Rows up to which counting them here is quicker than having them grouped."""
+"""Maximum number of rows for which counting in Python is faster than grouping in Arrow."""
 _COLUMNS = [
     "id",
     "scenario",
@@ -43,13 +43,13 @@ _COLUMNS = [
 ]
 _NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
 _PAID = "usd"
-"""What a conversation cost; records from before it was recorded have no such column."""
+"""The column with a conversation's cost; older records do not have it."""
 UNFINISHED = "unfinished"
-"""How a conversation ended that has no end."""
+"""The stop reason of a conversation that has not ended."""
 
 
-class Told(NamedTuple):
-    """What every index says of a conversation in the same words."""
+class FacetValues(NamedTuple):
+    """Facet values that all indexes derive in the same way."""
 
     assistant: str
     user: str
@@ -57,12 +57,14 @@ class Told(NamedTuple):
     model: str
 
 
-def told_of(
+def facet_values(
     names: Sequence[str], roles: Sequence[str], models: Iterable[str | None], reason: str | None
-) -> Told:
-    """The same from the speakers' names and roles, the messages' models, and why it stopped."""
-    seats = dict(zip(reversed(names), reversed(roles), strict=True))  # of two with one name, the first
-    return Told(
+) -> FacetValues:
+    """Derive facet values from speakers, models and the stop reason."""
+    seats = dict(
+        zip(reversed(names), reversed(roles), strict=True)
+    )  # if a name occurs twice, the first counts
+    return FacetValues(
         seats.get("assistant", ""),
         seats.get("user", ""),
         reason or UNFINISHED,
@@ -71,12 +73,12 @@ def told_of(
 
 
 def no_cost(model: str, usage: Usage) -> float | None:
-    """Where nobody knows what a model costs."""
+    """Cost function without prices."""
     return None
 
 
 def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any:
-    """The index of a shard's rows from `start` on, from a table or a batch of them; only some columns are needed."""
+    """Build the index of a shard's rows, numbered from `start`, from a table or batch; only some columns are needed."""
     pa, pc = arrow(), arrow("pyarrow.compute")
     columns = {name: _whole(data, name) for name in _NEEDED}
     original = pc.utf8_slice_codeunits(pc.struct_field(columns["task"], "original"), 0, 4 * TASK_CHARS)
@@ -87,7 +89,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
     said = _parts(columns["messages"], "model")
     reasons = pc.struct_field(columns["stop"], "reason").to_pylist()
     told = [
-        told_of(names, roles, models, reason)
+        facet_values(names, roles, models, reason)
         for (names, roles), (models,), reason in zip(seats, said, reasons, strict=True)
     ]
     prompt, completion, cached, calls = (
@@ -126,7 +128,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
 
 
 def _whole(data: Any, name: str) -> Any:
-    """A column as one array, whatever it comes in."""
+    """Return a column as one array."""
     column = data.column(name)
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
@@ -136,7 +138,7 @@ def _texts(values: list[str]) -> Any:
 
 
 def _parts(lists: Any, *names: str) -> list[list[list[str]]]:
-    """The fields of the structs in each list of a column."""
+    """Return fields of the structs in each list of a column."""
     ends: list[int] = lists.offsets.to_pylist()
     fields: list[list[str]] = [lists.values.field(name).to_pylist() for name in names]
     return [[field[start:end] for field in fields] for start, end in pairwise(ends)]
@@ -149,7 +151,7 @@ def _others(names: Sequence[str], roles: Sequence[str]) -> str:
 
 
 def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
-    """The rows of an index by labels, facet and value; None where they are too many different ones."""
+    """Count the rows of an index by labels, facet and value; None if there are too many sets of labels."""
     counted: dict[str, dict[str, dict[str, int]]] = {}
     for name, its in COUNTED.items():
         for label, value, number in _pairs(table, its.column):
@@ -162,7 +164,7 @@ def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
 
 
 def _pairs(table: Any, column: str) -> Iterable[tuple[str, Any, int]]:
-    """How often each set of labels stands beside each value of a column."""
+    """Count each combination of labels and a value of the column."""
     labels, values = table.column("labels"), table.column(column)
     if table.num_rows < _SMALL:
         counted = Counter(zip(labels.to_pylist(), values.to_pylist(), strict=True))
@@ -179,7 +181,7 @@ def _values(facet: Facet, value: Any) -> list[str]:
 
 
 def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, dict[str, int]]] | None:
-    """Counts without the facets that have too many values."""
+    """Return counts without the facets that have too many values."""
     if len(counted) > MOST_VALUES:
         return None
     large = {name for by in counted.values() for name, values in by.items() if len(values) > MOST_VALUES}
@@ -190,13 +192,13 @@ def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str
 
 
 GROUP_ROWS = 8_192
-"""Of a row group: what a page of a list loads at least."""
+"""Rows per row group, the least that a page of a list loads."""
 _BLOOM = {"ndv": 1_024, "fpp": 0.05}
 _MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
 
 
 def write(path: Path, table: Any, header: Header) -> None:
-    """Write an index file whole or not at all."""
+    """Write an index file atomically."""
     writing = path.with_name(f".{path.name}.{new_attempt()}")
     if not path.parent.exists():
         make_folder(path.parent)
@@ -204,29 +206,29 @@ def write(path: Path, table: Any, header: Header) -> None:
         with Writer(writing, header, small=True) as writer:
             writer.add(table)
         sync(writing)
-        writing.replace(path)  # its name may be lost in a power cut, its content not: then it is made anew
+        writing.replace(path)  # a power failure may lose the name; then the file is rebuilt
     finally:
         writing.unlink(missing_ok=True)
 
 
 class Writer:
-    """An index file being written, one table after the other."""
+    """Writes an index file, one table after the other."""
 
     def __init__(self, path: Path, header: Header, *, small: bool = False) -> None:
         pq = arrow("pyarrow.parquet")
-        # Of a small file, beginning to compress each column well would cost more than it saves.
+        # For a small file, strong compression costs more time than it saves.
         how: dict[str, Any] = (
             {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": 3}
         )
         self.header = header
-        """Written last, so that it may be of what was counted meanwhile."""
+        """Written last, so that it can contain counts of the written rows."""
         self._writer = pq.ParquetWriter(
             path,
             schema(),
             **how,
-            # Ids and tasks differ; a dictionary of them is built only to be given up.
+            # Ids and tasks are all different, so a dictionary would not help.
             use_dictionary=[name for name in schema().names if name not in _MANY_VALUES],
-            # A role stands in few row groups: the others need not be read.
+            # A role occurs in few row groups, so statistics let readers skip the others.
             bloom_filter_options=None if small else dict.fromkeys(("assistant", "user"), _BLOOM),
         )
 
@@ -271,9 +273,9 @@ def write_indexed(
     fingerprint: str,
     cost: Cost = no_cost,
 ) -> Shard:
-    """Write the data file of a shard, and beside it its index. The index never fails: without it the data is read.
+    """Write the data file of a shard and its index. A failure of the index is ignored: readers then use the data.
 
-    It is there before the shard is committed. Whoever is stopped in between leaves an index that nobody believes.
+    The index is written before the shard is committed. If the process is stopped in between, readers ignore that index.
     """
     shard = int(path.stem.partition("-")[0])
     tables: list[Any] = []
@@ -301,7 +303,7 @@ def write_indexed(
 
 
 def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int]]] | None:
-    """The counts of several files together."""
+    """Add up the counts of several files."""
     total: dict[str, dict[str, dict[str, int]]] = {}
     known: set[str] = set(COUNTED)
     for header in headers:

@@ -1,13 +1,13 @@
-# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, or quoted where it takes none
-"""Cubes: how many conversations have which combination of facet values, counted once for a whole run.
+# ruff: noqa: S608 - SQL is built from names in this package; values are parameters, or quoted
+"""Cubes: the number of conversations for each combination of facet values, counted once for a whole run.
 
     index/<stage>/cube-<digest>.parquet     the digest is of the index files that were counted
 
-A file holds several cubes, each over some facets: all that have few values; those and a role; each role with one other
-facet; both roles. A question is answered from the smallest that has all facets it names. One with too many cells is left
-out, and what it would have answered is counted from the index.
+A file holds several cubes, each over some facets: all facets with few values; those and a role; each role with one other
+facet; both roles. A query uses the smallest cube that has all its facets. A cube with too many cells is not stored; its
+queries are counted from the index.
 
-The one decision to know: the set of labels is in every cube, for who may see a row depends on it.
+The one decision to know: every cube includes the set of labels, because it decides which rows a reader may see.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class Cube(msgspec.Struct, frozen=True):
 
 
 class Cubes(msgspec.Struct, frozen=True):
-    """What a file of cubes says about itself."""
+    """The metadata of a file of cubes."""
 
     cubes: list[Cube]
     digest: str
     version: int = VERSION
 
     def best(self, facets: set[str]) -> int | None:
-        """The smallest cube that has all of these facets."""
+        """Return the smallest cube that has all of these facets, or None."""
         fit = [(one.cells, n) for n, one in enumerate(self.cubes) if facets <= {*one.facets, "label"}]
         return min(fit)[1] if fit else None
 
 
 def digest_of(names: Sequence[str]) -> str:
-    """Of the index files that a cube counts."""
+    """Return a digest of the names of the index files that a cube counts."""
     return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
 
 
 def facet_sql(facet: Facet) -> str:
-    """What a facet's rows are grouped by: the column, or the number of its bucket, -1 where the number is not known."""
+    """Return the SQL to group a facet by: its column, or the number of its bucket, -1 for unknown."""
     if not facet.edges:
         return f'"{facet.column}"'  # `user` is also a word of SQL
     cases = " ".join(f"when {facet.column} < {edge} then {n}" for n, edge in enumerate(facet.edges[1:]))
@@ -65,7 +65,7 @@ def facet_sql(facet: Facet) -> str:
 
 
 def read_cubes(path: Path) -> Cubes:
-    """What a file of cubes says about itself."""
+    """The metadata of a file of cubes."""
     return read_described(
         path, _KEY.encode(), Cubes, "a cube", lambda found: sum(one.cells for one in found.cubes)
     )[0]
@@ -79,9 +79,9 @@ def write_cubes(
     most: int = MOST_CELLS,
     note: Callable[[int, int], None] = lambda done, of: None,
 ) -> Cubes:
-    """Count index files into one file of cubes; `note` is told how many cubes are done, and of how many."""
+    """Count index files into one file of cubes; `note` gets the number of finished cubes and of all cubes."""
     few = tuple(name for name in FACETS if name not in _ROLES)
-    # The larger first: what is there in full need not be counted from the files again.
+    # Larger cubes first: smaller ones can be summed from them without reading the files again.
     wanted = [(*few, *_ROLES), (*few, "assistant"), (*few, "user"), few, _ROLES]
     wanted += [(role, name) for role in _ROLES for name in few if name != "label"]
     with taking_place(path) as writing, tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
@@ -97,7 +97,7 @@ def write_cubes(
 
 
 class _Counting:
-    """Cubes being counted, in tables of a database that may use a disk."""
+    """Counts cubes in tables of a database that can spill to disk."""
 
     def __init__(self, scratch: str, files: Sequence[Path], most: int) -> None:
         try:
@@ -132,7 +132,7 @@ class _Counting:
         self.cubes.append(Cube(names, self._cells(table)))
 
     def write(self, path: Path, digest: str) -> Cubes:
-        """Write all cubes, one after the other, so that a reader of one skips the others."""
+        """Write all cubes one after the other, so that a reader of one can skip the others."""
         made = Cubes(self.cubes, digest)
         selects = [
             f"select {number} as cube, {', '.join(self._column(name, one) for name in FACETS)}, n from cube{number}"
@@ -162,10 +162,10 @@ class _Counting:
         return self._database.execute(sql, list(parameters))
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Close the database."""
         self._database.close()
 
 
 def _quoted(value: object) -> str:
-    """As a text of SQL."""
+    """Return a value as an SQL string literal."""
     return "'" + str(value).replace("'", "''") + "'"

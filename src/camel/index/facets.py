@@ -1,4 +1,4 @@
-"""The facets of conversations: what they are told apart and counted by."""
+"""The facets of conversations: properties for filtering and counting."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from camel.core.message import Usage
 
 FOLDER = "index"
 VERSION = 2
-"""Of the layout; a file of another version is made anew."""
+"""Version of the layout; files of other versions are rebuilt."""
 SEPARATOR = "\x1f"
-"""Around each element of a set, such as the labels: few different sets, so that a column of them is small and quick."""
+"""Separator around each element of a set, such as the labels. There are few different sets, so the column stays small."""
 TASK_CHARS = 160
 MOST_VALUES = 5_000
-"""Values of a facet, and sets of labels, up to which a file counts its rows by them."""
+"""Maximum number of values of a facet, and of sets of labels, that a file counts."""
 Cost = Callable[[str, Usage], float | None]
-"""Dollars of a model's usage, where its price is known."""
+"""Returns the cost of a model's usage in US dollars; None if its price is unknown."""
 
 
 class Facet(NamedTuple):
-    """A way to tell conversations apart."""
+    """A property for filtering and counting conversations."""
 
     column: str
     many: bool = False
-    """Whether the column holds a set: a conversation may have several values, or none."""
+    """Whether the column is a set: a conversation may have several values or none."""
     edges: tuple[float, ...] = ()
-    """Of a number: where each bucket begins; the values are the buckets' names."""
+    """Lower edges of the buckets of a number; the facet's values are the names of the buckets."""
 
 
 FACETS: dict[str, Facet] = {
@@ -45,16 +45,16 @@ FACETS: dict[str, Facet] = {
     "size": Facet("tokens", edges=(0, 1_000, 10_000, 100_000, 1_000_000)),
     "cost": Facet("cost", edges=(0, 0.001, 0.01, 0.1, 1)),
 }
-"""By the names that queries use."""
+"""Facets by their names in queries."""
 COUNTED = {**FACETS, "messages": Facet("messages")}
-"""What a file counts its rows by: the facets, and the number of messages as it is, for ranges of it."""
+"""What a file counts: the facets, and the exact number of messages, for ranges."""
 NUMBERS = ("messages", "tokens", "calls", "cost")
-"""Columns by whose value can be sorted and filtered."""
+"""Numeric columns for sorting and filtering."""
 
 
 @cache
 def bucket_names(facet: Facet) -> tuple[str, ...]:
-    """The names of a number's buckets, in order; `unknown` is before the first."""
+    """Return the names of a facet's buckets in order, with `unknown` first."""
     last = f"{facet.edges[-1]:g}+" if facet.edges[-1] < 1e6 else f"{facet.edges[-1]:.0f}+"
     return (*(_between(low, high) for low, high in pairwise(facet.edges)), last)
 
@@ -69,18 +69,18 @@ UNKNOWN = "unknown"
 
 
 def bucket(facet: Facet, value: float | None) -> str:
-    """The bucket that a number falls into."""
+    """Return the name of the bucket of a number."""
     if value is None:
         return UNKNOWN
     return bucket_names(facet)[max(0, bisect_right(facet.edges, value) - 1)]
 
 
 def joined(values: Iterable[str]) -> str:
-    """A set as a column holds it; the empty set is empty."""
+    """Return a set as stored in a column; the empty set is an empty string."""
     clean = sorted({value.replace(SEPARATOR, " ") for value in values} - {""})
     return f"{SEPARATOR}{SEPARATOR.join(clean)}{SEPARATOR}" if clean else ""
 
 
 def elements(text: str) -> list[str]:
-    """The elements of such a set."""
+    """Return the elements of a stored set."""
     return text[1:-1].split(SEPARATOR) if text else []

@@ -1,4 +1,4 @@
-"""Index files: their names, what they say about themselves, and which are believed."""
+"""Index files: names, metadata, and which ones are valid."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ T = TypeVar("T")
 
 
 class Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A shard that an index file covers."""
+    """A shard in an index file."""
 
     shard: int
     file: str
     """The name of its data file, without folder and ending."""
     rows: int
     looked: str = ""
-    """By which detectors it was looked through; empty where it was not."""
+    """Version of the detectors whose findings are included; empty if there are none."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What an index file says about itself, in its footer."""
+    """The metadata of an index file, in its footer."""
 
     stage: str
     fingerprint: str
-    """Of the run."""
+    """Fingerprint of the run."""
     shards: list[Indexed]
-    """In the order of their rows."""
+    """The shards in the order of their rows."""
     counts: dict[str, dict[str, dict[str, int]]] | None
-    """Rows by set of labels, facet and value; by labels first, because who may see them depends on those."""
+    """Number of rows by set of labels, facet and value; labels come first because they decide which rows a reader may see."""
     version: int = VERSION
 
     @property
     def rows(self) -> int:
-        """Of the file."""
+        """Number of rows of the file."""
         return sum(shard.rows for shard in self.shards)
 
 
 @cache
 def schema() -> Any:
-    """The Arrow schema of an index."""
+    """Return the Arrow schema of an index."""
     pa = arrow()
     texts = [
         "id",
@@ -84,15 +84,15 @@ def schema() -> Any:
 
 
 def name_of(marker: Marker) -> str:
-    """Where the index of a marker's data file is, if it is there."""
+    """Return the name of the index of a marker's data file."""
     return f"{FOLDER}/{marker.stage}/{PurePosixPath(marker.file).stem}.parquet"
 
 
 FOOTER_KEY = b"camel.index"
 
 
-def said_in(metadata: Any, key: bytes) -> bytes:
-    """What stands under a key in the footer of a Parquet file."""
+def footer_value(metadata: Any, key: bytes) -> bytes:
+    """Return the value of a key in the footer of a Parquet file."""
     pairs: dict[bytes, bytes] | None = metadata.metadata
     return (pairs or {}).get(key, b"")
 
@@ -100,34 +100,34 @@ def said_in(metadata: Any, key: bytes) -> bytes:
 def read_described(
     path: Path, key: bytes, kind: type[T], what: str, rows: Callable[[T], int]
 ) -> tuple[T, Any]:
-    """What a file says about itself, and all of its footer; an `InputError` where it is damaged, or of another version."""
+    """Read the metadata and the footer of a file; raises an `InputError` if it is damaged or of another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
-        found = msgspec.json.decode(said_in(metadata, key), type=kind)
+        found = msgspec.json.decode(footer_value(metadata, key), type=kind)
     except (OSError, ValueError, arrow().ArrowException) as error:
         raise InputError(f"{path} is not {what}: {' '.join(str(error).split())}") from None
     if cast("Any", found).version != VERSION or metadata.num_rows != rows(found):
-        raise InputError(f"{path} is {what} of another version")
+        raise InputError(f"{path} is {what} of another version: rebuild it with `camel run index RUN`")
     return found, metadata
 
 
 def read_footer(path: Path) -> tuple[Header, Any]:
-    """What an index file says about itself, and all of its footer besides."""
+    """Return the header and the whole footer of an index file."""
     return read_described(path, FOOTER_KEY, Header, "an index", lambda header: header.rows)
 
 
 def read_header(path: Path) -> Header:
-    """What an index file says about itself."""
+    """Return the header of an index file."""
     return read_footer(path)[0]
 
 
 def read_errors() -> tuple[type[Exception], ...]:
-    """What reading a damaged index file raises."""
+    """Return the exceptions that reading a damaged index file can raise."""
     return (ValueError, TypeError, arrow().ArrowException)
 
 
 def merged_name(stage: str, first: int, last: int) -> str:
-    """A new name for a file of several shards."""
+    """Return a new name for a file of several shards."""
     return f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
 
 
@@ -137,15 +137,15 @@ _SINGLE = re.compile(r"(\d{6,})-[0-9a-f]+\.parquet")
 
 
 class Files(NamedTuple):
-    """The index files of a stage, by their names alone."""
+    """The names of the index files of a stage."""
 
     single: dict[str, str]
-    """By the name of the data file, without its ending."""
+    """Index files of one shard, by the name of the data file without its ending."""
     merged: list[tuple[int, int, str]]
-    """First shard, last shard and name, the larger before those within it."""
+    """Merged files: first shard, last shard and name; a file comes before those within its range."""
     cubes: list[str]
     ordered: list[str]
-    """Copies in the order of a number."""
+    """Sorted copies."""
 
 
 def files_of(folder: RunFolder, stage: str) -> Files:
@@ -166,13 +166,13 @@ def files_of(folder: RunFolder, stage: str) -> Files:
 
 
 class Readable:
-    """Index files where they can be read; those of an object store are fetched."""
+    """Gives local paths of index files; downloads those of an object store."""
 
     def __init__(self, folder: RunFolder, scratch: Path) -> None:
         self.folder, self._scratch = folder, scratch
 
     def path(self, name: str) -> Path:
-        """A file on this machine."""
+        """Return the local path of a file."""
         if not isinstance(self.folder.store, BucketStore):
             return self.folder.path(name)
         path = self._scratch / name
@@ -184,12 +184,12 @@ class Readable:
         return path
 
     def header(self, name: str) -> Header:
-        """What a file says about itself."""
+        """Return the header of a file."""
         return read_header(self.path(name))
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Generator[Path]:
-        """Write a file of the run, whole or not at all."""
+        """Write a file of the run atomically."""
         path = self.folder.path(name)
         make_folder(path.parent)
         with taking_place(path) as writing:
@@ -197,7 +197,7 @@ class Readable:
         self.keep(name)
 
     def keep(self, name: str) -> None:
-        """Have a file that was written at its place in `root` last."""
+        """Make a file that was written in `root` durable; uploads it to an object store."""
         if isinstance(self.folder.store, BucketStore):
             path = self.folder.path(name)
             self.folder.store.upload(path, name)
@@ -205,10 +205,10 @@ class Readable:
             shutil.move(path, self._scratch / name)
 
 
-def believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
-    """The merged files that are to be read: whole, of this run, none within another."""
+def valid_merged_files(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
+    """Return the merged files to read: intact, of this run, and none within the range of another."""
     chosen: list[tuple[str, Header]] = []
-    reached, anew = -1, files_anew(files.folder, stage)
+    reached, anew = -1, rewritten_files(files.folder, stage)
     for first, last, name in files_of(files.folder, stage).merged:
         if first <= reached:
             continue
@@ -220,16 +220,16 @@ def believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, H
     return chosen
 
 
-def files_anew(folder: RunFolder, stage: str) -> dict[int, str]:
-    """By shard that a retry has written anew, the name of its file now, without its ending."""
-    anew = folder.markers(stage, sorted(folder.written_anew(stage)))
+def rewritten_files(folder: RunFolder, stage: str) -> dict[int, str]:
+    """Return the current file names, without ending, of shards that a retry has rewritten."""
+    anew = folder.markers(stage, sorted(folder.rewritten(stage)))
     return {marker.shard: PurePosixPath(marker.file).stem for marker in anew}
 
 
 def is_of(
     header: Header, stage: str, fingerprint: str, first: int, last: int, anew: Mapping[int, str]
 ) -> bool:
-    """Whether a merged file is what its name says, of this run, and of its shards as they are now (`files_anew`)."""
+    """Return whether a merged file matches its name, this run, and the current shards (`rewritten_files`)."""
     shards = [one.shard for one in header.shards]
     return (header.stage, header.fingerprint, shards) == (
         stage,
@@ -239,12 +239,12 @@ def is_of(
 
 
 def are_newest(shards: Iterable[Indexed], anew: Mapping[int, str]) -> bool:
-    """Whether what was indexed is what the shards are now (`files_anew`)."""
+    """Return whether the indexed shards are the current ones (`rewritten_files`)."""
     return all(anew.get(one.shard, one.file) == one.file for one in shards)
 
 
 def is_for(header: Header, marker: Marker) -> bool:
-    """Whether an index is that of a marker's data file."""
+    """Return whether an index belongs to a marker's data file."""
     its = [(one.shard, one.file, one.rows) for one in header.shards]
     return header.stage == marker.stage and its == [
         (marker.shard, PurePosixPath(marker.file).stem, marker.rows)

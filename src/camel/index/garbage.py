@@ -1,4 +1,4 @@
-"""Index files that a run does not need any more, for `collect_garbage`."""
+"""Finds index files that a run no longer needs, for `collect_garbage`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from camel.index.cube import digest_of
 from camel.index.facets import FOLDER, NUMBERS
-from camel.index.files import Readable, believed, files_of, name_of
+from camel.index.files import Readable, files_of, name_of, valid_merged_files
 from camel.index.sorted import ordered_name
 from camel.runs.garbage import OLD, shard_of
 from camel.runs.run import RunFolder
@@ -17,9 +17,9 @@ from camel.storage.store import FileEntry
 
 
 def unused(folder: RunFolder, replaced: bool) -> Iterator[FileEntry]:
-    """Index files that nobody believes; with `replaced` also those of shards that a larger one covers.
+    """Yield invalid index files; with `replaced` also those of shards that a larger one covers.
 
-    Those of shards without a marker stay: they are small, and somebody may be about to commit them.
+    Those of shards without a marker stay: they are small, and a worker may be about to commit them.
     """
     for stage in folder.store.folders(FOLDER):
         yield from _unused_of(folder, stage, replaced)
@@ -31,12 +31,14 @@ def _unused_of(folder: RunFolder, stage: str, replaced: bool) -> Iterator[FileEn
     committed = folder.committed(stage)
     kept: list[tuple[int, int, str]] = []
     merged = names.merged
-    if folder.written_anew(stage):
+    if folder.rewritten(stage):
         with tempfile.TemporaryDirectory(prefix="camel-gc-") as scratch:
             fingerprint = folder.settings().fingerprint
-            good = {name for name, _ in believed(Readable(folder, Path(scratch)), stage, fingerprint)}
+            good = {
+                name for name, _ in valid_merged_files(Readable(folder, Path(scratch)), stage, fingerprint)
+            }
         merged = [one for one in merged if one[2] in good]
-    # What a writer that was killed has left.
+    # Temporary files of a killed writer.
     useless = [entry.name for entry in entries if "/." in entry.name and time.time() - entry.modified > OLD]
     useless += [one[2] for one in names.merged if one not in merged]
     for first, last, name in merged:
@@ -52,7 +54,7 @@ def _unused_of(folder: RunFolder, stage: str, replaced: bool) -> Iterator[FileEn
     by_shard: dict[int | str, list[str]] = {}
     for name in names.single.values():
         by_shard.setdefault(shard_of(name), []).append(name)
-    # Which of several is believed the marker says; a lone one that is not is small, and does no harm.
+    # If there are several, the marker decides. A single invalid one is small and harmless.
     several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
     named_by = {marker.shard: name_of(marker) for marker in folder.markers(stage, several)}
     for shard, files in by_shard.items():

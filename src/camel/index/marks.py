@@ -1,9 +1,8 @@
-"""What was found in conversations, in their index: by name for facets and filters, by message and seat for plots.
+"""Findings of detectors in the index: by name for facets and filters, by message and seat for plots.
 
-The one decision to know: finding costs ten times as much as indexing (3.5 ms a conversation), so that it is not done where
-conversations are made. Whoever has looked through a run (`camel index --findings`, which keeps what it finds where
-`camel study` does) passes in what was found, and index files are written anew with it; each says by whom its shards were
-looked through, so that after an upgrade of the detectors it is done again.
+The one decision to know: detectors cost ten times as much as indexing (3.5 ms per conversation), so they do not run while
+conversations are generated. `camel run index --findings` runs them, stores their findings where `camel study` does, and
+rewrites the index files. Each file records the version of the detectors, so that an upgrade runs them again.
 """
 
 from __future__ import annotations
@@ -25,37 +24,37 @@ _BATCH = 65_536
 
 
 def names_of(marks: Sequence[Mark]) -> str:
-    """What was found, as the column of a facet."""
+    """Return the names of findings, as the column of a facet."""
     return joined(mark.detector for mark in marks)
 
 
 def places_of(marks: Sequence[Mark]) -> str:
-    """What was found, with its message and who said it: `3 role_flipping assistant`."""
+    """Return findings with message and speaker: `3 role_flipping assistant`."""
     return joined(f"{mark.message} {mark.detector} {mark.seat}" for mark in marks)
 
 
 def marked(table: Any, found: Sequence[Sequence[Mark]]) -> Any:
-    """An index with what was found in its rows."""
+    """Return an index with the findings of its rows."""
     for name, text in (("findings", names_of), ("marks", places_of)):
         column = arrow().array([text(marks) for marks in found], arrow().string())
         table = table.set_column(table.schema.get_field_index(name), name, column)
     return table
 
 
-def put_in(
+def add_findings(
     files: Readable,
     indexes: Sequence[tuple[str, Header]],
     looking: Looking,
     note: Callable[[str, int, int], None],
 ) -> int:
-    """Write those index files anew that do not know what was found; says how many they were.
+    """Rewrite the index files without findings; returns their number.
 
-    A new file takes the place of the old one, which goes last: whoever is stopped in between leaves both, and either is good.
+    The old file is removed after the new one is complete: an interruption leaves both, and either is valid.
     """
     wanted = [one for one in indexes if any(shard.looked != looking.by for shard in one[1].shards)]
     for number, (name, header) in enumerate(wanted):
         _rewrite(files, name, header, looking)
-        note("findings put in", number + 1, len(wanted))
+        note("findings added", number + 1, len(wanted))
     return len(wanted)
 
 
@@ -92,9 +91,9 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
 
 
 class Looking(NamedTuple):
-    """What detectors found in a run, for its index. Which detectors these are, the index does not know."""
+    """Findings of a run for its index, independent of the detectors."""
 
     by: str
-    """Tells these detectors and their versions from others."""
+    """Identifies the detectors and their versions."""
     found: Callable[[int], Sequence[Sequence[Mark]] | None]
-    """By shard: what was found in each of its rows; None where it was not looked through."""
+    """Returns the findings of each row of a shard; None if detectors have not run on it."""

@@ -1,16 +1,16 @@
-"""The index of a run: what a list of its conversations shows, in files that are narrow and quick to read.
+"""The index of a run: the columns of a list of its conversations, in narrow files that are fast to read.
 
     index/<stage>/<shard>-<attempt>.parquet            of one shard, named after its data file
-    index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
-    index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
-    index/<stage>/o<first>-<last>-<attempt>-….parquet  large ones once more, in the order of a number
+    index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, merged by `camel run index`
+    index/<stage>/cube-<digest>.parquet                counts of every combination of facets
+    index/<stage>/o<first>-<last>-<attempt>-….parquet  copies of large ones, sorted by a number
 
-A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, what was found in it, and
-where it stands (shard, and row in the shard, which stay when shards are compacted). Each file counts its own rows by
-facet in its footer, and says there of which shards it knows what was found (`marks.py` puts that in).
+A row is a conversation: roles, task, stop reason, length, cost, labels, findings, and its place (shard, and row in the
+shard, which stay the same after a compaction). The footer of each file has counts of its rows by facet, and the shards
+whose findings are included (`marks.py` adds them).
 
-The one decision to know: an index is derived and never needed. It is believed only for the data file that a marker names,
-so that it needs no marker of its own; one that is missing, damaged or of another version is made anew from the data.
+The one decision to know: an index is derived and optional. It is valid only for the data file that a marker names, so it
+needs no marker of its own. A missing, damaged or outdated index is rebuilt from the data.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from camel.core.errors import CamelError
 from camel.index.build import GROUP_ROWS, Writer, build, merge_counts, no_cost
 from camel.index.cube import digest_of, write_cubes
 from camel.index.facets import FOLDER, Cost
-from camel.index.files import Header, Readable, believed, files_of, is_for, merged_name, name_of
-from camel.index.marks import Looking, put_in
+from camel.index.files import Header, Readable, files_of, is_for, merged_name, name_of, valid_merged_files
+from camel.index.marks import Looking, add_findings
 from camel.index.sorted import write_ordered
 from camel.record.parquet import arrow
 from camel.runs.compact import parts_of, ranges
@@ -34,19 +34,19 @@ from camel.runs.run import RunFolder
 from camel.storage.files import make_folder
 
 MERGED = 4_194_304
-"""Rows of a file at most."""
+"""Maximum number of rows per file."""
 _GATHERED = 8 * GROUP_ROWS
 
 
 class Merged(NamedTuple):
-    """What putting indexes together came to."""
+    """The result of merging indexes."""
 
     built: int
-    """Shards that had no index."""
+    """Number of shards that had no index."""
     made: int
-    """Files written now."""
+    """Number of files written."""
     files: int
-    """That a reader of the stage opens."""
+    """Number of files that a reader of the stage opens."""
     rows: int
 
 
@@ -59,17 +59,17 @@ def merge(
     looking: Looking | None = None,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> Merged:
-    """Index the shards that are not indexed, put the indexes together into few files, and count those into cubes.
+    """Index the shards without an index, merge the indexes into few files, and count those into cubes.
 
-    Each file is whole or not there, so that whoever is stopped goes on where they were; several may do it at once. While
-    a run goes on, too: what is committed later is taken in the next time. With `looking`, what was found is put in as
-    well. `note` is told what is done, and of how many.
+    Files are written atomically, so an interrupted call can be repeated, several processes may do it at once, and the run
+    may be in progress; later shards are included the next time. `looking` adds findings. `note` gets the progress: what,
+    how many, of how many.
     """
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
     with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
         files = Readable(folder, Path(scratch))
-        merged = believed(files, stage, fingerprint)
+        merged = valid_merged_files(files, stage, fingerprint)
         covered = {one.shard for _, header in merged for one in header.shards}
         built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
         sizes = {shard: marker.rows for shard, marker in markers.items()}
@@ -79,15 +79,15 @@ def merge(
             sources = [name for name, header in merged if first <= header.shards[0].shard <= last]
             sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
             _merge_range(files, stage, fingerprint, first, last, sources)
-            note("files put together", number + 1, len(wanted))
-        found = believed(files, stage, fingerprint)
+            note("files merged", number + 1, len(wanted))
+        found = valid_merged_files(files, stage, fingerprint)
         if looking is not None:
             held = {one.shard for _, header in found for one in header.shards}
             alone = [
                 (name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held
             ]
-            if put_in(files, [*found, *alone], looking, note):
-                found = believed(files, stage, fingerprint)
+            if add_findings(files, [*found, *alone], looking, note):
+                found = valid_merged_files(files, stage, fingerprint)
         write_ordered(files, found, note)
         names = [name for name, _ in found]
         if names:

@@ -1,14 +1,14 @@
-"""Copies of a large index in the order of a number, so that a list sorted by it is read and not sorted.
+"""Copies of a large index, sorted by a number, so that a sorted list needs no sorting when it is read.
 
     index/<stage>/o<first>-<last>-<attempt>-<number>.parquet     of the index file m<first>-<last>-<attempt>.parquet
 
-A row is a value, its place (shard, row) and the facets with few values, by which such a list is mostly narrowed; equal
-values stand in the order of the run. The footer says between which values each row group lies, and how many rows of each
-such facet it has, so that also a row far down is found by reading one row group of each file.
+A row is a value, its place (shard, row) and the facets with few values, which are the usual filters. Equal values are in
+the order of the run. The footer has the range of values of each row group and its counts by facet, so even a row far down
+is found by reading one row group of each file.
 
-The one decision to know: one copy for each index file, and not one for the whole run: an index file never changes, so
-neither do its copies, and a run that grows sorts only what is new. Some values of some files are then put in order when a
-page is read. They cost about as much room as the index itself, and are derived and never needed, as it is.
+The one decision to know: there is one copy per index file, not one per run. Index files never change, so a growing run
+sorts only its new rows; a page merges the values of several files. The copies take about as much space as the index, and
+are derived and optional like it.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from camel.record.parquet import arrow
 from camel.storage.files import taking_place
 
 FROM = 50_000
-"""Rows of an index file from which it has copies; fewer are sorted as quickly."""
+"""Minimum number of rows of an index file with sorted copies; fewer rows are sorted on demand."""
 KEPT = ("stop", "finding", "label", "model", "scenario")
-"""Facets by which a copy can be narrowed."""
+"""Facets by which a copy can be filtered."""
 _COLUMNS = ["shard", "row", *(FACETS[name].column for name in KEPT)]
 _GROUP = 8_192
 _FEW = 256
-"""Combinations of values up to which they are counted for each row group."""
+"""Maximum number of combinations of values that are counted per row group."""
 _KEY = b"camel.ordered"
 
 
 class GroupCounts(msgspec.Struct, frozen=True):
-    """How many rows of each combination of some facets the row groups have."""
+    """Row counts of each row group by combination of some facets."""
 
     facets: tuple[str, ...]
     cells: list[tuple[list[str], list[int]]]
-    """A set of labels and a value of each facet; and the rows of each group."""
+    """A set of labels and one value per facet, and the number of rows in each row group."""
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """What a copy says about itself."""
+    """The metadata of a copy."""
 
     number: str
     low: list[float]
-    """The least value of each row group."""
+    """The smallest value of each row group."""
     high: list[float]
     rows: list[int]
     counts: list[GroupCounts]
-    """Over all facets together, and over each; without those that have many combinations."""
+    """Counts over all facets together and over each; without those with too many combinations."""
     version: int = VERSION
 
 
 def ordered_name(index: str, number: str) -> str:
-    """The name of an index file's copy."""
+    """Return the name of an index file's copy."""
     folder, _, file = index.rpartition("/")
     return f"{folder}/o{file.removeprefix('m').removesuffix('.parquet')}-{number}.parquet"
 
@@ -67,7 +67,7 @@ def write_ordered(
     indexes: Sequence[tuple[str, Header]],
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> int:
-    """Make the copies of large index files that are not there; says how many."""
+    """Write the missing copies of large index files; returns their number."""
     stage = indexes[0][1].stage if indexes else ""
     there = set(files.folder.store.names(f"{FOLDER}/{stage}")) if stage else set[str]()
     wanted = [
@@ -85,11 +85,11 @@ def write_ordered(
 
 
 def write_copy(path: Path, index: Path, number: str) -> None:
-    """Write the copy of an index file in the order of a number."""
+    """Write a copy of an index file, sorted by a number."""
     pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
     table = pq.read_table(index, columns=[number, *_COLUMNS], read_dictionary=_COLUMNS[2:])
     value = table.column(number)
-    # What is not known comes before all others.
+    # Unknown values come first.
     value = pc.fill_null(value, -1.0) if number == "cost" else value.cast(pa.int64())
     table = table.drop_columns([number]).add_column(0, "value", value)
     table = table.take(
@@ -112,7 +112,7 @@ def write_copy(path: Path, index: Path, number: str) -> None:
             compression_level=1,
             use_dictionary=["shard", *few],
             column_encoding=packed,
-            store_schema=False,  # in memory some columns are coded; readers want text
+            store_schema=False,  # some columns are dictionary-encoded in memory; readers expect text
         ) as writer,
     ):
         writer.write_table(table, row_group_size=_GROUP)
@@ -132,7 +132,7 @@ def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:
 
 
 def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
-    """How many rows of each combination of labels and values a row group has; None where they are too many."""
+    """Count each combination of labels and values per row group; None if there are too many."""
     pa = arrow()
     groups = -(-table.num_rows // _GROUP)
     numbers = pa.array([n for n in range(groups) for _ in range(_GROUP)][: table.num_rows], pa.int32())
@@ -154,10 +154,10 @@ def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
 
 
 def _text(column: Any) -> Any:
-    """A column as plain text, whatever it is coded as: dictionaries of two chunks may differ."""
+    """Return a column as plain text, because the dictionaries of two chunks may differ."""
     return column.cast(arrow().string())
 
 
 def read_ordered(path: Path) -> Ordered:
-    """What a copy says about itself."""
+    """The metadata of a copy."""
     return read_described(path, _KEY, Ordered, "a sorted copy", lambda found: sum(found.rows))[0]

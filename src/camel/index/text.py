@@ -1,16 +1,20 @@
-"""The full-text index of a run, made by `camel index RUN --text` and never needed.
+"""The full-text index of a run, made by `camel run index RUN --text`; optional.
 
-    text/<stage>/<first>-<last>-<attempt>/     of a range of shards: tantivy's files, and camel.json, which says which
+    text/<stage>/<first>-<last>-<attempt>/     of a range of shards: tantivy's files, and metadata in camel.json
 
-It lies beside the run's data, or, of a run in an object store, in the folder on this machine that also has its journals.
+It is next to the run's data or, for a run in an object store, in the local folder that also has its journals.
 
-The one decision to know: a document is a conversation, and its text is kept in the index, because the words around a hit
-would otherwise have to be read from as many row groups as a page has rows.
+The one decision to know: a document is a conversation, and the index stores its text. Otherwise the words around each hit
+of a page would have to be read from a different row group.
+
+Scripts without spaces (Chinese, Japanese, Thai and others) have no words that the engine could split. There each character
+is indexed together with the next one, so that a phrase of such pairs finds a word anywhere in a sentence.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +26,8 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.transcript import Transcript
-from camel.index.build import Told, told_of
-from camel.index.files import Indexed, are_newest, files_anew
+from camel.index.build import FacetValues, facet_values
+from camel.index.files import Indexed, are_newest, rewritten_files
 from camel.record.arrow import stream_shard
 from camel.runs.compact import Part, open_parts, parts_of, ranges
 from camel.runs.markers import Marker, new_attempt
@@ -33,20 +37,32 @@ from camel.storage.files import make_folder, sync_folder
 from camel.storage.store import DiskStore
 
 FOLDER = "text"
-VERSION = 1
+VERSION = 2
+"""Of the layout. An index of another version is ignored, and replaced by `make_text_index`."""
 ROWS = 262_144
-"""Conversations of one index at most."""
+"""Maximum number of conversations per index."""
 BETWEEN = "\x1e"
 """Between the task and the messages in the text of a document."""
-KEPT = ("scenario", *Told._fields)
+KEPT = ("scenario", *FacetValues._fields)
 """Facets by which a search can be narrowed before its best hits are chosen."""
+UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\uff66-\uff9f"  # Japanese
+    "\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3"  # Korean, whose particles follow a word without a space
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
+)
+"""Characters of scripts in which words follow each other without spaces, as ranges of a regular expression."""
+_RUN = re.compile(f"[{UNSPACED}]+")
+_LAST_RUN = re.compile(rf"[{UNSPACED}]+(?=[\W_]*\Z)")
+BEGINNING = ".*"
+"""At the end of a word of a search: any word that begins so."""
 _HEAP = 256 * 2**20
 _ABANDONED = 86_400.0
-"""Seconds after which nobody is still writing an index."""
+"""Seconds after which an unfinished index counts as abandoned."""
 
 
 class TextHeader(msgspec.Struct, frozen=True):
-    """What a text index says about itself."""
+    """The metadata of a text index."""
 
     stage: str
     fingerprint: str
@@ -55,16 +71,16 @@ class TextHeader(msgspec.Struct, frozen=True):
 
 
 class TextMade(NamedTuple):
-    """What making a text index came to."""
+    """The result of making a text index."""
 
     made: int
-    """Indexes written now."""
+    """Number of indexes written."""
     indexes: int
     rows: int
 
 
 def tantivy() -> Any:
-    """The search engine, imported only where it is used."""
+    """Import the search engine, at first use."""
     try:
         return import_module("tantivy")
     except ImportError:
@@ -72,27 +88,25 @@ def tantivy() -> Any:
 
 
 def texts_of(transcript: Transcript) -> list[str]:
-    """What is searched of a conversation: its task, then what was said."""
+    """Return the searchable texts of a conversation: its task, then its messages."""
     task = transcript.task
     return [f"{task.original}\n{task.specified}", *(message.content for message in transcript.messages)]
 
 
 def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[Path, TextHeader]]:
-    """The indexes of a stage that are whole and of this run, none within another."""
+    """Return the indexes of a stage that are complete, of this run, and not within another."""
     found: list[tuple[int, int, str]] = []
     for name in DiskStore(folder.root).folders(f"{FOLDER}/{stage}"):
         first, last, *_ = *name.split("-"), "", ""
         if first.isdecimal() and last.isdecimal():
             found.append((int(first), -int(last), name))
     chosen: list[tuple[Path, TextHeader]] = []
-    reached, anew = -1, files_anew(folder, stage)
+    reached, anew = -1, rewritten_files(folder, stage)
     for first, last, name in sorted(found):
         if first <= reached:
             continue
         where = f"{FOLDER}/{stage}/{name}"
-        list(
-            inside.entries(folder.root, where)
-        )  # raises where there is a link, which the engine would follow
+        list(inside.entries(folder.root, where))  # raises for a link, which the engine would follow
         with contextlib.suppress(OSError, ValueError):
             header = msgspec.json.decode(inside.read(folder.root, f"{where}/camel.json"), type=TextHeader)
             shards = [one.shard for one in header.shards]
@@ -111,7 +125,7 @@ def make_text_index(
     target: int = ROWS,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> TextMade:
-    """Index the text of all committed conversations; goes on where it was stopped, and takes in what has come since."""
+    """Index the text of all committed conversations; resumes after an interruption and adds new conversations."""
     tantivy()
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
@@ -133,17 +147,17 @@ def make_text_index(
 
 
 def _remove_replaced(folder: RunFolder, stage: str, kept: set[str]) -> None:
-    """Remove indexes that are within others, and what was left half done."""
+    """Remove indexes that are within others, and unfinished ones."""
     where = folder.path(f"{FOLDER}/{stage}")
     for path in where.iterdir() if where.is_dir() else ():
-        # Another process may be at work on one that is not whole.
+        # Another process may still be writing an unfinished one.
         young = path.name.startswith(".") and time.time() - path.stat().st_mtime < _ABANDONED
         if path.name not in kept and not young:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Marker]) -> Iterator[int]:
-    """Write one index, whole or not at all; yields the number of conversations of each shard."""
+    """Write one index atomically; yields the number of conversations of each shard."""
     engine = tantivy()
     name = f"{markers[0].shard:06d}-{markers[-1].shard:06d}-{new_attempt()}"
     path = folder.path(f"{FOLDER}/{stage}/{name}")
@@ -178,7 +192,8 @@ def _within(part: Part, markers: Sequence[Marker]) -> Iterator[Marker]:
 
 def _schema() -> Any:
     builder = tantivy().SchemaBuilder()
-    builder.add_text_field("body", stored=True, tokenizer_name="default", index_option="position")
+    builder.add_bytes_field("body", stored=True)
+    builder.add_text_field("words", tokenizer_name="default", index_option="position")
     for name in (*KEPT, "label"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_unsigned_field("place", fast=True)
@@ -187,10 +202,12 @@ def _schema() -> Any:
 
 def _document(engine: Any, shard: int, row: int, transcript: Transcript) -> Any:
     document = engine.Document()
-    document.add_text("body", BETWEEN.join(text.replace(BETWEEN, " ") for text in texts_of(transcript)))
+    text = BETWEEN.join(text.replace(BETWEEN, " ") for text in texts_of(transcript))
+    document.add_bytes("body", text.encode("utf-8", "replace"))
+    document.add_text("words", _spaced(text))
     for label in transcript.labels:
         document.add_text("label", label)
-    told = told_of(
+    told = facet_values(
         [speaker.name for speaker in transcript.speakers],
         [speaker.role for speaker in transcript.speakers],
         [message.model for message in transcript.messages],
@@ -210,7 +227,7 @@ class TextIndex:
             self._index = tantivy().Index.open(str(path))
             self._searcher = self._index.searcher()
         except (ValueError, OSError) as error:
-            raise InputError(f"{path} is damaged: remove it, then camel index --text") from error
+            raise InputError(f"{path} is damaged: remove it and run `camel run index RUN --text`") from error
         self.header = header
 
     def search(
@@ -220,19 +237,11 @@ class TextIndex:
         hidden: frozenset[str],
         most: int,
     ) -> tuple[list[tuple[float, Any]], int]:
-        """The scores and addresses of the best conversations in which all phrases are said, and how many there are."""
+        """Return the scores and addresses of the best conversations that contain all phrases, and the number of all."""
         engine = tantivy()
         schema, query = self._index.schema, engine.Query
         must, never = engine.Occur.Must, engine.Occur.MustNot
-        terms = [
-            (
-                must,
-                query.term_query(schema, "body", words[0])
-                if len(words) == 1
-                else query.phrase_query(schema, "body", list(words)),
-            )
-            for words in phrases
-        ]
+        terms = [(must, self._phrase(list(words))) for words in phrases]
         for name, values in facets.items():
             terms.append(
                 (must, query.const_score_query(query.term_set_query(schema, name, list(values)), 0.0))
@@ -241,24 +250,52 @@ class TextIndex:
         found = self._searcher.search(query.boolean_query(terms), limit=most, count=True)
         return found.hits, found.count
 
+    def _phrase(self, words: list[str]) -> Any:
+        """The query for words next to each other."""
+        query, where = tantivy().Query, (self._index.schema, "words")
+        if words[-1].endswith(BEGINNING):
+            return (
+                query.regex_query(*where, words[0])
+                if len(words) == 1
+                else query.regex_phrase_query(*where, words)
+            )
+        return query.term_query(*where, words[0]) if len(words) == 1 else query.phrase_query(*where, words)
+
     def places(self, addresses: Sequence[Any]) -> list[int]:
-        """Where conversations that were found stand: shard and row, in one number."""
+        """Return the places of found conversations: shard and row in one number."""
         return self._searcher.fast_field_values("place", list(addresses)) if addresses else []
 
     def texts(self, address: Any) -> list[str]:
         """The task and the messages of a conversation that was found."""
-        return str(self._searcher.doc(address).get_first("body")).split(BETWEEN)
+        return bytes(self._searcher.doc(address).get_first("body")).decode().split(BETWEEN)
+
+
+def _spaced(text: str) -> str:
+    """A text in which each character of a script without spaces is a word, together with the next one."""
+    return _RUN.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run))]
 
 
 def words_of(text: str) -> list[str]:
-    """Words as the index has them."""
+    """Words as the index has them. The last may be the beginning of one (`BEGINNING`): a single character such as 猫."""
     engine = tantivy()
     analyzer = engine.TextAnalyzerBuilder(engine.Tokenizer.simple()).filter(engine.Filter.lowercase()).build()
-    return list(analyzer.analyze(text))
+    run = _LAST_RUN.search(text)
+    if run is None:
+        return list(analyzer.analyze(_spaced(text)))
+    # In a conversation the last character may be followed by any other: it is found as part of the pair before it.
+    pairs = _pairs(run[0])[:-1] or [run[0]]
+    words = list(analyzer.analyze(f"{_spaced(text[: run.start()])} {' '.join(pairs)}"))
+    if words and words[-1] == run[0]:
+        words[-1] += BEGINNING
+    return words
 
 
 def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:
-    """The text indexes of a stage that can be used; none where the engine is not installed."""
+    """Open the usable text indexes of a stage; none if the engine is not installed."""
     found: list[TextIndex] = []
     there = text_indexes(folder, stage, fingerprint)
     try:

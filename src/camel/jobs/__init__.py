@@ -1,1 +1,1 @@
-"""Long jobs: their budget, and what happens when calls fail."""
+"""Long jobs: runner, budget, failure policy, progress and status."""

@@ -1,10 +1,10 @@
-"""What a worker has spent, in a file that survives its process.
+"""A worker's account: what it has spent, in a file that survives its process.
 
-A worker of a run with a budget writes its account before each call that it sends. Once the worker is dead, the
+A worker of a run with a budget writes its account before each call. Once the worker is dead, the
 coordinator reads the account and gives what the worker has not spent to the others.
 
-The one decision to know: the file is not synced, which would cost more than the call. A killed process leaves what it
-wrote. A machine that loses its power may leave an older account, which its number shows.
+The one decision to know: the file is not synced, because that would cost more than the call. A killed process leaves what it
+wrote. A power failure may leave an older account, which its number shows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import NamedTuple
 from camel.core.message import Usage
 
 ACCOUNTS = ".accounts"
-"""The folder in a run's folder, one file per worker."""
+"""The folder of accounts in a run's folder, one file per worker."""
 _RECORD = struct.Struct("<7QdI")
-"""The number, prompt, completion and cached tokens, calls, calls without a count, calls in flight, dollars, a checksum."""
+"""Number, prompt, completion and cached tokens, calls, calls without a count, calls in flight, dollars, checksum."""
 
 
 class Account:
@@ -37,31 +37,31 @@ class Account:
         self.write(Usage(), 0)
 
     def write(self, usage: Usage, in_flight: int) -> None:
-        """Replace the account by what was used and the calls whose replies are still to come."""
+        """Replace the account by the usage so far and the number of calls in flight."""
         self.number += 1
         fields = (self.number, usage.prompt, usage.completion, usage.cached, usage.calls, usage.unknown)
         data = _RECORD.pack(*fields, in_flight, usage.usd, 0)[:-4]
-        # On a full disk the account gets old, and the coordinator takes all that was granted for spent.
+        # If the disk is full, the account is outdated, and the coordinator counts the whole grant as spent.
         with contextlib.suppress(OSError):
             os.pwrite(self._file, data + zlib.crc32(data).to_bytes(4, "little"), 0)
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file and keep it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class Spent(NamedTuple):
-    """What an account says."""
+    """The contents of an account."""
 
     number: int
     usage: Usage
-    """With the calls that were in flight, as calls without a count of tokens."""
+    """The usage, with calls in flight as calls without a token count."""
 
 
 def read_account(root: Path, worker: str) -> Spent | None:
-    """The account of a worker; None if there is none that can be read."""
+    """Read the account of a worker; None if there is no readable one."""
     try:
         file = os.open(root / ACCOUNTS / worker, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

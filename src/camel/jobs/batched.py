@@ -1,10 +1,10 @@
-"""A model that is asked through its provider's batch API. Items wait for their replies as always.
+"""A model that uses its provider's batch API. Items wait for their replies as usual.
 
-    batches/NUMBER-KEY.json           when a batch was submitted, and the ids of its requests: durable before that
-    batches/NUMBER-KEY-sent.json      the provider's id of it
+    batches/NUMBER-KEY.json           when a batch was submitted, and the ids of its requests; durable before it is submitted
+    batches/NUMBER-KEY-sent.json      the provider's id of the batch
 
-The one decision to know: a request's id follows from its item, its step and what is asked. So after a kill a request that
-was submitted waits for the same batch, and none is submitted a second time unless its line has failed or expired.
+The one decision to know: a request's id follows from its item, its step and its content. So after a kill, a submitted
+request waits for the same batch. It is submitted again only if its line has failed or expired.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from camel.storage.store import Store
 
 FOLDER, SENT = "batches", "-sent.json"
 LINES, BYTES = 50_000, 90 * 2**20
-"""Of a batch at most, which is what all providers take."""
+"""Maximum size of a batch that all providers accept."""
 SHARDS = 500
-"""Shards whose items wait at a time: when they end, each has a file open."""
+"""Maximum number of shards whose items wait at a time, because each has an open file at its end."""
 QUIET, TICK = 2.0, 0.2
-"""Seconds without a new request after which a batch is submitted, and between two looks at what there is to do."""
+"""Seconds without a new request after which a batch is submitted, and seconds between two checks."""
 FIRST_LOOK, LONGEST_LOOK = 2.0, 60.0
-"""Seconds between two looks at a batch."""
+"""Seconds between two checks of a batch."""
 TRIES = 3
-"""Batches in which a request may fail, and batches in a row that may be refused."""
+"""Maximum number of batches in which a request may fail, and of batches in a row that may be rejected."""
 _Waiting: TypeAlias = "tuple[Request, asyncio.Future[Reply]]"
 
 
@@ -52,7 +52,7 @@ class _Batch:
     made: float
     ids: tuple[str, ...]
     id: str = ""
-    """The provider's; empty: it is not known whether the batch was submitted."""
+    """The provider's id; empty if it is unknown whether the batch was submitted."""
     waiting: dict[str, _Waiting] = field(default_factory=dict[str, _Waiting])
     done: int = -1
     due: float = 0.0
@@ -60,17 +60,17 @@ class _Batch:
 
 
 class BatchedModel(WrappedModel):
-    """Collects requests until none came for a while, and answers them from one batch."""
+    """Collects requests until none has come for a while, and submits them as one batch."""
 
     def __init__(self, chat: ChatModel, store: Store, meter: ModelMeter, *, submits: bool = True) -> None:
-        """Without `submits` it asks directly, and stops the run where a request is in a batch that is paid for."""
+        """Without `submits` it sends requests directly, and stops the run if a request is in a batch that was submitted."""
         super().__init__(chat)
         self._api, self._wire, self._store, self._submits = batch_api(chat), chat.wire, store, submits
         self._meter, self._failures = meter.meter, meter.failures
         self._tell = partial(meter.failures.tell, "batch")
         self._queue, self._batches = dict[str, _Waiting](), list[_Batch]()
         self._known = dict[str, _Batch]()
-        """By the id of a request, the last batch that it is in."""
+        """The last batch of each request, by the request's id."""
         self._tries, self._refusals = Counter[str](), 0
         self._last = self._due = self._well = 0.0
         """When the last request came, when the next batch may be submitted, and when the endpoint last answered."""
@@ -86,31 +86,33 @@ class BatchedModel(WrappedModel):
         meter, loop = self._meter, asyncio.get_running_loop()
         asked = msgspec.msgpack.encode((current_step.get(), request.digest()))
         batch = self._known.get(id := hashlib.blake2b(asked, digest_size=16).hexdigest())
-        # A request without a session is the failure policy's own question, which waits for no batch.
+        # A request without a session is a probe of the failure policy, which does not wait for a batch.
         if not request.session or not (self._submits or batch):
             return await self.inner.reply(request)
         if batch and not self._submits:
-            raise self._stop(f"requests are in {self._store.address}/{batch.file}: continue with --batch")
+            raise self._stop(
+                f"requests of this run are in the batch {self._store.address}/{batch.file}: run the command with --batch"
+            )
         answer: asyncio.Future[Reply] = loop.create_future()
         (batch.waiting if batch else self._queue)[id] = request, answer
         self._last = loop.time()
         if self._task is None:
             self._well, self._task = self._last, asyncio.ensure_future(self._work())
-        meter.in_flight -= 1  # nothing is lost when the run stops
+        meter.in_flight -= 1  # a stop of the run loses nothing here
         try:
             return await answer
         finally:
             meter.in_flight += 1
 
     async def aclose(self) -> None:
-        """Leave batches with the provider: the next start collects them."""
+        """Stop without cancelling batches: the next process collects them."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
         await super().aclose()
 
     async def _work(self) -> None:
-        """Submit and collect until nobody waits, or the run stops."""
+        """Submit and collect until no request waits, or the run stops."""
         halt, loop = self._meter.halt, asyncio.get_running_loop()
         try:
             while not halt.reason and (self._queue or any(one.waiting for one in self._batches)):
@@ -159,11 +161,11 @@ class BatchedModel(WrappedModel):
             await self._note(batch, await self._api.create(lines, uploaded, batch.file))
         except ModelError as error:
             if batch.waiting and (error.status is None or isinstance(error, ServerFailed)):
-                return  # it may have been submitted: it is looked for
+                return  # it may have been submitted, so look for it
             if batch.waiting:
                 await asyncio.to_thread(self._store.remove, [batch.file])
                 self._put_back(batch)
-            self._endure(error, "the endpoint takes no batch", "leave out --batch if it has no batch API")
+            self._retry_or_halt(error, "the endpoint rejected a batch", "omit --batch if it has no batch API")
 
     async def _look(self, batch: _Batch) -> None:
         now, where = asyncio.get_running_loop().time(), f"{self._store.address}/{batch.file}"
@@ -175,22 +177,20 @@ class BatchedModel(WrappedModel):
             ):
                 if not found and batch.pause == LONGEST_LOOK:
                     raise Halted(
-                        f"{len(batch.ids):,} requests are in flight: the run was interrupted while it submitted them, and "
-                        f"{self.base_url} lists no such batch. If the provider shows none either, delete {where}, and the "
-                        "same command submits them again"
+                        f"{len(batch.ids):,} requests may be in flight: the run was interrupted while it submitted them, and "
+                        f"{self.base_url} lists no such batch. If the provider's site lists none either, delete {where} and "
+                        "run the same command again, which submits them again"
                     )
                 if found:
                     await self._note(batch, found)
             if batch.id:
                 await self._collect(batch, await self._api.look(batch.id))
         except ModelError as error:
-            advice = (
-                f"to submit its {len(batch.ids):,} requests again, and pay for them again, delete {where}"
-            )
-            self._endure(error, f"the batch {batch.id} cannot be read", advice)
+            advice = f"to submit (and pay for) its {len(batch.ids):,} requests again, delete {where}"
+            self._retry_or_halt(error, f"cannot read the batch {batch.id}", advice)
 
     async def _collect(self, batch: _Batch, found: ProviderBatch) -> None:
-        """Answer what a batch that has ended answers; the rest is submitted again."""
+        """Deliver the replies of a finished batch; the rest is submitted again."""
         now, count, asked = asyncio.get_running_loop().time(), len(batch.ids), list(batch.waiting)
         self._well, self._failures.answered = now, True
         if not found.ended:
@@ -202,17 +202,17 @@ class BatchedModel(WrappedModel):
             self._settle(batch, id, outcome)
         self._refusals = self._refusals + 1 if found.refused else 0
         if self._refusals == TRIES:
-            raise Halted(f"the endpoint refused {TRIES} batches in a row: {found.refused}")
+            raise Halted(f"the endpoint rejected {TRIES} batches in a row: {found.refused}")
         if found.refused:
             self._put_back(batch)
             self._due = now + LONGEST_LOOK
         for id in asked:
             self._settle(batch, id, ServerFailed("the batch ended without a result for the request"))
-        why = f" (refused: {found.refused})" if found.refused else ""
+        why = f" (rejected: {found.refused})" if found.refused else ""
         self._tell(f"a batch of {count:,} has ended{why}; {len(self._queue):,} requests wait for the next")
 
     def _settle(self, batch: _Batch, id: str, outcome: Reply | ModelError) -> None:
-        """Answer a request, or submit it again where that can help."""
+        """Deliver the outcome of a request, or submit it again if that can help."""
         request, answer = batch.waiting.pop(id, (None, None))
         if request is None or answer is None or answer.done():
             return
@@ -228,8 +228,8 @@ class BatchedModel(WrappedModel):
         else:
             answer.set_exception(outcome)
 
-    def _endure(self, error: ModelError, what: str, advice: str) -> None:
-        """Return where another try may help."""
+    def _retry_or_halt(self, error: ModelError, what: str, advice: str) -> None:
+        """Return if a retry may help, otherwise raise `Halted`."""
         patience, now = self._failures.patience, asyncio.get_running_loop().time()
         limit = patience if self._failures.answered else min(patience, NEVER_ANSWERED)
         if not error.retryable or now - self._well >= limit:

@@ -1,7 +1,7 @@
-"""A job on a Ray cluster: what a worker makes of it, what it reports, and what the driver makes of reports.
+"""A job on a Ray cluster: the site in a worker, its reports, and how the driver uses them.
 
-The one decision to know: what counts comes from two places. What was *used* is the sum over all workers that ever were;
-how *far* the job is comes from the markers, and from the living for items in shards that are not committed yet.
+The one decision to know: figures have two sources. *Usage* is the sum over all workers, including dead ones. *Progress*
+comes from the markers, and from live workers for items in shards that are not committed yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.engine.coordinator import Totals
 from camel.engine.halt import Halt
-from camel.engine.notices import unheard
+from camel.engine.notices import ignore_notice
 from camel.engine.site import StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import Workload
 from camel.jobs.account import ACCOUNTS, Account
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from camel.engine.ray.supervisor import RaySupervisor
 
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
-"""Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
+"""Prefixes of environment variables that workers get from the driver if they do not have them."""
 
 
-def handed_over(job: Job) -> dict[str, str]:
-    """What of this process's environment workers may need, keys included: to be kept nowhere."""
+def worker_environment(job: Job) -> dict[str, str]:
+    """Return the environment variables that workers may need. They include API keys and must not be stored."""
     keys = {name for spec in job.models.values() if isinstance(spec, ModelSpec) for name in spec.variables()}
     found = {
         name: value for name, value in os.environ.items() if name.startswith(HANDED_OVER) or name in keys
     }
-    # A relative path would be another folder in each worker, and its journals lost to the next start.
+    # A relative path would be another folder in each worker, and the next process would not find its journals.
     return found | {JOURNALS: str(journals().absolute())}
 
 
@@ -63,23 +63,23 @@ def handed_over(job: Job) -> dict[str, str]:
 
 
 class JobFactory(msgspec.Struct, frozen=True):
-    """Makes a job's site in a worker. Holds no key."""
+    """Creates a job's site in a worker. Contains no API key."""
 
     job: Job
     cwd: str
     concurrency: int
     budgeted: bool = False
-    """Whether workers keep accounts, because there is a budget."""
+    """Whether workers write accounts, because there is a budget."""
 
     async def __call__(self, worker: str = "") -> JobSite:
-        """Make the site: what the job names may lie in the folder in which the driver was started."""
-        with contextlib.suppress(OSError):  # a node without it needs it only if something is there
+        """Create the site, in the driver's working directory, because the job may name files there."""
+        with contextlib.suppress(OSError):  # a node may lack the directory if the job names no file in it
             os.chdir(self.cwd)
         return JobSite(self.job, self.concurrency, worker if self.budgeted else "")
 
 
 class _Walk:
-    """The steps of a job, as far as they were walked."""
+    """The steps of a job so far."""
 
     def __init__(self, state: JobState) -> None:
         self.state = state
@@ -88,7 +88,7 @@ class _Walk:
         self.inner: dict[int, _Walk] = {}
 
     def step(self, number: int) -> Step:
-        """A step; everything before it is committed."""
+        """Return a step; everything before it is committed."""
         while len(self._seen) <= number:
             self._seen.append(next(self._steps))
         return self._seen[number]
@@ -98,11 +98,11 @@ class JobSite:
     """A job in a worker."""
 
     def __init__(self, job: Job, concurrency: int, account: str = "") -> None:
-        """`account` is the name under which this worker keeps one, if it does."""
-        see_the_driver(open_folder(job.place))  # before anything is made there
+        """`account` is the name of this worker's account; empty for none."""
+        check_same_folder(open_folder(job.place))  # before anything is created there
         self.halt = Halt()
         self._share = WorkerShare()
-        # Budgets are the driver's; a worker has what it is granted of them.
+        # Budgets belong to the driver; a worker only has its grant.
         self._meter = Meter(Budget(), self.halt, shared=True, patience=PATIENCE)
         self._models = Models(self._meter, concurrency)
         self._models.opened = self._opened
@@ -111,16 +111,18 @@ class JobSite:
         self._current = self._walk.state
         self._account: Account | None = None
         if account:
-            with contextlib.suppress(OSError):  # without one, all that it was granted counts once it is dead
+            with contextlib.suppress(
+                OSError
+            ):  # without an account, a dead worker's whole grant counts as spent
                 self._account = Account(self._current.folder.root, account)
 
     @property
     def folder(self) -> RunFolder:
-        """Of the job, or of the one within it that is being worked on."""
+        """The folder of the job or of its current nested job."""
         return self._current.folder
 
     def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
-        """The workloads of a step."""
+        """Return the workloads of a step."""
         walk, path = self._walk, [number for number in step if number != RETRIED]
         for number in path[:-1]:
             if number not in walk.inner:
@@ -141,8 +143,8 @@ class JobSite:
         return [state.workload(stage) for stage in stages]
 
     def committed(self, stage: str, shard: int) -> None:
-        """What a marker counts is not counted here any more."""
-        if named(stage).retry:  # its markers count whole shards; the driver counts anew at the end
+        """Stop counting the items of a committed shard: its marker counts them now."""
+        if named(stage).retry:  # markers of a retry count whole shards; the driver recounts at the end
             return
         state, tally = self._current, self._current.tallies[stage]
         _, failed, counts = counted_in(state.folder.marker(stage, shard).totals)
@@ -151,7 +153,7 @@ class JobSite:
         tally.counts.subtract(counts)
 
     def report(self) -> WorkerReport:
-        """What the meter and the tallies say."""
+        """Return the figures of the meter and the tallies."""
         return WorkerReport(
             {name: one.report() for name, one in self._meter.models.items()},
             {
@@ -165,8 +167,8 @@ class JobSite:
             self._account.number if self._account else None,
         )
 
-    def obey(self, share: WorkerShare) -> None:
-        """Take over what may be used."""
+    def apply_share(self, share: WorkerShare) -> None:
+        """Apply this worker's share of budget and endpoints."""
         self._share, self._meter.grant = share, share.grant
         for name, pool in self._pools.items():
             pool.allow(share.endpoints.get(name, {}))
@@ -179,35 +181,33 @@ class JobSite:
             self._account.close()
 
     def _state(self, job: Job) -> JobState:
-        for name in job.models:  # now, so that its endpoints are in the next report
+        for name in job.models:  # open now, so that its endpoints are in the next report
             self._models.seat(job, name)
-        return JobState(job, self._meter, self._models, unheard, shared=True)
+        return JobState(job, self._meter, self._models, ignore_notice, shared=True)
 
     def _opened(self, name: str, model: Model) -> None:
         if (pool := pool_of(model)) is not None:
-            pool.allow(
-                self._share.endpoints.get(name, {})
-            )  # nothing, until the coordinator has said how much
+            pool.allow(self._share.endpoints.get(name, {}))  # nothing, until the coordinator assigns a share
             pool.gate = self._gate
             self._pools[name] = pool
 
     def _gate(self) -> None:
-        """Write the account, then look at the lease: a call that is sent is always in the account."""
+        """Write the account, then check the lease, so that every sent call is in the account."""
         if self._account:
             in_flight = sum(one.in_flight for pool in self._pools.values() for one in pool.states())
             self._account.write(self._meter.usage, in_flight)
         self.halt.check_lease()
 
 
-def see_the_driver(folder: RunFolder) -> None:
-    """Raise where this node's folder is not the one in which the driver works: what is journaled there, nobody finds."""
+def check_same_folder(folder: RunFolder) -> None:
+    """Raise an error if this node's folder is not the driver's, because the driver would not find the journals."""
     root = folder.root
-    # Listed, not looked up: over a network an answer from before may still be believed.
+    # List the folder instead of a lookup: a network file system may cache an old answer.
     if root.is_dir() and DRIVER in os.listdir(root):  # noqa: PTH208 - a name is enough
         return
-    repair = "put the run into" if folder.on_disk else f"set {JOURNALS} to"
+    repair = "store the run in" if folder.on_disk else f"set {JOURNALS} to"
     raise InputError(
-        f"this node does not see {root} as the driver does: {repair} a folder that every node sees under the same name"
+        f"{root} on this node is not the driver's folder: {repair} a folder that all nodes share under the same path"
     )
 
 
@@ -215,7 +215,7 @@ def see_the_driver(folder: RunFolder) -> None:
 
 
 class Watched(NamedTuple):
-    """What each worker may use, and what stops all of them. Sent to the coordinator."""
+    """Divides the limits and decides when to stop. Sent to the coordinator."""
 
     shares: Shares
     failures: ClusterFailures
@@ -223,13 +223,13 @@ class Watched(NamedTuple):
     def __call__(
         self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Divide, and decide."""
+        """Return the shares, and the reason to stop, if any."""
         given, halt = self.shares(reports, live)
         return given, self.failures(reports, live) or halt
 
 
 class Cluster:
-    """Where the steps of a job are worked on. Use `run` as a runner's supervisor, inside `with`."""
+    """Runs the steps of a job on a cluster. Use `run` as a runner's supervisor, inside `with`."""
 
     def __init__(self, address: str, *, workers: int | None = None, ttl: float | None = None) -> None:
         if workers is not None and workers < 1:
@@ -239,7 +239,7 @@ class Cluster:
         self._supervisor: RaySupervisor | None = None
         self._stack = contextlib.ExitStack()
         self._base: dict[str, Tally] = {}
-        """By stage, what the markers say."""
+        """Counts from the markers, by stage."""
 
     def __enter__(self) -> Cluster:
         from camel.engine.ray.connect import connected
@@ -251,7 +251,7 @@ class Cluster:
         self._stack.__exit__(*exc)
 
     def serve(self, runner: Runner) -> None:
-        """Work for this runner."""
+        """Set the runner."""
         self._runner = runner
         runner.supervisor = self.run
         runner.elsewhere, runner.workers = [], 0
@@ -267,7 +267,7 @@ class Cluster:
         step: tuple[int, ...],
         attempt: int,
     ) -> bool:
-        """Have the cluster work on a step."""
+        """Run a step on the cluster."""
         assert self._runner is not None
         if self._supervisor is None:
             self._supervisor = await asyncio.to_thread(self._begin, self._runner)
@@ -309,14 +309,14 @@ class Cluster:
                 ),
                 ClusterFailures(runner.patience),
             ),
-            environment=handed_over(runner.job),
+            environment=worker_environment(runner.job),
             watch=self.watch,
             tell=lambda event, text, **fields: runner.tell(event, text, **fields),
         )
         return self._stack.enter_context(supervisor)
 
     def _recounted(self, state: JobState) -> None:
-        """Take over what the job has counted by its markers."""
+        """Copy the counts that the job has read from its markers."""
         self._base = {
             name: Tally(
                 tally.planned,
@@ -331,7 +331,7 @@ class Cluster:
         }
 
     def _note(self, stage: str, shard: int, folder: RunFolder) -> None:
-        """Take note of a finished shard."""
+        """Count a finished shard."""
         if named(stage).retry:
             return
         base = self._base[stage]
@@ -341,7 +341,7 @@ class Cluster:
         base.counts.update(counts)
 
     def watch(self, totals: Totals) -> None:
-        """Show what the workers report."""
+        """Show the workers' reports."""
         assert self._runner is not None
         runner, report = self._runner, totals.report
         runner.meter.take(report)
@@ -360,23 +360,23 @@ class Cluster:
 
 
 def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:
-    """What the endpoints of each model may be asked, by all workers together."""
+    """Return the rate limits of each model's endpoints, for all workers together."""
     return {
         name_of(spec): spec.rates(concurrency) for spec in job.models.values() if isinstance(spec, ModelSpec)
     }
 
 
 def _checked(job: Job) -> Job:
-    """The job, if workers in other processes can do it."""
+    """Return the job, or raise an error if other processes cannot run it."""
     if objects := [seat for seat, spec in job.models.items() if not isinstance(spec, ModelSpec)]:
         raise InputError(
-            f"the model of {objects[0] or job.name} is an object of this process: a cluster needs a model by name"
+            f"the model of {objects[0] or job.name} is a Python object, which a cluster cannot use: pass a model by name"
         )
     return job
 
 
 def _replica(url: str, its: EndpointReport) -> ReplicaState:
-    """An endpoint as the workers together see it."""
+    """Combine the workers' reports on an endpoint."""
     return ReplicaState(
         url=url,
         state="open" if its.broken else "closed",

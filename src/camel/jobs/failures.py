@@ -2,15 +2,15 @@
 
 | class     | recognized by                                                   | what happens                               |
 |-----------|-----------------------------------------------------------------|--------------------------------------------|
-| item      | moderation, context overflow, a reply that cannot be used       | the item fails, with its reason; the rest continues |
-| unclear   | a 400 or 422 with words that are not known                      | a short plain request is sent: if it is served, the item fails; else a rejection |
-| rejection | 401, 402, 403, 404: the endpoint serves nobody                  | five in a row without a success halt the run; nothing is committed for them |
-| outage    | no connection, 5xx, garbage, all after the client's own retries | calls wait, and a short request is sent now and then until one is served |
+| item      | moderation, context overflow, an unusable reply                 | the item fails, with its reason; the rest continues |
+| unclear   | a 400 or 422 with an unknown message                            | a short plain request is sent: if it succeeds, the item fails; otherwise a rejection |
+| rejection | 401, 402, 403, 404: the endpoint rejects everything             | five in a row without a success halt the run; nothing is committed for them |
+| outage    | no connection, 5xx, garbage, all after the client's own retries | calls wait, and a short request is repeated until one succeeds |
 
-A replica that fails alone is the pool's matter (`camel.models.pool`): its calls go to the others.
+The pool handles a single failing replica (`camel.models.pool`): its calls go to the others.
 
-The one decision to know: nobody halts a run for what one process saw. In one process the policy decides here; on a
-cluster the workers report what they saw and wait, and `ClusterFailures` decides for all of them.
+The one decision to know: one process never halts the run of a cluster. Without a cluster the policy decides here; on a
+cluster the workers report failures and wait, and `ClusterFailures` decides for all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from camel.core.errors import (
     ContextOverflow,
     DeadlineExceeded,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     NotUnderstood,
     QuotaExhausted,
     ReplyTooLarge,
@@ -39,56 +39,56 @@ from camel.core.errors import (
 from camel.core.history import History
 from camel.core.model import Reply, Request
 from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.notices import Tell, unheard
+from camel.engine.notices import Tell, ignore_notice
 from camel.engine.site import ModelReport, WorkerReport
 from camel.models.replica import FAILURES, ReplicaState
 from camel.reports.numbers import duration
 
 IN_A_ROW = 5
-"""Rejections without a success between them that halt a run."""
+"""Number of rejections in a row that halt a run."""
 NEVER_ANSWERED = 50.0
-"""Seconds after which a run stops whose endpoint could not be reached once: its address is probably wrong."""
+"""Seconds after which a run stops if its endpoint was never reached: its address is probably wrong."""
 PATIENCE = 1800.0
-"""Seconds for which a run waits for an endpoint that answers nobody."""
+"""Seconds that a run waits for an endpoint that does not answer."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between two requests to an endpoint that answers nobody."""
+"""Seconds between two requests to an endpoint that does not answer."""
 AGAIN = 2
-"""Times that a call is sent again where the endpoint serves others."""
+"""Number of retries of a call if the endpoint answers other calls."""
 PLAIN = "Say OK."
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
-"""Of a configuration's sampling, which some models refuse."""
+"""Sampling settings that some models reject."""
 
 Class = Literal["item", "unclear", "rejection", "outage"]
 Send = Callable[[Request], Awaitable[Reply]]
 
 
 def class_of(error: ModelError) -> Class:
-    """What kind of failure an error is, as far as it says itself."""
+    """Return the class of a failure, as far as the error shows it."""
     if isinstance(error, ContextOverflow | ContentRejected | BadReply | NotUnderstood | ReplyTooLarge):
         return "item"
     if isinstance(error, RequestRejected):
         return "unclear" if error.status in (None, 400, 422) else "rejection"
-    return "rejection" if isinstance(error, NotAuthorised | QuotaExhausted) else "outage"
+    return "rejection" if isinstance(error, NotAuthorized | QuotaExhausted) else "outage"
 
 
 def failure_of(error: ModelError, halt: Halt, *, last: bool = False) -> str:
-    """A failure as the item's record has it; raises `Unfinished` where another try may help, unless it was the `last`."""
+    """Return a failure as text for the item's record; raises `Unfinished` if a retry may help, unless this was the `last`."""
     if halt.reason or not (last or class_of(error) == "item"):
         raise Unfinished(str(error)) from None
     return f"{type(error).__name__}: {error}"
 
 
 class FailedItems(msgspec.Struct, frozen=True):
-    """Items of a stage that failed for the same class of reason."""
+    """Items of a stage that failed with the same class of error."""
 
     stage: str
     name: str
-    """Of the class."""
+    """Name of the class."""
     count: int
     example: str
-    """An item's id."""
+    """The id of one of them."""
     words: str
-    """Why that one failed."""
+    """Why that item failed."""
 
     def __str__(self) -> str:
         return f"{self.count:,} of {self.stage} with {self.name}, for example {self.example}: {self.words}"
@@ -98,28 +98,28 @@ class Failures:
     """The failures of one process. Use on one event loop."""
 
     def __init__(
-        self, halt: Halt, *, patience: float = PATIENCE, shared: bool = False, tell: Tell = unheard
+        self, halt: Halt, *, patience: float = PATIENCE, shared: bool = False, tell: Tell = ignore_notice
     ) -> None:
-        """`shared` is a worker of a cluster, where others decide whether the run stops."""
+        """`shared` marks a worker of a cluster, where the coordinator decides whether the run stops."""
         self.halt, self.patience, self.shared, self.tell = halt, patience, shared, tell
         self.served = self.rejected = 0
-        """Calls, since the start."""
+        """Number of calls in this process."""
         self.answered = False
         """Whether the endpoint was ever reached."""
         self.words = ""
-        """Of the last rejection, or of the last failure of an outage."""
+        """Text of the last rejection, or of the last failure in an outage."""
         self._row = 0
         self._kind: tuple[str, int | None] = "", None
-        """What the last rejection was."""
+        """Class of the last rejection."""
         self._first = -1.0
-        """When the first call was begun."""
+        """Time of the first call."""
         self._down = -1.0
-        """Since when nobody is answered; -1 while somebody is."""
+        """Start of the outage; -1 if there is none."""
         self._over: asyncio.Future[None] | None = None
         self._plain: asyncio.Future[ModelError | None] | None = None
 
     async def handled(self, send: Send, request: Request) -> Reply:
-        """The reply to a request, sent again where that helps; raises what the item must deal with."""
+        """Send a request with retries; raises errors that concern the item."""
         loop = asyncio.get_running_loop()
         if self._first < 0:
             self._first = loop.time()
@@ -131,7 +131,7 @@ class Failures:
                 reply = await send(request)
             except ModelError as error:
                 if request.sampling.n > 1 and type(error) is RequestRejected:
-                    raise  # whoever is refused several choices asks for one after the other
+                    raise  # the critic then asks for one choice at a time
                 tries += 1
                 await self._failed(error, send, request, tries, others=self.served > before)
                 continue
@@ -139,11 +139,11 @@ class Failures:
             return reply
 
     def all_rejected(self) -> str:
-        """Why a run that has gone through all its items has nothing to show; empty where something was served."""
+        """Return why all calls were rejected; empty if one succeeded."""
         return rejection(0, self.words) if self.rejected and not self.served else ""
 
     def down(self) -> float:
-        """Seconds for which nobody has been answered."""
+        """Return the seconds since the outage began."""
         return max(1e-3, asyncio.get_running_loop().time() - self._down) if self._down >= 0 else 0.0
 
     def _serve(self) -> None:
@@ -153,13 +153,13 @@ class Failures:
     async def _failed(
         self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
     ) -> None:
-        """Return if the call is to be sent again; raise what the item must deal with otherwise."""
+        """Return if the call should be retried, otherwise raise the error for the item."""
         self.answered = self.answered or not isinstance(error, Unreachable | DeadlineExceeded)
         kind = class_of(error)
         if kind == "unclear":
             if await self._is_served(send, request):
                 raise ContentRejected(
-                    f"{error} (other requests are served)", status=error.status, attempts=error.attempts
+                    f"{error} (other requests succeed)", status=error.status, attempts=error.attempts
                 ) from None
             kind = "rejection"
         if kind == "item":
@@ -168,7 +168,7 @@ class Failures:
             await self._reject(error)
             raise error
         if others or tries > AGAIN:
-            raise error  # the endpoint serves others: it is tried again later, with the items that are left
+            raise error  # the endpoint answers other calls: the item is retried in a later pass
         await self._outage(error, send, request)
 
     async def _reject(self, error: ModelError) -> None:
@@ -187,7 +187,7 @@ class Failures:
         return rejection(self._row, self.words)
 
     async def _is_served(self, send: Send, request: Request) -> bool:
-        """Whether the endpoint serves a short plain request with the same settings; asked once for all who wait."""
+        """Return whether a short plain request with the same settings succeeds; one probe for all waiting calls."""
         if self._plain is None:
             self._plain = asyncio.ensure_future(self._ask_plainly(send, request))
             self._plain.add_done_callback(lambda _: setattr(self, "_plain", None))
@@ -202,7 +202,7 @@ class Failures:
         return None
 
     async def _outage(self, error: ModelError, send: Send, request: Request) -> None:
-        """Wait until the endpoint answers again; raises `Halted` when that takes too long."""
+        """Wait until the endpoint answers again; raises `Halted` if that takes too long."""
         if self._over is not None:
             await self._wait()
             return
@@ -222,7 +222,9 @@ class Failures:
                     self.halt.set(outage(limit, self.words, self.answered))
                 if not told:
                     told = True
-                    self.tell("outage", f"no answer, calls wait: {self.words}", words=self.words)
+                    self.tell(
+                        "outage", f"endpoint does not answer, calls wait: {self.words}", words=self.words
+                    )
                 await self._sleep(pause if self.shared else max(0.0, min(pause, left)))
                 pause = min(LONGEST_PAUSE, 2 * pause)
                 try:
@@ -233,23 +235,23 @@ class Failures:
                 except TimeoutError:
                     continue
                 if failed is None or class_of(failed) != "outage":
-                    break  # it answers; what it says is for the calls to hear
+                    break  # it answers; the calls handle the error
                 error = failed
         finally:
             lasted = loop.time() - self._down
             self._over.set_result(None)
             self._over, self._down = None, -1.0
-        self.tell("outage", f"answered again after {lasted:,.0f} s", seconds=lasted)
+        self.tell("outage", f"the endpoint answers again after {lasted:,.0f} s", seconds=lasted)
 
     async def _wait(self) -> None:
-        """Return when calls may be sent; raises `Halted` when none may any more."""
+        """Wait until calls may be sent; raises `Halted` if the run stops."""
         while self._over is not None and not self.halt.reason:
             await asyncio.wait((self._over,), timeout=0.5)
         if self.halt.reason:
             raise Halted(self.halt.reason)
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep, unless the run is to stop."""
+        """Sleep until the time is over or the run stops."""
         end = asyncio.get_running_loop().time() + seconds
         while (left := end - asyncio.get_running_loop().time()) > 0 and not self.halt.reason:  # noqa: ASYNC110
             await asyncio.sleep(min(0.5, left))
@@ -258,7 +260,7 @@ class Failures:
 
 
 def plain(request: Request) -> Request:
-    """A short request with the settings of another, which fails only where all of them would."""
+    """Return a short request with the settings of another; it fails only if all requests fail."""
     history = History()
     history.add("user", PLAIN)
     sampling = replace(request.sampling, n=1)
@@ -268,33 +270,33 @@ def plain(request: Request) -> Request:
 
 
 def rejection(times: int, words: str) -> str:
-    """Why a run halts that nobody serves, in words; 0 `times`: it was never served."""
-    what = f"{times} calls in a row, and served none between them" if times else "all calls"
+    """Return why a run halts after rejections; 0 `times`: no call ever succeeded."""
+    what = f"{times} calls in a row" if times else "all calls"
     named = next((name for name in SETTINGS if name in words), "")
     where = f" (in the configuration: sampling.{named})" if named else ""
-    return f"the endpoint rejected {what}: {words}{where}; once that is put right, the same command continues"
+    return f"the endpoint rejected {what}: {words}{where}; fix this and rerun the command to continue"
 
 
 def outage(seconds: float, words: str, answered: bool) -> str:
-    """Why a run halts that nobody answers, in words."""
+    """Return why a run halts after an outage."""
     if not answered:
         return f"the endpoint could not be reached within {seconds:.0f} s: {words}; check model.base_url or OPENAI_BASE_URL"
     return (
-        f"the endpoint answered nobody for {duration(seconds)}: {words}; the same command continues when it is back "
-        "(run.outage_patience is how long a run waits)"
+        f"the endpoint did not answer for {duration(seconds)}: {words}; when it is back, run the same command to continue "
+        "(run.outage_patience sets how long a run waits)"
     )
 
 
 class ClusterFailures:
-    """Decides for all workers of a cluster, from their reports. Lives in the coordinator."""
+    """Decides for all workers of a cluster, from their reports. Runs in the coordinator."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
         self._seen: dict[str, tuple[int, int]] = {}
-        """By model, calls that were served when last one was, and those rejected until then."""
+        """By model: the number of successful calls, and of rejected calls at the last success."""
 
     def __call__(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
-        """Why the run has to stop; empty while it has not."""
+        """Return the reason to stop the run; empty if there is none."""
         names = {name for report in reports.values() for name in report.models}
         reasons = (self._of_model(name, reports, live) for name in sorted(names))
         return next(filter(None, reasons), "")
@@ -306,7 +308,7 @@ class ClusterFailures:
         seen = self._seen.get(name, (0, 0))
         if served > seen[0]:
             seen = self._seen[name] = served, rejected
-        # Who has nothing to do sees no outage; that must not hide what the others see.
+        # An idle worker sees no outage, which must not hide what the others see.
         busy = [
             worker
             for worker in live
@@ -323,26 +325,26 @@ class ClusterFailures:
 
 
 class EndpointNotices:
-    """Tells of endpoints that stop answering, and answer again.
+    """Reports endpoints that stop answering, or answer again.
 
-    Found by comparing two looks at them, about a second apart, so that nothing on the way of a call has to tell.
+    It compares their states about once a second, so that the path of a call needs no code for this.
     """
 
     def __init__(self, tell: Tell, now: Callable[[], float] = time.monotonic) -> None:
         self._tell, self._now = tell, now
         self._down: dict[str, float] = {}
-        """Those that do not answer, and since when."""
+        """Endpoints that do not answer, with the start of the outage."""
 
     def look(self, endpoints: Sequence[ReplicaState]) -> None:
-        """Compare with the last look."""
+        """Compare with the previous states."""
         for one in endpoints:
             known = one.url in self._down
             if _is_down(one) and not known:
                 self._down[one.url] = self._now()
                 what = (
-                    "left alone for a while, its conversations go on at the others"
+                    "it gets no calls for a while, and its conversations continue at the others"
                     if len(endpoints) > 1
-                    else "trying again; if none comes, the run stops, and the same command goes on with it"
+                    else "retrying; if it stays down, the run stops, and the same command resumes it"
                 )
                 said = f" ({one.said[:300]})" if one.said else ""
                 self._tell("endpoint", f"no answer from {one.url}: {what}{said}", url=one.url, state="down")
@@ -354,5 +356,5 @@ class EndpointNotices:
 
 
 def _is_down(one: ReplicaState) -> bool:
-    # A single endpoint is never left alone, and of one that never answered a first failure says enough.
+    # A single endpoint is never skipped; one that never answered counts as down after its first failure.
     return one.state == "open" or one.failing >= FAILURES or (one.failing > 0 and one.calls == one.failed)

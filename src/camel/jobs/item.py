@@ -1,4 +1,4 @@
-"""What the work of a stage is given for one item. Everything that is paid for, or has an effect, goes through it."""
+"""`Item`: the argument of a stage's work function. Everything that is paid for, or has an effect, goes through it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camel.models.recorded import RecordedModel, once_uncounted
 
 
 class Seat(NamedTuple):
-    """The model of a seat, open."""
+    """The open model of a seat."""
 
     model: MeteredModel
     meter: ModelMeter
@@ -35,35 +35,35 @@ class Item:
     ) -> None:
         self.index, self.id, self.halt = index, id, halt
         self.draft: Any = None
-        """What there is of the record so far; the work keeps it for the case that the item fails."""
+        """The record so far; the work sets it in case the item fails."""
         self._steps, self._seats, self._tell = steps, seats, tell
         self._used: list[_ItemModel] = []
 
     def model(self, seat: str = "") -> Model:
-        """The model of a seat: its replies are journaled, and it is metered, traced and under the failure policy."""
+        """Return the model of a seat: journaled, metered, traced, and under the failure policy."""
         made = _ItemModel(self._seats(seat), self._steps)
         self._used.append(made)
         return made
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The result of the item's next step: from the journal if it was taken before, else from `make`, journaled.
+        """Return the result of the item's next step: from the journal if it is there, otherwise from `make`, journaled.
 
-        `check` identifies what is asked. Use it for everything that is expensive and is no call of a model.
+        `check` identifies the step. Use this for everything expensive that is not a model call.
         """
         return await once_uncounted(self._steps.once, check, make)
 
     def check(self) -> None:
-        """Raise where the job is being stopped, for long computations."""
+        """Raise `Halted` if the job is stopping; call it in long computations."""
         if self.halt.reason:
             raise Halted(self.halt.reason)
 
     def say(self, text: str) -> None:
-        """Tell whoever watches the job."""
+        """Show a line to users who watch the job."""
         self._tell("note", text)
 
     @property
     def usage(self) -> Usage:
-        """What its replies took, those from the journal and those that could not be used included."""
+        """Usage of its replies, including those from the journal and unusable ones."""
         return sum((one.usage for one in self._used), Usage())
 
     @property
@@ -76,24 +76,24 @@ class Item:
 
     @property
     def money(self) -> float | None:
-        """Dollars; None where a price is not known, or nothing was asked."""
+        """Dollars; None if a price is unknown or no call was made."""
         if not self._used or any(one.meter.price is None for one in self._used):
             return None
         return self.usage.usd
 
     def release(self) -> None:
-        """Tell its models that it has ended: their replicas have room for another."""
+        """Tell its models that it has ended, so that their replicas have room for another item."""
         for one in self._used:
             one.inner.release(self.id)
 
 
 def item_seed(seed: int | None, index: int) -> int | None:
-    """The seed of an item's calls, a function of the job's seed; None where it has none."""
+    """Return the seed of an item's calls, derived from the job's seed; None if it has none."""
     return None if seed is None else (seed * 1_000_003 + index) % 2**31
 
 
 def seeded(sampling: Sampling, seed: int | None, index: int) -> Sampling:
-    """The same settings with the item's own seed, where the job has one."""
+    """Return the settings with the item's own seed, if the job has one."""
     return sampling if seed is None else msgspec.structs.replace(sampling, seed=item_seed(seed, index))
 
 

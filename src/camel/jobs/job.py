@@ -1,16 +1,16 @@
-"""A job: what a long command declares. The runner does the rest.
+"""A job: the declaration of a long command. The runner executes it.
 
     class Titles(Job):
         name = "titles"
         def stages(self, run):
             yield Stage(name="titles", count=len(self.texts), work=self.ask, write=write_lines)
 
-A job says what its stages are, what is done for one item of a stage, and how records are written. Locks, journals, budgets,
-failures, retries, progress, pausing, stopping and continuing are the runner's (`camel.jobs.runner`), here and on a cluster.
+A job declares its stages, the work for one item of a stage, and how records are written. The runner (`camel.jobs.runner`)
+handles locks, journals, budgets, failures, retries, progress, pause, stop and resume, here and on a cluster.
 
-The one decision to know: `stages` is a generator that is advanced when everything before is committed. So a stage may
-depend on the records of those before it. It must depend on nothing else: a later start runs it again to get to the same
-place, and so does every worker of a cluster.
+The one decision to know: `stages` is a generator that advances when everything before is committed. So a stage may depend
+on the records of earlier stages, and on nothing else: every restart and every worker of a cluster runs the generator again
+to get to the same place.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 KEPT = "kept"
-"""Where a job whose folder is for a report keeps its records."""
+"""The subfolder with the records of a job whose folder is for a report."""
 
 
 class ItemFailed(CamelError):
-    """Raised by the work for an item that fails for a reason of the job's own, such as a list that could not be made."""
+    """Raised by a work function if an item fails for a reason of the job itself, such as an unusable list."""
 
 
 def _sound(record: Any) -> str:
@@ -53,96 +53,96 @@ def _nothing(record: Any) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Items that are done in the same way, numbered from 0."""
+    """Items with the same work function, numbered from 0."""
 
     name: str
     count: int
     work: Callable[[Item], Awaitable[Any]]
-    """From an item to its record. It lets every `ModelError` through."""
+    """Returns the record of an item. It must not catch `ModelError`."""
     write: Callable[[Path, Sequence[Any]], Written]
-    """Writes the records of a shard, in the order of their items, durably. Called on a thread."""
+    """Writes the records of a shard durably, in the order of their items. Called on a thread."""
     failed: Callable[[Item, CamelError], Any] | None = None
-    """The record of an item that failed; `item.draft` has what there was. None: a failure stops the job."""
+    """Returns the record of a failed item, from `item.draft`. None: a failure stops the job."""
     failure: Callable[[Any], str] = _sound
-    """Why a record failed, as `Class: words`; empty where it did not."""
+    """Returns why a record failed, as `Class: text`; empty if it did not."""
     counts: Callable[[Any], Iterable[str]] = _nothing
-    """Names under which a record is counted, such as `stop.done`."""
+    """Returns the names under which a record is counted, such as `stop.done`."""
     id: Callable[[int], str] = str
-    """What an item is called, in sessions, lists of failures and errors."""
+    """Returns the id of an item, for sessions, lists of failures and errors."""
     read: Callable[[Marker], Sequence[Any]] | None = None
     """Reads the records of a shard; without it failed items are counted, but not listed and not retried."""
     identity: Mapping[str, Any] | None = None
-    """What decides the records. It is stored when the stage is begun, and a difference is refused; None: it is in the name,
-    or in the job's settings."""
+    """What determines the records. It is stored when the stage starts, and a different value later raises an error; None:
+    it is in the stage's name or in the job's settings."""
     fingerprint: str = ""
-    """Of what decides the records, kept with each shard; of the identity unless given."""
+    """Hash of what determines the records, stored with each shard. Default: a hash of the identity."""
     seat: str = ""
-    """Whose model is asked, by which answers in open journals are priced."""
+    """The seat whose model is called; its price applies to replies in open journals."""
     suffix: str = ".parquet"
     shard_size: int = 1024
     items: Mapping[int, Sequence[int]] | None = None
-    """By shard, the items to work on; None: all of them."""
+    """The items to work on, by shard; None: all."""
     concurrency: int | None = None
-    """Items at a time; None: as many as the job may have."""
+    """Maximum number of items in flight; None: the job's limit."""
 
 
 class Estimator(Protocol):
-    """Estimates what a job uses in all, by what it has committed."""
+    """Estimates the total usage of a job from its committed shards."""
 
     def add(self, marker: Marker) -> None:
-        """Take note of a finished shard."""
+        """Add a finished shard."""
         ...
 
     def expected(self) -> Usage:
-        """What all starts together will have used."""
+        """Return the estimated total usage over all processes."""
         ...
 
     def forecast(self) -> Iterable[str]:
-        """What to expect, in lines to show before the first call."""
+        """Return the estimate as lines to show before the first call."""
         ...
 
 
 class Job(ABC):
-    """What a long command declares: a value without open files, connections or secrets, which can be pickled."""
+    """The declaration of a long command. It can be pickled, and has no open files, connections or secrets."""
 
     name: ClassVar[str]
     log: ClassVar[str] = "log.jsonl"
-    """The file in its folder that tells what happened."""
+    """The name of its log in its folder."""
     place: str
-    """The folder, or the address in an object store, where its records and journals are."""
+    """The folder, or the address in an object store, of its records and journals."""
     models: Mapping[str, Model | ModelSpec]
-    """By seat; a seat that is not named has the one under "". Empty where no model is asked."""
+    """Models by seat; "" is the default. Empty if no model is called."""
     budgets: Mapping[str, tuple[Collection[str], Budget]] = {}
-    """By what it is called, the budget of some of the models, by their names."""
+    """Further budgets by name, each with the names of its models."""
 
     @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """The steps, one after the other: a stage, several that share one window, or another job."""
+        """Yield the steps in order: a stage, several stages that share one window, or another job."""
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """The stages that are known before the first is done, for progress and budgets."""
+        """Return the stages that are known in advance, for progress and budgets."""
         return ()
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The folder, made where it is not there. `accept` names changes of settings that a person accepts."""
+        """Open or create the folder. `accept` names changes of settings that the user accepts."""
         folder = open_folder(self.place)
         folder.root.mkdir(parents=True, exist_ok=True)
         return folder
 
     def estimator(self, run: RunFolder) -> Estimator | None:
-        """Tells what the whole job is expected to use; None where nobody knows."""
+        """Return an estimator of the job's total usage; None if there is none."""
         return None
 
     def result(self, run: RunFolder) -> Any:
-        """What came of it, once everything is committed."""
+        """Return the result, after everything is committed."""
         return None
 
     def absolute(self) -> Job:
-        """The same job with paths that mean the same in every process that sees the same file system."""
+        """Return the job with absolute paths, valid in every process on the same file system."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is computed when it is needed: it may be large, and is computed again."""
+        """Omit cached properties: they may be large, and can be computed again."""
         cached = {
             name
             for kind in type(self).__mro__
@@ -153,7 +153,7 @@ class Job(ABC):
 
     @property
     def title(self) -> str:
-        """What it is about, in a few words."""
+        """A short title."""
         return self.name
 
 

@@ -1,6 +1,6 @@
-"""Running a job with all that surrounds it: its log, a view, signals, a cluster.
+"""Runs a job with its log, a view, signals and a cluster.
 
-`camel.run_job`, `camel.generate` and every long command end here.
+`camel.run_job`, `camel.generate` and every long command use this.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ from camel.models.spec import SLOTS, ModelSpec
 from camel.reports.numbers import counted
 
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
-"""Seconds between two lines of progress in the log, and between two writings of the figures for `camel status`."""
+"""Seconds between two progress lines in the log, and between two updates of the figures for `camel run status`."""
 DEADLINE = 600.0
-"""Seconds that a call takes at most, where its model does not say."""
+"""Assumed maximum duration of a call in seconds, if its model does not set one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How a job is run; none of it decides the records."""
+    """How a job runs; no option affects the records."""
 
     budget: Budget = Budget()  # noqa: RUF009 - frozen
     concurrency: int = 64
-    """Items in flight."""
+    """Maximum number of items in flight."""
     patience: float = PATIENCE
-    """Seconds for which it waits for an endpoint that answers nobody."""
+    """Seconds to wait for an endpoint that does not answer."""
     accept: Collection[str] = ()
-    """Changes of settings that a person accepts, such as `model.name`."""
+    """Changes of settings that the user accepts, such as `model.name`."""
     retry_failed: bool = False
-    """Whether items that have failed before are done again."""
+    """Whether to retry items that failed before."""
     address: str = ""
-    """Of a Ray cluster: local, auto or host:port; empty: it is done in this process."""
+    """Address of a Ray cluster: local, auto or host:port; empty: run in this process."""
     workers: int | None = None
-    """On the cluster; one for each CPU unless given."""
+    """Number of workers on the cluster. Default: one per CPU."""
     resume: str = ""
-    """The command line that continues it."""
+    """The command line that resumes it."""
 
 
 class Launch:
-    """One start of a job."""
+    """One execution of a job."""
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
         self.view = view or Silent()
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
-                raise InputError(f"{spec.name} is on this machine only: a cluster needs a model NAME@URL")
+                raise InputError(f"{spec.name} runs only on this machine: for a cluster, use NAME@URL")
             if spec.batch:
-                raise InputError(f"{spec.name} has no batch API: leave out --batch, or --local")
+                raise InputError(f"{spec.name} has no batch API: omit --batch or --local")
             spec.prepare(self.view.note)
-            if spec.file:  # more calls would wait for a place, and run out of time
+            if spec.file:  # further calls would wait and time out
                 options = replace(options, concurrency=min(options.concurrency, SLOTS))
         if options.address and any(one.batch for one in job.models.values()):
-            raise InputError("--batch works in one process: leave out --address")
+            raise InputError("--batch works only in one process: omit --address")
         self.options = options
         self.runner = Runner(
             job,
@@ -86,12 +86,14 @@ class Launch:
         self.log = RunLog(self.folder.path(job.log))
         self._adjusted: set[str] = set()
         self.end: dict[str, Any] = {}
-        """The log's entry of how it ended."""
+        """The log entry about its end."""
         if is_locked(self.folder.root):
-            raise InputError(f"another process is working on {self.folder.address}: wait for it or stop it")
+            raise InputError(
+                f"another process is working on {self.folder.address}: wait for it, or stop it with `camel run stop {self.folder.address}`"
+            )
 
     def run(self) -> Outcome:
-        """Run it to its end, or until something stops it."""
+        """Run it until it is complete or something stops it."""
         for line in self.watcher.forecast():
             self.view.note(line)
         self._begin()
@@ -105,21 +107,21 @@ class Launch:
             self.log.forget_now()
             if self.options.resume and not isinstance(
                 error, InputError
-            ):  # which says itself what has to be done
+            ):  # whose message already says what to do
                 self.view.note(f"resume  {self.options.resume}")
             raise
         ending = progress_of(last) | {"why": outcome.reason, "status": outcome.status}
         self.end = self.log.write("end", **ending, run=last.run, resume=self.options.resume)
         self.log.forget_now()
-        self.folder.save_beside(self.runner.job.log)
+        self.folder.copy_to_store(self.runner.job.log)
         return outcome
 
     def _begin(self) -> None:
-        """Write down that it begins, and with what."""
+        """Write the beginning and the settings to the log."""
         job, options = self.runner.job, self.options
         specs = list(job.models.values())
         price = price_of(specs[0]) if len(specs) == 1 else None
-        self.log.forget_now()  # of a start that was killed
+        self.log.forget_now()  # of a killed process
         entry = self.log.write(
             "start",
             job=job.name,
@@ -137,7 +139,7 @@ class Launch:
 
     @contextlib.contextmanager
     def _place(self) -> Generator[None]:
-        """Where the work is done: here, unless there is an address."""
+        """Set up where the work is done: here, or on a cluster if there is an address."""
         if not self.options.address:
             yield
             return
@@ -163,7 +165,7 @@ class Launch:
                         outcome = await runner.run()
                     finally:
                         watching.cancel()
-                        self._tell_adjustments()  # of a run that was over before the first look
+                        self._tell_adjustments()  # of a run that ended before the first check
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         if not outcome.complete and not outcome.reason:
@@ -177,16 +179,16 @@ class Launch:
         calls = counted(in_flight, "call")
         self._tell(
             "stopping",
-            f"stopping: finishing {calls} in flight, {seconds:,.0f} s at most; Ctrl-C again leaves at once, and they would "
-            "be asked, and paid for, again"
+            f"stopping: finishing {calls} in flight, {seconds:,.0f} s at most; Ctrl-C again stops at once, and these calls "
+            "are then paid for again"
             if self.runner.meter.models
-            else "stopping: what is being done ends first; Ctrl-C again leaves at once",
+            else "stopping after the current step; Ctrl-C again stops at once",
             in_flight=in_flight,
             seconds=seconds,
         )
 
     async def _watch(self) -> None:
-        """Show how it is doing; write to the log what changes, and now and then how far it is."""
+        """Show the progress; write changes and, from time to time, the progress to the log."""
         runner, view, endpoints = self.runner, self.view, EndpointNotices(self._tell)
         shown, logged, kept, state = time.monotonic(), 0.0, 0.0, (1, False)
         while True:
@@ -194,9 +196,9 @@ class Launch:
             clock, before, state = time.monotonic(), state, (runner.workers, runner.halt.paused)
             endpoints.look(runner.replicas())
             if state[1] and not before[1]:
-                self._tell("paused", f"paused: no new calls until camel resume {self.folder.address}")
+                self._tell("paused", f"paused: no new calls until `camel run resume {self.folder.address}`")
             elif before[1] and not state[1]:
-                self._tell("unpaused", "continues after a pause")
+                self._tell("unpaused", "resumed after a pause")
             self._tell_adjustments()
             if clock - shown >= view.every:
                 shown = clock
@@ -223,15 +225,15 @@ class Launch:
 
 
 def _abandoned(calls: int) -> str:
-    """What leaving at once costs, in words to put after the reason; nothing where nothing was in flight."""
+    """Say what an immediate stop costs, to append to the reason; empty if no call was in flight."""
     if not calls:
         return ""
     what = counted(calls, "call")
-    return f", at once: {what} in flight abandoned, to be asked, and paid for, again"
+    return f", at once: {what} in flight abandoned, to be repeated and paid for again"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What to report of several failures: one that we know, in one line, if there is one."""
+    """Choose the failure to report of several: one of our own errors, if there is one."""
     leaves: list[BaseException] = []
     todo: list[BaseException] = [group]
     while todo:
@@ -244,5 +246,5 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
             return error
     for error in leaves:
         if isinstance(error, OSError):
-            return CamelError(f"the run's folder cannot be written: {error}; what is committed is safe")
+            return CamelError(f"cannot write the run's folder: {error}; committed data is safe")
     return group

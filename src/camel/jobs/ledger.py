@@ -1,4 +1,4 @@
-"""What a job has used and made, by its markers and its journals."""
+"""A job's usage and results, from its markers and journals."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from camel.runs.run import RunFolder
 
 USED = ("prompt", "completion", "cached", "calls", "unknown", "reasoning", "written")
 _USUAL = USED[:4]
-"""What of a shard's usage its marker keeps."""
+"""Fields of a shard's usage in its marker."""
 MONEY = "money"
-"""Dollars, under that name in a marker's totals: a price that changes later does not change what was paid."""
+"""The name of dollars in a marker's totals; stored, so that later price changes do not affect them."""
 FAILED, FAILED_AS = "failed", "failed."
-"""In a marker's totals: how many items failed, and, after the dot, how many with which class of failure."""
+"""Names in a marker's totals: failed items, and, after the dot, failed items by class."""
 OF_MODEL = "model."
-"""Begins the names under which a marker keeps what one of several models was used for."""
+"""Prefix of the names of per-model usage in a marker's totals."""
 STOPPED = "stop."
-"""Begins the names under which a marker counts why its conversations ended."""
+"""Prefix of the names of stop reasons in a marker's totals."""
 
 
 def usage_of(totals: Mapping[str, float]) -> Usage:
-    """The usage in a marker's totals."""
+    """Return the usage in a marker's totals."""
     return Usage(**{name: int(totals.get(name, 0)) for name in USED}, usd=totals.get(MONEY, 0.0))
 
 
 def totals_of(usage: Usage, *, priced: bool = False) -> dict[str, float]:
-    """A usage as a marker keeps it; `priced` where it says what it cost."""
+    """Return a usage as totals of a marker; `priced` includes its cost."""
     kept = {name: float(count) for name in USED if (count := getattr(usage, name)) or name in _USUAL}
     return {**kept, MONEY: usage.usd} if priced else kept
 
 
 def model_totals(by_model: Mapping[str, Usage]) -> dict[str, float]:
-    """What each of several models was used for, as a marker keeps it."""
+    """Return the usage of several models as totals of a marker."""
     return {
         f"{OF_MODEL}{name}.{field}": float(count)
         for name, usage in by_model.items()
@@ -51,7 +51,7 @@ def model_totals(by_model: Mapping[str, Usage]) -> dict[str, float]:
 
 
 def models_in(totals: Mapping[str, float]) -> dict[str, Usage]:
-    """What each of several models was used for, in a marker's totals; nothing where there was one."""
+    """Return the per-model usage in a marker's totals; empty if there was one model."""
     fields: dict[str, dict[str, float]] = {}
     for key, count in totals.items():
         if key.startswith(OF_MODEL):
@@ -61,14 +61,14 @@ def models_in(totals: Mapping[str, float]) -> dict[str, Usage]:
 
 
 def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
-    """Why conversations ended, in a marker's totals."""
+    """Return the stop reasons in a marker's totals."""
     return {
         name.removeprefix(STOPPED): int(count) for name, count in totals.items() if name.startswith(STOPPED)
     }
 
 
 def totals_in(stage: Stage, records: Sequence[Any]) -> dict[str, float]:
-    """What a marker counts of a shard's records besides their usage."""
+    """Count a shard's records for its marker, except their usage."""
     counted: Counter[str] = Counter()
     failed = 0
     for record in records:
@@ -82,22 +82,22 @@ def totals_in(stage: Stage, records: Sequence[Any]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Tally:
-    """How far a stage is, as whoever watches it wants to know; in memory only."""
+    """The progress of a stage; in memory only."""
 
     planned: int
     committed: int = 0
     finished: int = 0
-    """Items that have ended, committed or about to be."""
+    """Items that have ended, committed or not."""
     open: int = 0
-    """Items being worked on."""
+    """Items in progress."""
     failed: int = 0
     usage: Usage = field(default_factory=Usage)
-    """What the finished items have used."""
+    """Usage of the finished items."""
     counts: Counter[str] = field(default_factory=Counter[str])
-    """What the stage counts of its records."""
+    """The stage's counts of its records."""
 
     def add(self, counted: Counted) -> None:
-        """What markers say, on top of it."""
+        """Add counts from markers."""
         self.usage += counted.usage
         self.failed += counted.failed
         self.counts.update(counted.counts)
@@ -105,17 +105,17 @@ class Tally:
 
 @dataclass(slots=True)
 class Counted:
-    """What the markers of a stage say, those that have been read."""
+    """Counts from the markers of a stage that have been read."""
 
     shards: set[int] = field(default_factory=set[int])
     usage: Usage = field(default_factory=Usage)
     by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
-    """Where there are several."""
+    """Usage by model, if there are several."""
     failed: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, marker: Marker, price: Callable[[Usage], Usage]) -> None:
-        """Take note of a marker; `price` adds what it cost to one that does not say."""
+        """Add a marker; `price` adds the cost if the marker does not have it."""
         self.shards.add(marker.shard)
         usage, failed, counts = counted_in(marker.totals)
         self.usage += usage if MONEY in marker.totals else price(usage)
@@ -126,7 +126,7 @@ class Counted:
 
 
 def counted_in(totals: Mapping[str, float]) -> tuple[Usage, int, dict[str, int]]:
-    """The usage, the failed items and the counts in a marker's totals."""
+    """Return the usage, the number of failed items and the counts in a marker's totals."""
     other = {*USED, MONEY, FAILED}
     counts = {
         name: int(count)
@@ -137,12 +137,12 @@ def counted_in(totals: Mapping[str, float]) -> tuple[Usage, int, dict[str, int]]
 
 
 def committed_shards(folder: RunFolder, stage: Stage) -> set[int]:
-    """The committed shards of a stage, without those of an earlier start that had more items."""
+    """Return the committed shards of a stage, without shards beyond its current number of items."""
     return {shard for shard in folder.committed(stage.name) if shard * stage.shard_size < stage.count}
 
 
 def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:
-    """What all starts have used for stages, by their markers and the journals of what is still open."""
+    """Return the total usage of stages, from markers and open journals."""
     used = Usage()
     for stage in stages:
         for marker in folder.markers(stage, sorted(folder.committed(stage))):
@@ -152,7 +152,7 @@ def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:
 
 
 def failed_items(folder: RunFolder, stage: Stage) -> list[FailedItems]:
-    """The failed items of a stage by class, the most frequent first, each with an example."""
+    """Return the failed items of a stage by class, most frequent first, each with an example."""
     counts: Counter[str] = Counter()
     where: dict[str, Marker] = {}
     for marker in folder.markers(stage.name, sorted(committed_shards(folder, stage))):

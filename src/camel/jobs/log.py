@@ -1,6 +1,6 @@
-"""The log of a job: what happened, a line each, and the figures of this moment while it is at work.
+"""The log of a job: one event per line, and the current figures while it is running.
 
-For people, and never the truth about what was done: a line that cannot be written, on a full disk, is left out.
+For people only; nothing depends on it. A line that cannot be written, on a full disk, is skipped.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ LOG, NOW = "log.jsonl", "now.json"
 T = TypeVar("T")
 
 
-def now_beside(log: str) -> str:
-    """The file with the figures of this moment, beside a log."""
+def now_file(log: str) -> str:
+    """Return the name of the file with the current figures, next to a log."""
     return NOW if log == LOG else f"{log.removesuffix('.jsonl')}-{NOW}"
 
 
 class RunLog:
-    """One JSON object a line, with a time. Holds figures and reasons; no prompts, no replies, no keys."""
+    """One JSON object per line, with a time. Contains figures and reasons, but no prompts, replies or API keys."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._now = path.with_name(now_beside(path.name))
+        self._now = path.with_name(now_file(path.name))
         self._torn = False
 
     def write(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Add an event and give it back."""
+        """Append an event and return it."""
         entry = {"time": time_of_day(), "event": event, **fields}
-        # After half a line, the next one begins on a line of its own.
+        # If the last line is incomplete, start a new line.
         line = b"\n" * self._torn + msgspec.json.encode(entry) + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,20 +47,20 @@ class RunLog:
         return entry
 
     def write_now(self, **figures: Any) -> None:
-        """Put the figures of this moment where `camel status` finds them."""
+        """Write the current figures for `camel run status`."""
         new = self._now.with_name(f".{self._now.name}")
         with contextlib.suppress(OSError):
             new.write_bytes(msgspec.json.encode({"time": time_of_day(), **figures}))
             new.replace(self._now)
 
     def forget_now(self) -> None:
-        """Take them away: the run has ended, and its log says how."""
+        """Remove the current figures, because the run has ended."""
         with contextlib.suppress(OSError):
             self._now.unlink(missing_ok=True)
 
 
 class LastEvents(NamedTuple):
-    """The last start in a log, and the last progress and end that followed it."""
+    """The last start event in a log, and the last progress and end after it."""
 
     start: dict[str, Any] | None = None
     progress: dict[str, Any] | None = None
@@ -68,8 +68,8 @@ class LastEvents(NamedTuple):
 
 
 def read_log(folder: RunFolder, log: str = LOG) -> Iterator[dict[str, Any]]:
-    """What has been written to a log, as far as it is whole."""
-    for line in folder.read_beside(log).splitlines():
+    """Yield the complete lines of a log."""
+    for line in folder.read_local(log).splitlines():
         try:
             entry: Any = msgspec.json.decode(line)
         except msgspec.MsgspecError:
@@ -79,21 +79,21 @@ def read_log(folder: RunFolder, log: str = LOG) -> Iterator[dict[str, Any]]:
 
 
 def read_now(folder: RunFolder, log: str = LOG) -> dict[str, Any] | None:
-    """The figures that a job that is at work, or was killed, has left."""
+    """Read the current figures of a running or killed job."""
     try:
-        now: Any = msgspec.json.decode(folder.read_beside(now_beside(log)))
+        now: Any = msgspec.json.decode(folder.read_local(now_file(log)))
     except msgspec.MsgspecError:
         return None
     return cast("dict[str, Any]", now) if isinstance(now, dict) and "time" in now else None
 
 
 def last_events(folder: RunFolder, log: str = LOG) -> LastEvents:
-    """The last start, and the last progress and end that followed it."""
+    """Return the last start, and the last progress and end after it."""
     return last_of(read_log(folder, log), read_now(folder, log))
 
 
 def last_of(events: Iterable[dict[str, Any]], now: dict[str, Any] | None) -> LastEvents:
-    """The same, of events in their order and the figures of this moment."""
+    """Return the same from events in order and the current figures."""
     start = last = end = None
     for event in events:
         match event["event"]:
@@ -105,14 +105,14 @@ def last_of(events: Iterable[dict[str, Any]], now: dict[str, Any] | None) -> Las
                 last = end = event
             case _:
                 pass
-    # Of this start, and newer than its last line: times are all of one form, so that they compare as texts.
+    # Newer than the last line of this process; times have a fixed format and compare as text.
     if start and end is None and now and str(now["time"]) >= str((last or start)["time"]):
         last = now
     return LastEvents(start, last, end)
 
 
 def part_of(entry: dict[str, Any] | None, name: str, kind: Any, otherwise: T) -> T:
-    """A part of an entry; `otherwise` where it has none, or one of another version."""
+    """Return a part of an entry, or `otherwise` if it is missing or of another version."""
     try:
         return msgspec.convert(entry[name], kind) if entry and name in entry else otherwise
     except msgspec.ValidationError:
@@ -120,12 +120,12 @@ def part_of(entry: dict[str, Any] | None, name: str, kind: Any, otherwise: T) ->
 
 
 def time_of_day() -> str:
-    """Now, as logs write it."""
+    """Return the current time in the format of logs."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def age_of(event: dict[str, Any] | None, otherwise: float) -> float:
-    """Seconds since an event."""
+    """Return the seconds since an event."""
     try:
         then = datetime.fromisoformat((event or {})["time"])
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How a job is doing while it is at work here, and how that is shown."""
+"""The progress of a job that runs in this process, and its display."""
 
 from __future__ import annotations
 
@@ -24,59 +24,59 @@ from camel.runs.run import RunFolder
 WINDOW = 15.0
 """Seconds over which rates are averaged."""
 EXPECT_EVERY = 2.0
-"""Seconds between two estimates of a job that is at work."""
+"""Seconds between two estimates of a running job."""
 State = Literal["working", "complete", "stopped", "new"]
 
 
 class StageState(msgspec.Struct, frozen=True):
-    """How far a stage is."""
+    """The progress of a stage."""
 
     name: str
     planned: int
     committed: int
     finished: int
-    """Committed, or ended in a shard that is not whole yet."""
+    """Items that are committed, or have ended in a shard that is not complete yet."""
     open: int = 0
     failed: int = 0
     tokens: int = 0
-    """Of its items."""
+    """Tokens of its items."""
     extra: bool = False
-    """Whether it came after the run, such as a translation: another model may have made it, and its tokens are not the run's."""
+    """Whether it was added after the run, such as a translation; its model may differ, and its tokens are not the run's."""
 
     @property
     def title(self) -> str:
-        """Its name, for people."""
+        """Its readable name."""
         return named(self.name).words
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at a moment."""
+    """The state of a run at one time."""
 
     run: str
     state: State
     journals: str = ""
-    """Which folder has its journals, where not the one that is looked at: who works on it is known only there."""
+    """The folder with its journals, if it is elsewhere; only there it is known whether a process is running."""
     as_of: str = ""
-    """When tokens, rates, money and endpoints were so; items that are committed are counted now."""
+    """Time of the tokens, rates, costs and endpoint states; committed items are counted now."""
     age: float | None = None
-    """Seconds since then; None where nothing is known of it."""
+    """Seconds since `as_of`; None if unknown."""
     paused: bool = False
-    """Whether whoever works on it waits for a word to continue."""
+    """Whether it is paused."""
     workers: int = 0
-    """Processes at work, as far as is known."""
+    """Number of running processes, as far as known."""
     scenario: str
-    """Or what else it is about."""
+    """The scenario, or the title of another job."""
     model: str
     stages: tuple[StageState, ...]
     stops: dict[str, int]
-    """Why conversations ended."""
+    """Number of conversations by stop reason."""
     usage: Usage
-    """Of all starts."""
+    """Total usage over all processes."""
     models: dict[str, Usage] = {}
-    """The same by model, where there are several."""
+    """The same by model, if there are several."""
     money: float | None = None
     expected: Usage | None = None
-    """What the whole run is expected to use."""
+    """Estimated total usage of the run."""
     expected_money: float | None = None
     calls_per_second: float | None = None
     tokens_per_second: float | None = None
@@ -87,9 +87,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[ReplicaState, ...] = ()
     """The models' endpoints."""
     elapsed: float = 0.0
-    """Seconds of this start."""
+    """Seconds since this process started."""
     eta: float | None = None
-    """Seconds left, at the rate of now."""
+    """Remaining seconds at the current rate."""
     why: str = ""
     """Why it stopped, if it did."""
     forked_from: str = ""
@@ -102,42 +102,42 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return sum(stage.failed for stage in self.stages)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         return {**msgspec.to_builtins(self), "failed": self.failed}
 
 
 def progress_of(snapshot: Snapshot) -> dict[str, Any]:
-    """What of a snapshot changes from line to line: for the log and for `--json`."""
+    """Return the changing fields of a snapshot, for the log and `--json`."""
     left_out = ("run", "scenario", "model", "resume", "log", "forked_from", "as_of", "age")
     return {name: value for name, value in snapshot.to_dict().items() if name not in left_out}
 
 
 class View(Protocol):
-    """Shows a job while it is at work."""
+    """Shows a running job."""
 
     every: float
     """Seconds between two snapshots."""
 
     def __enter__(self) -> View:
-        """Begin to show."""
+        """Start the display."""
         ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the screen in order."""
+        """Restore the terminal."""
         ...
 
     def show(self, now: Snapshot) -> None:
-        """Show the job as it is now."""
+        """Show the current state."""
         ...
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Show something that happened, as the log has it."""
+        """Show an event of the log."""
         ...
 
     def note(self, text: str) -> None:
-        """Say something."""
+        """Show a line."""
         ...
 
 
@@ -161,16 +161,16 @@ class Silent:
         """Show nothing."""
 
     def note(self, text: str) -> None:
-        """Say nothing."""
+        """Show nothing."""
 
 
 class Printed(Silent):
-    """Prints a line now and then, for programs and notebooks."""
+    """Prints a line from time to time, for programs and notebooks."""
 
     every = 10.0
 
     def show(self, now: Snapshot) -> None:
-        """Print how far it is."""
+        """Print the progress."""
         stages = [one for one in now.stages if one.committed < one.planned] or list(now.stages[-1:])
         parts = [f"{one.title} {one.finished:,} of {one.planned:,}" for one in stages[:1]]
         parts += [counted(now.usage.calls, "call")] if now.usage.calls else []
@@ -179,17 +179,17 @@ class Printed(Silent):
         self.note(" · ".join(parts))
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Print what happened, where there are words for it."""
+        """Print an event, if it has a text."""
         if text := entry.get("text"):
             self.note(text)
 
     def note(self, text: str) -> None:
         """Print a line."""
-        print(text, flush=True)  # noqa: T201 - what it is for
+        print(text, flush=True)  # noqa: T201
 
 
 class Watcher:
-    """Looks at a job that is at work in this process."""
+    """Observes a job that runs in this process."""
 
     def __init__(self, runner: Runner, *, resume: str = "") -> None:
         self._runner, self._resume = runner, resume
@@ -200,20 +200,20 @@ class Watcher:
         self._expected_at = 0.0
         told = part_of(last_events(folder, runner.job.log).progress, "stages", list[StageState], [])
         self._ended = {stage.name: stage.finished for stage in told if stage.finished}
-        """Items that had ended when this start began, by stage: they may still be in the journals."""
+        """Items that had ended before this process started, by stage; they may be in journals only."""
         self._in_journals: dict[str, int] = {}
 
     def forecast(self) -> Iterable[str]:
-        """What to expect, in lines to show before the first call."""
+        """Return the estimate as lines to show before the first call."""
         return () if self._estimator is None else self._estimator.forecast()
 
     def committed(self, state: JobState, stage: str, shard: int) -> None:
-        """Take note of a finished shard."""
+        """Count a finished shard."""
         if self._estimator is not None and state.job is self._runner.job and not named(stage).retry:
             self._estimator.add(state.folder.marker(stage, shard))
 
     def now(self, state: State = "working") -> Snapshot:
-        """The job at this moment."""
+        """Return the current state of the job."""
         runner, meter, clock = self._runner, self._runner.meter, time.monotonic()
         usage = meter.usage
         used = meter.before + usage
@@ -276,7 +276,7 @@ class Watcher:
         )
 
     def _ended_before(self, name: str) -> int:
-        """Items that had ended before, as far as their journals are there: a start that ends at once does not get to them."""
+        """Return the items that had ended before, if their journals exist: a process that stops at once does not read them."""
         state = self._runner.state
         if name not in self._ended or state.folder is not self._runner.folder:
             return 0
@@ -297,11 +297,11 @@ class Watcher:
 
 
 def expect_line(word: str, model: str, need: Usage, price: Price | None) -> str:
-    """What a step will take and cost, about, in a line."""
+    """Return a line with the estimated tokens and cost of a step."""
     cost = "price unknown" if price is None else money(price.cost(need))
     return f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}"
 
 
 def items_in_journals(folder: RunFolder, stage: str, size: int, count: int) -> int:
-    """Items of the shards that have journals and are not committed: no more can have ended there."""
+    """Return the number of items in open shards with journals; no more can have ended there."""
     return sum(max(0, min(size, count - shard * size)) for shard in folder.journaled(stage))

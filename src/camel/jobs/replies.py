@@ -1,7 +1,7 @@
-"""Replies that cannot be used: empty, cut at the limit of tokens, ended by a content filter.
+"""Unusable replies: empty, cut off at the token limit, or ended by a content filter.
 
-Such a reply is asked for again, a bounded number of times; then its item fails. Each try is a step of its own in the
-journal, so that after a crash none is paid for again.
+Such a call is repeated a limited number of times; then its item fails. Each attempt is a separate step in the
+journal, so that none is paid for again after a crash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Cut = Literal["fail", "keep"]
 
 
 def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
-    """What is wrong with a candidate reply; None where it can be used."""
+    """Return what is wrong with a candidate reply; None if it is usable."""
     if choice.finish == "content_filter":
         return FilteredReply
     if choice.finish == "length" and cut == "fail":
@@ -28,21 +28,21 @@ def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
 
 
 _WORDS: dict[type[BadReply], str] = {
-    EmptyReply: "the model answered without text",
-    CutReply: 'the reply ended at the limit of tokens: set run.cut_replies = "keep" and retry, or fork the run with a larger sampling.max_tokens',
+    EmptyReply: "the model's reply was empty",
+    CutReply: 'the reply was cut off at the token limit: set run.cut_replies = "keep" and retry, or fork the run with a larger sampling.max_tokens',
     FilteredReply: "the endpoint's content filter ended the reply",
 }
 
 
 class CheckedModel(WrappedModel):
-    """A model whose replies can be used. Critics and judges are left alone: they ask again themselves."""
+    """A model that repeats calls with unusable replies. Requests of critics and judges pass unchecked: they repeat themselves."""
 
     def __init__(self, model: Model, cut: Cut = "fail") -> None:
         super().__init__(model)
         self._cut: Cut = cut
 
     async def reply(self, request: Request) -> Reply:
-        """Ask until there is a reply that can be used; raises a `BadReply` after some tries."""
+        """Return the first usable reply; raises a `BadReply` after several attempts."""
         reply = await self.inner.reply(request)
         if request.expects in CRITICS:
             return reply

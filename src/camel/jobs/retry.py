@@ -1,4 +1,4 @@
-"""Doing failed items again: which they are."""
+"""Chooses the failed items to retry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from camel.runs.run import RunFolder
 
 
 def open_retry(folder: RunFolder) -> Retry | None:
-    """The retry that was begun and is not finished."""
+    """Return the unfinished retry, or None."""
     retry = last_retry(folder.store)
     if retry is None:
         return None
@@ -24,7 +24,7 @@ def open_retry(folder: RunFolder) -> Retry | None:
 
 
 def begin_retry(folder: RunFolder, stages: Sequence[Stage]) -> Retry | None:
-    """Begin a retry of all failed items of committed shards; None where nothing failed. For whoever has locked the run."""
+    """Start a retry of all failed items of committed shards; None if nothing failed. The caller has locked the run."""
     found: dict[str, dict[int, list[int]]] = {}
     for stage in stages:
         if stage.read is None:
@@ -43,13 +43,13 @@ def begin_retry(folder: RunFolder, stages: Sequence[Stage]) -> Retry | None:
 
 
 def _need_own_files(folder: RunFolder, stage: str, shards: set[int]) -> None:
-    """Raise where a shard that will be written anew is within a compaction whose small files were removed."""
+    """Raise an error if a shard to rewrite is in a compaction whose small files were removed."""
     for one in compactions(folder, stage) if shards else ():
         if shards.isdisjoint(one.shards):
             continue
         for other in folder.markers(stage, one.shards):
             if not folder.store.exists(other.file):
                 raise InputError(
-                    f"failed items of {folder.address} cannot be retried any more: camel gc --compacted has removed the "
-                    f"files of its shards, such as {other.file}; camel generate --fork NEWDIR makes a run beside it"
+                    f"failed items of {folder.address} cannot be retried: `camel run gc --compacted` has removed files of "
+                    f"its shards, such as {other.file}. Make a new run with `camel generate --fork NEWDIR`"
                 )

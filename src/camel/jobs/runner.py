@@ -1,8 +1,8 @@
-"""The runner: what every long command has in common.
+"""The runner of all long commands.
 
-It locks the job's folder, waits for workers of a killed start, counts what was used, goes through the steps, each several
-times where items could not be finished, and keeps to the budget, the failure policy and the wishes of whoever pauses or
-stops it. Where the work is done, here or on a cluster, is a `Supervisor`'s matter.
+It locks the job's folder, waits for workers of a killed driver, counts the usage so far, and runs the steps, each in
+several passes if items could not be finished. It applies the budget, the failure policy and requests to pause or stop. A
+`Supervisor` decides where the work is done: here or on a cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from camel.engine.controlled import controlled, look
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.notices import Tell, unheard
+from camel.engine.notices import Tell, ignore_notice
 from camel.engine.supervisor import Supervisor, run_here
 from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
@@ -33,18 +33,18 @@ from camel.runs.control import read_wish, wish
 from camel.runs.run import RunFolder
 
 PASSES = 3
-"""Times an item may be tried before an endpoint's failure becomes its record."""
+"""Number of attempts at an item before an endpoint's failure becomes its record."""
 RETRIED = -1
-"""In the path of a step: its failed items, done again."""
+"""In the path of a step: the retry of its failed items."""
 EXIT = {"complete": 0, "halted": 3, "failures": 4, "stopped": 130}
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a start of a job ended."""
+    """How the execution of a job ended."""
 
     status: Literal["complete", "failures", "halted", "stopped"]
     reason: str = ""
-    """Why it ended before it was complete, in words."""
+    """Why it ended before it was complete."""
     result: Any = None
     failed: list[FailedItems] = []
     """Items that failed, by class."""
@@ -56,12 +56,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def exit_status(self) -> int:
-        """What a command exits with."""
+        """The exit status of the command."""
         return EXIT[self.status]
 
 
 class Runner:
-    """Runs one job. Make it, then `await run()`, once."""
+    """Runs one job: create it, then `await run()` once."""
 
     def __init__(
         self,
@@ -75,42 +75,42 @@ class Runner:
         halt: Halt | None = None,
         supervisor: Supervisor = run_here,
     ) -> None:
-        """`accept` names changes of settings that a person accepts; `patience` is how many seconds an outage may last.
+        """`accept` names changes of settings that the user accepts; `patience` is the maximum length of an outage in seconds.
 
-        With `retry_failed`, items that have failed before are done again. What was begun of that is continued without it.
+        `retry_failed` retries items that failed before. An unfinished retry is resumed without it.
         """
         self.job, self.concurrency, self.patience = job, concurrency, patience
         self.halt = halt or Halt()
-        self.tell: Tell = unheard
-        """Called with each event that is worth a line in the log."""
+        self.tell: Tell = ignore_notice
+        """Called with each event for the log."""
         self.committed: Callable[[JobState, str, int], None] = lambda state, stage, shard: None
-        """Called for each shard that is finished."""
+        """Called for each finished shard."""
         self.supervisor = supervisor
         self.meter = Meter(budget, self.halt, patience=patience, tell=self._tell)
         self.models = Models(self.meter, concurrency)
         self.state = JobState(job, self.meter, self.models, self._tell, accept=accept)
-        """Of the job, or of the one within it that is being worked on."""
+        """The state of the job or of its current nested job."""
         self.folder = self.models.folder = self.state.folder
         self.workers = 1
-        """Processes at work: this one, or those of a cluster."""
+        """Number of running processes: this one, or those of a cluster."""
         self.elsewhere: list[ReplicaState] | None = None
-        """The endpoints as the workers of a cluster tell it."""
+        """The endpoints as reported by the workers of a cluster."""
         self.closes_given = False
-        """Whether models that were given as objects are closed at the end: where the event loop ends with the run."""
+        """Whether to close models that were passed as objects, because the event loop ends with the run."""
         self._retry_failed = retry_failed
         self._folders: list[RunFolder] = []
-        """Of the jobs that are being worked on, the outer one first."""
+        """The folders of the current jobs, the outer one first."""
         self._failed: list[FailedItems] = []
 
     def _tell(self, event: str, text: str, **fields: Any) -> None:
         self.tell(event, text, **fields)
 
     def replicas(self) -> list[ReplicaState]:
-        """The models' endpoints as they are now; none where the models are of another kind."""
+        """Return the current state of the models' endpoints; none if the models have no endpoints."""
         return self.state.replicas() if self.elsewhere is None else self.elsewhere
 
     async def run(self) -> Outcome:
-        """Work until everything is committed or something stops it."""
+        """Run until everything is committed or something stops it."""
         try:
             async with controlled(self._folders, self.halt, self.meter.out_of_time):
                 if not await self._run(self.state, ()):
@@ -122,19 +122,19 @@ class Runner:
         return Outcome("failures" if self._failed else "complete", "", result, self._failed)
 
     async def _run(self, state: JobState, path: tuple[int, ...]) -> bool:
-        """Run a job; False when something stopped it."""
+        """Run a job; returns False if something stopped it."""
         self.state, folder = state, state.folder
         with folder.locked(), state.counting():
-            if read_wish(folder) == "stop":  # of somebody who wished it of an earlier start
+            if read_wish(folder) == "stop":  # meant for an earlier process
                 wish(folder, "go")
             self._folders.append(folder)
             try:
                 await look(self._folders, self.halt)
-                # Before anything is counted: until then workers of a killed start may still be paid for calls.
+                # Before counting the usage, because workers of a killed driver may still make calls.
                 await self._wait_for_others(folder)
                 self._begin_retry(state)
                 state.begin([*state.outline, *state.retried(state.outline)])
-                self._say_what_was(state)
+                self._report_resume(state)
                 return await self._steps(state, path)
             finally:
                 self._folders.remove(folder)
@@ -143,7 +143,7 @@ class Runner:
         steps, number = state.job.stages(state.folder), 0
         with contextlib.ExitStack() as stack:
             stack.callback(_close, steps)
-            # On a thread: what a step is made from may have to be read.
+            # On a thread, because preparing a step may read files.
             while (step := await asyncio.to_thread(_next, steps)) is not None:
                 here = (*path, number)
                 if isinstance(step, Job):
@@ -163,7 +163,7 @@ class Runner:
         return True
 
     async def _step(self, state: JobState, stages: list[Stage], path: tuple[int, ...]) -> bool:
-        """Work on stages that share a window, in several passes; False when they could not be finished."""
+        """Run stages that share a window, in several passes; returns False if they could not be finished."""
         state.begin(stages)
         state.hold_journals(stages)
         if over := self.meter.out_of_time():
@@ -185,7 +185,7 @@ class Runner:
             state.last_pass = attempt == PASSES - 1
             if attempt:
                 await state.counted()
-                # Another pass begins open shards anew and would count their items twice.
+                # Another pass starts open shards again and would count their items twice.
                 state.recount(workloads)
             complete = await self.supervisor(
                 list(workloads.values()),
@@ -203,8 +203,8 @@ class Runner:
         if not complete:
             return False
         for stage in stages:
-            if named(stage.name).retry:  # what its stage had counted is no longer so
-                state.count_anew(named(stage.name).stage)
+            if named(stage.name).retry:  # the counts of its stage have changed
+                state.reset_count(named(stage.name).stage)
         if not state.retried(stages):
             await state.counted()
             self._note_failed(state, stages)
@@ -217,41 +217,41 @@ class Runner:
                 self._failed += failed_items(state.folder, state.stage(name))
 
     def _begin_retry(self, state: JobState) -> None:
-        """Find what failed before, and have it done again; what was begun of that goes first."""
+        """Find the failed items to retry; an unfinished retry comes first."""
         state.retry = open_retry(state.folder)
         if state.retry or not self._retry_failed:
             return
         state.retry = begin_retry(state.folder, state.outline)
         if state.retry is None:
-            self.tell("retry", "nothing has failed, so nothing is retried", items=0)
+            self.tell("retry", "no item has failed, so nothing is retried", items=0)
             return
         items = sum(len(shard) for shards in state.retry.stages.values() for shard in shards.values())
-        self.tell("retry", f"{items:,} items that failed are done again", items=items)
+        self.tell("retry", f"retrying {items:,} failed items", items=items)
 
     async def _wait_for_others(self, folder: RunFolder) -> None:
-        """Return when no worker of an earlier start can be at work."""
+        """Wait until no worker of an earlier driver can be running."""
         if left := Fence(folder).left():
             self.tell(
                 "waiting",
-                f"waiting {left:.0f} s at most: an earlier start of this run was killed, and its workers may be at work until "
-                "their leases have run out",
+                f"waiting up to {left:.0f} s: an earlier process of this run was killed, and its workers may run until "
+                "their leases expire",
                 seconds=left,
             )
             await asyncio.sleep(left)
 
-    def _say_what_was(self, state: JobState) -> None:
-        """Tell what an earlier start has left."""
+    def _report_resume(self, state: JobState) -> None:
+        """Report what earlier processes have done."""
         done = sum(tally.committed for tally in state.tallies.values())
         if done or state.journaled:
             planned = sum(tally.planned for tally in state.tallies.values())
             self.tell(
                 "resumed",
-                f"continues: {done:,} of {planned:,} items are committed, "
-                f"{state.journaled:,} answers of unfinished ones are in the journal; "
+                f"resumed: {done:,} of {planned:,} items are committed, "
+                f"{state.journaled:,} replies of unfinished ones are in the journal; "
                 + (
-                    f"another {state.damaged:,} cannot be read and will be paid for again"
+                    f"another {state.damaged:,} are damaged and will be paid for again"
                     if state.damaged
-                    else "none of them is asked again"
+                    else "none of them is paid for again"
                 ),
                 committed=done,
                 journaled=state.journaled,
@@ -263,6 +263,6 @@ def _next(steps: Iterator[Step]) -> Step | None:
 
 
 def _close(steps: Iterator[Step]) -> None:
-    """Close what a generator has open, however far it got."""
+    """Close a generator."""
     if isinstance(steps, Generator):
         steps.close()

@@ -1,9 +1,9 @@
-"""What each worker of a cluster may use: its piece of the run's budget, and its part of every endpoint.
+"""The share of each worker of a cluster: its piece of the run's budget, and its part of every endpoint.
 
-Computed in the coordinator about once a second, from the workers' reports; goes back to them with the heartbeat. The one
-decision to know: both parts fail safe. A piece of the budget counts as spent from when it is given until its worker says
-that it follows a smaller one, or is dead and its account says what it has spent. A part of an endpoint expires at the
-worker; who is out of the coordinator's leases has stopped calling, and only then is its part given away.
+The coordinator computes shares about once a second from the workers' reports and returns them with the heartbeat. The one
+decision to know: both are fail-safe. A piece of the budget counts as spent until its worker reports that it uses a smaller
+one, or until the worker is dead and its account shows what it spent. A part of an endpoint expires at the worker; only when
+its lease has expired, and it has stopped calling, do others get its part.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from camel.models.sharing import share_out
 
 
 class Claim(NamedTuple):
-    """What a worker says of its piece of a budget."""
+    """A worker's report on its piece of a budget."""
 
     used: float
-    """Since it began, with what is in flight."""
+    """Total usage of the worker, including calls in flight."""
     starved: bool
     """Whether a call waits for a larger piece of any budget."""
     follows: int | None
-    """The number of the offer that it follows; None: it does not say, so that nothing can be taken back."""
+    """The number of the offer that it uses; None: unknown, so nothing can be taken back."""
 
 
 @dataclass(slots=True)
 class _BudgetPiece:
-    """One worker's piece of a budget; sums since the worker began."""
+    """One worker's piece of a budget; all sums count from the worker's start."""
 
     offered: float = 0.0
-    """What it is told that it may use in all."""
+    """The total that it is offered."""
     granted: float = 0.0
-    """What it may believe that it may use: more than is offered until it follows the offer."""
+    """The total that it may still use: more than the offer until it has received the offer."""
     used: float = 0.0
     raised: int = 0
-    """The number of the offer that gave it something last."""
+    """The number of the last offer that increased it."""
     lowered: int = 0
-    """The number of the offer that took something back last."""
+    """The number of the last offer that decreased it."""
     follows: int = 0
 
     @property
@@ -57,45 +57,45 @@ class _BudgetPiece:
 
     @property
     def held(self) -> float:
-        """What nobody else may use."""
+        """The amount that is unavailable to others."""
         return max(self.granted, self.used)
 
     @property
     def returns(self) -> bool:
-        """Whether something is still to come back."""
+        """Whether a decrease is still unconfirmed."""
         return self.granted > max(self.offered, self.used)
 
     @property
     def is_unheard(self) -> bool:
-        """Whether its worker has yet to hear of what it was given last."""
+        """Whether its worker has not received the last increase yet."""
         return self.follows < self.raised
 
 
 class SharedBudget:
     """A budget of one quantity (calls, tokens or dollars) in pieces.
 
-    A worker may begin a call while what it has used is below its piece, so that the sum can exceed the budget by what is
-    in flight, and by nothing else.
+    A worker may start a call while its usage is below its piece, so the sum can exceed the budget only by calls in
+    flight.
     """
 
     def __init__(self, total: float, *, spent: float, least: float) -> None:
-        """`spent` was spent before; `least` is the smallest piece that is worth giving, e.g. what a call costs."""
+        """`spent` is the usage so far; `least` is the smallest useful piece, for example the cost of a call."""
         self.total, self.spent, self.least = total, spent, least
-        """`spent`: before, or by workers that are dead."""
+        """Usage so far, including that of dead workers."""
         self.pieces: dict[str, _BudgetPiece] = {}
 
     @property
     def left(self) -> float:
-        """What is neither spent nor held by a worker."""
+        """The amount that is neither spent nor assigned to a worker."""
         return max(0.0, self.total - self.spent - sum(piece.held for piece in self.pieces.values()))
 
     def settle(self, worker: str, used: float | None) -> None:
-        """A worker is dead. Where it is not known what it used, all that it could have used counts."""
+        """Settle the piece of a dead worker. If its usage is unknown, the whole piece counts as spent."""
         piece = self.pieces.pop(worker)
         self.spent += piece.held if used is None else used
 
     def divide(self, claims: Mapping[str, Claim], number: int) -> bool:
-        """Change what is offered to each worker; true when one waits and there is nothing more to give."""
+        """Update the offers; returns True if a worker waits and nothing remains."""
         for worker, claim in claims.items():
             self._note(self.pieces.setdefault(worker, _BudgetPiece()), claim)
         pieces = self.pieces
@@ -110,37 +110,37 @@ class SharedBudget:
         for worker, claim in claims.items():
             if worker not in waiting and claim.follows is not None:
                 self._take_back(pieces[worker], number)
-        # Whoever was given the last piece has to hear of it, and to use it, before the budget is used up.
+        # The budget is used up only after the worker with the last piece has received and used it.
         return not any(pieces[worker].returns or pieces[worker].is_unheard for worker in claims)
 
     def _note(self, piece: _BudgetPiece, claim: Claim) -> None:
         if claim.follows is None:
             piece.used, piece.raised = max(piece.used, claim.used), 0
-        elif claim.follows >= piece.follows:  # else an old report that comes late
+        elif claim.follows >= piece.follows:  # otherwise an old report that arrived late
             piece.used, piece.follows = claim.used, claim.follows
             if claim.follows >= piece.lowered:
                 piece.granted = piece.offered
 
     def _top_up(self, piece: _BudgetPiece, left: float, takers: int, number: int) -> float:
-        """Top up to an equal part of half of what is left, so that pieces shrink as the budget does; returns how much."""
+        """Increase a piece to an equal part of half of the rest, so that pieces shrink with the budget; returns the increase."""
         spare, wanted = max(0.0, piece.spare), max(self.least, left / (2 * takers))
         if left <= 0 or spare >= wanted / 2:
             return 0.0
         before = piece.held
-        more = math.ceil((wanted - spare) / self.least) * self.least  # no crumbs, which nobody could use
+        more = math.ceil((wanted - spare) / self.least) * self.least  # no piece that is too small to use
         piece.offered, piece.raised = max(piece.offered, piece.used) + min(left, more), number
         piece.granted = max(piece.granted, piece.offered)
         return piece.held - before
 
     def _take_back(self, piece: _BudgetPiece, number: int) -> None:
-        """Take back half of what a worker does not use, so that one that is only slow still has something."""
+        """Take back half of what a worker does not use, so that a slow worker keeps some."""
         if piece.spare > 0 and not piece.returns:
             keeps = math.floor(piece.spare / 2 / self.least) * self.least
             piece.offered, piece.lowered = piece.used + keeps, number
 
 
 class Shares:
-    """Divides a job's budget and its endpoints among the workers there are."""
+    """Divides a job's budget and its endpoints among the workers."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class Shares:
         accounts: Path | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rates` are those of each model's endpoints, for all workers together; `before` is what earlier starts have used.
-        `accounts` is the folder of the run, where workers leave their accounts.
+        """`rates` are those of each model's endpoints, for all workers together; `before` is the usage of earlier processes.
+        `accounts` is the folder of the run, where workers write their accounts.
         """
         self._rates, self._now, self._accounts = rates, now, accounts
         known = {name: _amount_of(name, before) for name in ("calls", "tokens", "usd")}
-        # A piece is worth giving when it pays for a call; of tokens and dollars, for a thousandth of the whole.
+        # The smallest piece is one call, or a thousandth of the tokens or dollars.
         least = {"calls": 1.0, "tokens": (budget.tokens or 0) / 1e3, "usd": (budget.usd or 0.0) / 1e3}
         self._budgets = {
             name: SharedBudget(float(total), spent=used, least=least[name])
@@ -165,13 +165,13 @@ class Shares:
         }
         self._heard: dict[str, tuple[WorkerReport, float]] = {}
         self._given: dict[str, dict[str, dict[str, Share]]] = {}
-        """By model and worker, the shares of its endpoints."""
+        """Shares of endpoints, by model and worker."""
         self._tick = 0
 
     def __call__(
         self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, WorkerShare], str]:
-        """What each living worker may use from now on, and why the run has to stop, if it has to."""
+        """Return the share of each live worker, and the reason to stop the run, if there is one."""
         now, mine = self._now(), {worker: reports.get(worker, WorkerReport()) for worker in live}
         self._tick += 1
         self._heard = {
@@ -202,16 +202,16 @@ class Shares:
         return Claim(used, report.starved > 0, report.follows)
 
     def _settle(self, worker: str, report: WorkerReport) -> None:
-        """A worker is out of its lease, and can send nothing any more: what it has not spent is free."""
+        """Free what a worker with an expired lease has not spent: it can make no more calls."""
         spent = read_account(self._accounts, worker) if self._accounts else None
         if spent is not None and (report.account is None or spent.number < report.account):
-            spent = None  # from before its last report: its machine has lost what was written after
+            spent = None  # older than its last report: its machine lost later writes
         for name, budget in self._budgets.items():
             if worker in budget.pieces:
                 budget.settle(worker, None if spent is None else _amount_of(name, spent.usage))
 
     def _divide(self, mine: Mapping[str, WorkerReport], now: float) -> dict[str, dict[str, dict[str, Share]]]:
-        """Divide the endpoints: by worker and model."""
+        """Divide the endpoints by worker and model."""
         shares: dict[str, dict[str, dict[str, Share]]] = {worker: {} for worker in mine}
         for model in {name for report in mine.values() for name in report.endpoints}:
             told = {
@@ -223,7 +223,7 @@ class Shares:
             }
             before = self._given.get(model, {})
             given = share_out({"*": self._rates.get(model, Rates())}, told, before, self._tick)
-            # Who is silent keeps what it has, until it expires there.
+            # A worker without a recent report keeps its share until it expires there.
             self._given[model] = {worker: {**before.get(worker, {}), **given[worker]} for worker in mine}
             for worker, its in given.items():
                 shares[worker][model] = its

@@ -1,4 +1,4 @@
-"""Stopping a job: once lets what is in flight end, twice leaves at once, three times ends the process."""
+"""Stops a job on Ctrl-C: once waits for calls in flight, twice stops at once, three times ends the process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from camel.engine.halt import Halt
 
 STOPPED = "stopped by you"
 BY_A_PERSON = (STOPPED, STOPPED_ELSEWHERE)
-"""Reasons to halt that a person has given."""
+"""Reasons to halt that come from a user."""
 INTERRUPTED = 130
 
 
 class Stopping:
-    """Hears Ctrl-C and SIGTERM for the task that makes it; `note` tells the person that the calls in flight end first.
+    """Handles Ctrl-C and SIGTERM for the task that creates it; `note` tells the user that calls in flight end first.
 
-    `in_flight` says how many those are. Only the main thread of a process can hear them.
+    `in_flight` returns their number. Works only in the main thread of a process.
     """
 
     def __init__(
@@ -31,15 +31,15 @@ class Stopping:
         assert task is not None
         self._halt, self._note, self._task, self._in_flight = halt, note, task, in_flight
         self.asked = 0
-        """How often."""
+        """Number of signals."""
         self.abandoned = 0
-        """Calls that were left in flight."""
+        """Number of calls that were abandoned in flight."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.stop)
 
     def stop(self) -> None:
-        """Stop, as a person does who presses Ctrl-C once more."""
+        """Stop, like another Ctrl-C."""
         self.asked += 1
         if self.asked == 1:
             self._halt.set(STOPPED)
@@ -52,7 +52,7 @@ class Stopping:
 
     @contextlib.contextmanager
     def heard(self) -> Generator[None]:
-        """Wait for the work in the block; it is left in the middle where a person asked twice."""
+        """Run the block; a second signal interrupts it."""
         try:
             yield
         except asyncio.CancelledError:

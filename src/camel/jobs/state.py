@@ -1,4 +1,4 @@
-"""A job at work in one process: its models, its folder, and how far its stages are. Used by the runner and by workers."""
+"""A running job in one process: its models, its folder and the progress of its stages. Used by the runner and workers."""
 
 from __future__ import annotations
 
@@ -47,28 +47,28 @@ from camel.models.traced import traced
 from camel.runs.again import Retry, StageName, named
 from camel.runs.compact import damaged
 from camel.runs.run import RunFolder
-from camel.runs.verify import gone
+from camel.runs.verify import missing_files
 from camel.storage.journal import Damage
 
 COUNTED_FIRST = 1_000
-"""Markers that are read before the work begins; of more, only a budget makes it wait."""
+"""Maximum number of markers to read before the work starts; more are read in the background, unless there is a budget."""
 
 
 class Models:
-    """The models of a job and of the jobs within it, each opened once, at first use."""
+    """The models of a job and its nested jobs, each opened once, at first use."""
 
     def __init__(self, meter: Meter, concurrency: int) -> None:
         self._meter, self._concurrency = meter, concurrency
         self._seats: dict[Model | bytes, Seat] = {}
         self._own: list[Model] = []
-        """Those that were opened here, and are closed here."""
+        """Models that were opened here and are closed here."""
         self.opened: Callable[[str, Model], None] = lambda name, model: None
-        """Is told of each that is opened."""
+        """Called with each opened model."""
         self.folder: RunFolder | None = None
-        """Of the outermost job: batches are kept there; None: nothing is asked in batches here."""
+        """Folder of the outermost job, for batches; None: no batches here."""
 
     def seat(self, job: Job, name: str) -> Seat:
-        """The model of a job's seat."""
+        """Return the model of a job's seat."""
         spec = job.models.get(name) or job.models[""]
         key = msgspec.json.encode(spec) if isinstance(spec, ModelSpec) else spec
         if key not in self._seats:
@@ -88,13 +88,13 @@ class Models:
         return Seat(MeteredModel(traced(model, meter.name), meter), meter, model)
 
     def declare(self, job: Job) -> None:
-        """Know what the models of a job cost, before any of them is opened."""
+        """Register the prices of a job's models before any of them is opened."""
         for spec in job.models.values():
             self._meter.model(meter_name(spec), price_of(spec))
         self._meter.limits |= job.budgets
 
     def pools(self) -> dict[str, Pool]:
-        """The endpoints of the open models, by the model's name."""
+        """Return the endpoints of the open models, by the model's name."""
         return {
             seat.meter.name: pool
             for seat in self._seats.values()
@@ -102,34 +102,34 @@ class Models:
         }
 
     def adjustments(self) -> list[str]:
-        """What calls are sent without, or by another name, because an endpoint refused it."""
+        """Return the fields that requests omit or rename because an endpoint rejected them."""
         chats = [(seat.meter.name, chat) for seat in self._seats.values() if (chat := chat_of(seat.opened))]
         return [f"{name}: {line}" for name, chat in chats for line in chat.adjustments]
 
     async def rest(self) -> None:
-        """Tell all of them that they are not asked for a while."""
+        """Tell all models that no call comes for a while."""
         for seat in self._seats.values():
             await seat.opened.rest()
 
     async def aclose(self, *, given: bool = False) -> None:
-        """Close those that were opened here, and tell the others that they are not asked any more; with `given`, close them, too."""
+        """Close the models that were opened here and rest the others; with `given`, close those, too."""
         await self.rest()
         for model in [seat.opened for seat in self._seats.values()] if given else self._own:
             await model.aclose()
 
 
 def name_of(spec: Model | ModelSpec) -> str:
-    """What a model is called in reports and budgets."""
+    """Return the name of a model in reports and budgets."""
     return spec.name or type(spec).__name__
 
 
 def meter_name(spec: Model | ModelSpec) -> str:
-    """What a model is called where its costs are counted: in batches the same calls cost less."""
+    """Return the name under which a model's cost is counted: calls in batches cost less."""
     return f"{name_of(spec)} (batch)" if spec.batch else name_of(spec)
 
 
 def price_of(spec: Model | ModelSpec) -> Price | None:
-    """What a model costs, where that is known."""
+    """Return the price of a model, if known."""
     return spec.cost() if isinstance(spec, ModelSpec) else spec.price or find(spec.name)
 
 
@@ -144,7 +144,7 @@ class _Ended:
 
 
 class JobState:
-    """One job: what is counted, and the workloads of its stages."""
+    """One job: its counts, and the workloads of its stages."""
 
     def __init__(
         self,
@@ -156,35 +156,35 @@ class JobState:
         accept: Collection[str] = (),
         shared: bool = False,
     ) -> None:
-        """`shared` is a worker of a cluster: the driver has begun the stages, and counts what is committed."""
+        """`shared` marks a worker of a cluster: the driver starts the stages and counts committed items."""
         self.job, self.meter, self.halt, self._models = job, meter, meter.halt, models
         self.tell, self._accept, self._shared = tell, accept, shared
         self._seat = partial(models.seat, job)
         models.declare(job)
         self.folder = job.open(accept)
         self.last_pass = False
-        """Whether a failure becomes the item's record, as no other try follows."""
+        """Whether a failure becomes the item's record, because this is the last pass."""
         self.tallies: dict[str, Tally] = {}
         self._stages: dict[str, Stage] = {}
         self._counted: dict[str, Counted] = {}
         self.retry: Retry | None = None
         self.journaled = 0
-        """Answers that earlier starts have journaled for shards that are still open."""
+        """Number of journaled replies of open shards."""
         self.damaged = 0
-        """Answers that were journaled and cannot be read."""
+        """Number of damaged replies in journals."""
         self._counting: asyncio.Future[None] | None = None
-        """What reads the markers while the work goes on already."""
+        """The task that reads markers in the background."""
         self._over = False
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def outline(self) -> list[Stage]:
-        """The stages that are known beforehand."""
+        """The stages that are known in advance."""
         return [self.begun(stage) for stage in self.job.outline(self.folder)]
 
     def begun(self, stage: Stage) -> Stage:
-        """A stage as it was begun: its identity is stored, or compared with what is stored."""
+        """Store the identity of a new stage, or compare it with the stored one; returns the stage as it was started."""
         if stage.identity is None:
             return stage
         wanted = {**msgspec.to_builtins(stage.identity), "count": stage.count, "shard_size": stage.shard_size}
@@ -201,7 +201,7 @@ class JobState:
         )
 
     def _check_same(self, stage: Stage, begun: Mapping[str, Any]) -> None:
-        """Raise where a stage was begun with something else that nobody has accepted."""
+        """Raise an `InputError` if a stage was started with other settings that the user has not accepted."""
         assert stage.identity is not None
         wanted = msgspec.to_builtins(stage.identity)
         if "model" in wanted and "model.name" in self._accept:
@@ -214,38 +214,34 @@ class JobState:
             details = ", ".join(
                 f"{name} was {shown(now.get(name))} and is {shown(wanted[name])}" for name in differs
             )
-            hint = (
-                f": continue with --model {model}, or say --accept-change model.name"
-                if differs == ["model"]
-                else ""
-            )
-            raise InputError(f"the stage {stage.name} was begun with something else ({details}){hint}")
+            hint = f": use --model {model}, or add --accept-change model.name" if differs == ["model"] else ""
+            raise InputError(f"the stage {stage.name} was started with other settings ({details}){hint}")
 
     def begin(self, stages: Iterable[Stage]) -> None:
-        """Have stages: count what is there of those that are new."""
+        """Add stages, and count the existing results of new ones."""
         new = [stage for stage in stages if stage.name not in self.tallies]
         for stage in new:
             self._stages[stage.name] = stage
             self.tallies[stage.name], self._counted[stage.name] = Tally(self._planned(stage)), Counted()
-            if not self._shared and (lost := gone(self.folder, named(stage.name).stage)):
+            if not self._shared and (lost := missing_files(self.folder, named(stage.name).stage)):
                 more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
-                raise damaged(self.folder, lost[0], f"is gone{more}")
+                raise damaged(self.folder, lost[0], f"is missing{more}")
         if new and not self._shared:
             self._begin_counting([stage.name for stage in new])
 
     def stage(self, name: str) -> Stage:
-        """A stage that was begun."""
+        """Return a stage by name."""
         return self._stages[name]
 
     def hold_journals(self, stages: Iterable[Stage]) -> None:
-        """Have the journals of stages here, where something of them is left to do."""
+        """Claim the journals of stages with remaining items for this folder."""
         for stage in stages:
             tally = self.tallies[stage.name]
             if tally.committed < tally.planned:
                 self.folder.hold_journals(named(stage.name).stage)
 
     def retried(self, stages: Iterable[Stage]) -> list[Stage]:
-        """The stages of the retry that is not finished, of these stages."""
+        """Return the stages of the unfinished retry."""
         if self.retry is None:
             return []
         number, found = self.retry.number, self.retry.stages
@@ -256,7 +252,7 @@ class JobState:
         ]
 
     def workload(self, stage: Stage) -> Workload:
-        """What the engine works on."""
+        """Return the engine's workload of a stage."""
         return Workload(
             name=stage.name,
             count=stage.count,
@@ -272,7 +268,7 @@ class JobState:
         return stage.count if stage.items is None else sum(map(len, stage.items.values()))
 
     async def _work(self, stage: Stage, index: int, steps: Steps) -> _Ended:
-        """Do one item, under the failure policy."""
+        """Run one item under the failure policy."""
         tally = self.tallies[stage.name]
         item = Item(index, stage.id(index), steps, self._seat, self.halt, self.tell)
         tally.open += 1
@@ -296,7 +292,7 @@ class JobState:
         return _Ended(record, usage, item.money is not None, item.by_model)
 
     def _write(self, stage: Stage, path: Path, ended: Sequence[_Ended]) -> Written:
-        """Write a shard, and count what is in it."""
+        """Write a shard and count its records."""
         usage = sum((one.usage for one in ended), Usage())
         paid = [one.priced for one in ended if one.usage.calls]
         priced = bool(paid) and all(paid)
@@ -304,7 +300,7 @@ class JobState:
         records: Sequence[Any] = [one.record for one in ended]
         name = named(stage.name)
         if name.retry:
-            # Whole shards are written, with what stays: what failed was paid for, too.
+            # A retry writes whole shards with the kept records; failed attempts were paid for, too.
             shard = int(path.name.partition("-")[0])
             before = self.folder.marker(name.stage, shard)
             assert stage.read is not None
@@ -327,17 +323,17 @@ class JobState:
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def _price(self, stage: str) -> Callable[[Usage], Usage]:
-        """Adds to a usage of a stage what it costs, where its markers and journals do not say."""
+        """Return a function that adds the cost to a usage whose marker or journal lacks it."""
         spec = self.asked_by(self._stages[stage])
         meter = spec and self.meter.model(meter_name(spec), price_of(spec))
         return meter.priced if meter else lambda usage: usage
 
     def asked_by(self, stage: Stage) -> Model | ModelSpec | None:
-        """Whom a stage asks."""
+        """Return the model that a stage calls."""
         return self.job.models.get(stage.seat) or self.job.models.get("")
 
     def _begin_counting(self, names: Sequence[str]) -> None:
-        """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""
+        """Count committed items: now, or in the background if there are many markers and no budget."""
         for name in names:
             price = self._price(name)
             for by, used in journaled(self.folder, name, self._tell_of_damage):
@@ -360,22 +356,22 @@ class JobState:
         self._counting.add_done_callback(partial(self._catch_up, names))
 
     def recount(self, names: Iterable[str]) -> None:
-        """Count what is committed: read the markers that have not been read yet."""
+        """Count committed items; reads markers that were not read yet."""
         for name in names:
             self._read_markers({name: committed_shards(self.folder, self._stages[name])})
             self._tally_names(name, self._counted[name].shards)
             self.tallies[name].add(self._counted[name])
 
-    def count_anew(self, stage: str) -> None:
-        """Forget what a stage had counted: its shards were written anew."""
+    def reset_count(self, stage: str) -> None:
+        """Forget the counts of a stage, because its shards were rewritten."""
         self._counted[stage] = Counted()
         self.recount([stage])
 
     def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
-        """Read them, until the run stops; on a thread, so that it touches nothing that is shown."""
+        """Read markers until the run stops. Runs on a thread, so it must not touch displayed state."""
         for name, shards in committed.items():
             counted = self._counted[name]
-            if named(name).retry:  # what its markers say, the newest markers of its stage say
+            if named(name).retry:  # the newest markers of its stage include a retry
                 counted.shards |= shards
                 continue
             price = self._price(name)
@@ -385,7 +381,7 @@ class JobState:
                     return
 
     def _catch_up(self, names: Sequence[str], done: asyncio.Future[None]) -> None:
-        """Show what was read beside the work."""
+        """Show what was read in the background."""
         if error := done.exception():
             self.halt.set(str(error))
             return
@@ -401,7 +397,7 @@ class JobState:
                 self.meter.models[model].before += usage
 
     async def counted(self) -> None:
-        """Return when everything is counted that was begun to be."""
+        """Wait until counting is finished."""
         if self._counting is not None:
             await self._counting
 
@@ -415,7 +411,7 @@ class JobState:
             self._over = True
 
     def _tally_names(self, name: str, shards: set[int]) -> None:
-        """A tally of shards of which only the names are known."""
+        """Tally shards by their names only."""
         workload = self.workload(self._stages[name])
         wanted = set(workload.numbers) if workload.items is not None else shards
         items = sum(len(workload.indices(shard)) for shard in shards & wanted)
@@ -423,18 +419,16 @@ class JobState:
 
     def _tell_of_damage(self, damage: Damage) -> None:
         self.damaged += damage.records or 0
-        text = (
-            f"{damage}; the run pays for it again, and for later replies of the item if the new one differs"
-        )
+        text = f"{damage}; this reply is paid for again, and later replies of the item if the new one differs"
         self.tell("damage", text, file=str(damage.path), records=damage.records)
 
-    # --- for whoever looks -------------------------------------------------------------------------------------------
+    # --- for views ---------------------------------------------------------------------------------------------------
 
     def replicas(self) -> list[ReplicaState]:
-        """The endpoints of its models as they are now."""
+        """Return the current state of its models' endpoints."""
         return [state for pool in self._models.pools().values() for state in pool.states()]
 
 
 def fingerprint(identity: Mapping[str, Any]) -> str:
-    """A short hash of what decides records."""
+    """Return a short hash of what determines records."""
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""How any job is doing, by its folder as it lies there.
+"""The status of a job, read from its folder.
 
-The one decision to know: a folder's state is read from its markers, `run.json` and the log alone, so that it can be asked
-about a run of any size, while another process works on it, without opening its data.
+The one decision to know: the status comes only from markers, `run.json` and the log. So it works for a run of any size,
+while another process works on it, without opening its data.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from camel.storage import inside
 from camel.storage.store import is_remote, open_store
 
 FRESH = 120.0
-"""Seconds for which a rate in the log says something about now."""
+"""Maximum age in seconds of a rate in the log that is still shown."""
 LISTS_BEFORE = 256
-"""Lists in a shard, in runs that do not say."""
+"""Lists per shard, in runs that do not record it."""
 
 
 def job_folder(where: str | Path) -> RunFolder:
-    """The folder of a run, or of another job: that of a report stands for what is kept in it."""
+    """Return the folder of a run or another job; the folder of a report contains the job's folder."""
     folder = open_folder(where)
     inner = RunFolder(folder.root / KEPT)
-    if folder.on_disk and not folder.exists and inner.read_beside(LOG):
+    if folder.on_disk and not folder.exists and inner.read_local(LOG):
         return inner
     return folder
 
 
 def read_status(where: str | Path) -> Snapshot:
-    """The state of the run, or of another job, at a folder or an address."""
+    """Read the state of the run or job at a folder or an address."""
     folder = job_folder(where)
     start, last, end = last_events(folder)
     settings = _settings(folder, start)
@@ -76,10 +76,10 @@ def read_status(where: str | Path) -> Snapshot:
                     models[model] = models.get(model, Usage()) + its
         known = told.get(name, StageState(name, 0, 0, 0))
         count = plan.items or max(rows, known.planned)
-        # Items that had ended in shards that may not be committed: their journals have them.
+        # Items that had ended in open shards are in their journals.
         finished = min(count, max(rows, known.finished))
         if not working and folder.on_disk and finished > rows:
-            # As long as those are there: somebody may have removed what was committed once.
+            # Only if the journals exist: committed files may have been removed.
             finished = min(finished, rows + items_in_journals(folder, name, plan.shard_size, count))
         open_now = known.open if working else 0
         tokens = max(tokens, known.tokens)
@@ -88,7 +88,7 @@ def read_status(where: str | Path) -> Snapshot:
     own = [stage for stage in stages if not stage.extra]
     complete = bool(own) and all(stage.committed == stage.planned for stage in own)
     begun = bool(start) or any(stage.committed for stage in own)
-    # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
+    # The log includes calls of open shards; the markers include calls after its last line.
     logged = part_of(last, "usage", Usage, Usage())
     if logged.calls > used.calls:
         used = logged if logged.usd or not price else replace(logged, usd=price.cost(logged))
@@ -129,16 +129,16 @@ def read_status(where: str | Path) -> Snapshot:
 
 
 def check_finished(run: str, what: str) -> None:
-    """Refuse a run that is not complete: which conversations it has must not change below what is made from it."""
+    """Raise an `InputError` for an incomplete run, because data made from it must not change."""
     now = read_status(run)
     own = [stage for stage in now.stages if not stage.extra]
     if not own or any(stage.committed < stage.planned for stage in own):
         how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
-        raise InputError(f"{run} is not complete, and only a complete run is {what}; finish it first{how}")
+        raise InputError(f"{run} is not complete, and only complete runs can be {what}: finish it first{how}")
 
 
 def _settings(folder: RunFolder, start: dict[str, Any] | None) -> Settings:
-    """What a run was made with; of a job that is no run, nothing."""
+    """Return the settings of a run; empty for other jobs."""
     try:
         return folder.settings()
     except InputError:
@@ -148,7 +148,7 @@ def _settings(folder: RunFolder, start: dict[str, Any] | None) -> Settings:
 
 
 def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> list[StageState]:
-    """The stages of a retry that is not finished."""
+    """Return the stages of an unfinished retry."""
     retry, found = open_retry(folder), list[StageState]()
     for name, shards in retry.stages.items() if retry else ():
         own_name = str(StageName(name, retry.number if retry else 0))
@@ -162,7 +162,7 @@ def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> l
 
 
 def _begun(folder: RunFolder, stage: str) -> Planned:
-    """What a stage that came after the run is to have."""
+    """Return the planned size of a stage that was added after the run."""
     begun = folder.begun_with(stage)
     return Planned(
         int(begun.get("count", 0) or begun.get("conversations", 0)), int(begun.get("shard_size", 1))
@@ -172,11 +172,11 @@ def _begun(folder: RunFolder, stage: str) -> Planned:
 def planned_shards(
     folder: RunFolder, settings: Settings | None = None, start: dict[str, Any] | None = None
 ) -> dict[str, Planned]:
-    """What each stage of a run is to have; empty where that cannot be known, as of an import."""
+    """Return the planned size of each stage; empty if unknown, as for an import."""
     settings = settings or folder.settings()
     if settings.planned or "imported" in settings.config:
         return settings.planned
-    # Of a run of an earlier version the log says how many items there are, and the settings how large its shards are.
+    # For a run of an earlier version, the log has the number of items and the settings have the size of shards.
     counts = (start or last_events(folder).start or {}).get("stages")
     size = int(settings.config.get("shard_size", 0)) or 1
     if not isinstance(counts, dict):
@@ -187,16 +187,16 @@ def planned_shards(
 
 
 def _why(end: dict[str, Any] | None) -> str:
-    """Why a run that is not complete has stopped."""
+    """Return why an incomplete run has stopped."""
     if end is None:
-        return "it was cut off"
+        return "its process ended unexpectedly"
     if end.get("state") == "complete":
-        return "it was complete, and something of it was removed since; it is made again, and paid for again"
-    return end.get("why") or end.get("error") or "it was cut off"
+        return "it was complete, but files were removed since; resuming makes and pays for them again"
+    return end.get("why") or end.get("error") or "its process ended unexpectedly"
 
 
 def find_runs(where: str | Path) -> list[str]:
-    """The runs below a folder or an address, itself included; a run itself is not searched further."""
+    """Return the runs at and below a folder or address; does not search inside a run."""
     store = open_store(where)
     try:
         if store.exists("run.json"):
@@ -211,7 +211,7 @@ def find_runs(where: str | Path) -> list[str]:
 
 
 def is_locked(root: Path) -> bool:
-    """Whether a process on this machine is working on the run."""
+    """Return whether a process on this machine is working on the run."""
     try:
         with inside.open_file(root, ".lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -37,7 +37,7 @@ class SentenceModel:
     def __init__(self, model: str, *, batch: int = 32) -> None:
         if not model.strip():
             raise InputError(
-                "name the embedding model with --model: a folder, an installed package that carries one, or a name of the hub"
+                "name the embedding model with --embedder: a folder, an installed package that carries one, or a name of the hub"
             )
         folder = Path(model).expanduser()
         if not folder.is_dir() and (model.startswith((".", "/", "~")) or folder.exists()):

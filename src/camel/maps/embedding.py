@@ -28,7 +28,7 @@ from camel.maps.texts import Of, checked, texts_of
 from camel.models.prices import cost
 from camel.record.arrow import read_shard, to_table
 from camel.record.parquet import arrow, write_batches
-from camel.runs.derived import naming_source, source_of, still_true
+from camel.runs.derived import schema_with_source, source_of, valid_shards
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
@@ -73,7 +73,7 @@ class Embedding:
 
     def stages(self) -> Iterator[Stage]:
         """The stage that embeds what has not been yet, with the thread that computes."""
-        still_true(self.folder, self.name, self.run)
+        valid_shards(self.folder, self.name, self.run)
         # One thread computes, for a model uses all cores by itself; another reads the shard after it.
         with ThreadPoolExecutor(1, "camel-embed") as pool:
             yield self._stage(pool)
@@ -142,7 +142,7 @@ def _write(path: Path, records: Sequence[Any]) -> Written:
     offsets = pa.array(range(0, count * width + 1, width) if count else [0], pa.int32())
     flat = pa.Array.from_buffers(pa.float32(), count * width, [None, pa.py_buffer(values)])
     table = rows.append_column("vector", pa.ListArray.from_arrays(offsets, flat))
-    layout = naming_source(schema(), source)
+    layout = schema_with_source(schema(), source)
     batches = table.cast(schema()).replace_schema_metadata(layout.metadata).to_batches()
     written = write_batches(path, batches, layout)
     return Written(written.rows, written.sha256, {})

@@ -65,7 +65,7 @@ class MapJob(Job):
         records = RunReader(self.run)
         if not len(records):
             raise InputError(
-                f"{self.run} has no finished conversations yet: camel status {self.run} says how far it is"
+                f"{self.run} has no finished conversations yet: camel run status {self.run} says how far it is"
             )
         return Embedding(records, self.embedder, of=self.of)
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
-from camel.index.files import said_in
+from camel.index.files import footer_value
 from camel.index.files import schema as index_schema
 from camel.maps.diversity import Diversity
 from camel.maps.embedding import KEPT, home
@@ -127,7 +127,7 @@ def read_header(path: Path) -> MapHeader:
     """What a map says about itself; an `InputError` where it is damaged, or of another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
-        header = msgspec.json.decode(said_in(metadata, KEY), type=MapHeader)
+        header = msgspec.json.decode(footer_value(metadata, KEY), type=MapHeader)
     except (OSError, ValueError, arrow().ArrowException) as error:
         raise InputError(f"{path} is not a map: {' '.join(str(error).split())[:200]}") from None
     if header.version != VERSION or metadata.num_rows != header.rows:

@@ -1,1 +1,1 @@
-"""Models: the client for OpenAI-compatible endpoints, the small local model, the scripted one, the simulated endpoint."""
+"""Models: the client for endpoints, local models, a scripted model, and a simulated endpoint."""

@@ -1,8 +1,8 @@
 """Batch APIs: many requests in one submission, answered within a day at a discount.
 
-Two shapes: OpenAI's files and batches, which others copy, and Anthropic's message batches. The one decision to know:
-nothing is repeated or remembered here. What was submitted, and what to do when an answer is lost, is for the caller
-(`camel.jobs.batched`).
+Supports two APIs: OpenAI's files and batches, which others copy, and Anthropic's message batches. The one decision to
+know: this module retries nothing and stores nothing. The caller (`camel.jobs.batched`) keeps track of submissions and
+decides what to do about a lost answer.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from camel.models.chat import ChatModel
 from camel.models.wire import cleaned, excerpt, failure, field_of, load_loosely, one_line, status_in
 
 CLOCKS = 3600.0
-"""Seconds by which the clock of a provider may differ from ours."""
+"""Maximum difference in seconds between a provider's clock and ours."""
 _MOST_LINE = 16 * 2**20
-_Id = Annotated[str, msgspec.Meta(pattern=r"^[\w.:-]{1,200}$")]  # it becomes part of a path
+_Id = Annotated[str, msgspec.Meta(pattern=r"^[\w.:-]{1,200}$")]  # used in a URL path
 _encode = msgspec.json.Encoder().encode
 
 
 class ProviderBatch(msgspec.Struct):
     """A batch, or a file, as either API describes it.
 
-    What follows `errors` is what that means: how many requests have ended, whether all have, the paths of their results,
-    and why the provider refused all of them, which costs nothing.
+    The fields after `errors` are derived: how many requests have ended, whether all have, the paths of their results, and
+    why the provider rejected the whole batch (which costs nothing).
     """
 
     id: _Id
@@ -56,16 +56,16 @@ class _Page(msgspec.Struct):
 
 
 class BatchApi:
-    """Files and batches, as OpenAI has them: a file of requests, a batch of it, files of results."""
+    """OpenAI's API: a file of requests, a batch of it, files of results."""
 
     path, cursor = "/batches", "after"
-    """Where its batches are, and the parameter for further pages of their list."""
+    """The path of batches, and the parameter for further pages of their list."""
 
     def __init__(self, chat: ChatModel) -> None:
         self._chat, self._wire = chat, chat.wire
 
     async def upload(self, lines: Mapping[str, bytes]) -> str:
-        """Do what costs nothing yet, so that most failures happen here; returns what `create` needs of it."""
+        """Upload the requests, which costs nothing yet, so that most failures happen here; returns an id for `create`."""
         import aiohttp
 
         line = b'{"custom_id":"%s","method":"POST","url":"/v1' + self._wire.path.encode() + b'","body":%s}\n'
@@ -75,17 +75,17 @@ class BatchApi:
         return (await self._ask(ProviderBatch, "POST", "/files", form)).id
 
     async def create(self, lines: Mapping[str, bytes], uploaded: str, key: str) -> str:
-        """Submit a batch and return its id. When this fails and was not clearly refused, the batch may exist."""
+        """Submit a batch and return its id. After an error other than a clear rejection, the batch may exist."""
         asked = {"input_file_id": uploaded, "endpoint": f"/v1{self._wire.path}", "completion_window": "24h"}
         body = _encode({**asked, "metadata": {"camel": key}})
         return (await self._ask(ProviderBatch, "POST", self.path, body)).id
 
     async def look(self, id: str) -> ProviderBatch:
-        """How far a batch is."""
+        """Return the state of a batch."""
         return self._read(await self._ask(ProviderBatch, "GET", f"{self.path}/{quote(id, safe='')}"))
 
     async def find(self, key: str, made: float, ids: Collection[str]) -> str | None:
-        """The id of the batch that was submitted then; empty where there is none, None where that cannot be known yet."""
+        """Find a submitted batch; returns its id, an empty string if there is none, or None if that is not known yet."""
         missing, page, after = "", _Page(has_more=True), ""
         while page.has_more:
             page = await self._ask(_Page, "GET", f"{self.path}?limit=100{after}")
@@ -100,7 +100,7 @@ class BatchApi:
         return missing
 
     async def results(self, batch: ProviderBatch) -> AsyncGenerator[tuple[str, Reply | ModelError]]:
-        """What became of each request, as far as the results say."""
+        """Yield the outcome of each request in the results."""
         for path in batch.results:
             async for line in self._lines(path):
                 found = load_loosely(line)
@@ -135,9 +135,7 @@ class BatchApi:
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise MalformedReply(
-                f"{path.partition('?')[0]} answers something else: {excerpt(body)}"
-            ) from None
+            raise MalformedReply(f"unexpected reply from {path.partition('?')[0]}: {excerpt(body)}") from None
 
     async def _lines(self, path: str) -> AsyncGenerator[bytes]:
         rest = b""
@@ -151,12 +149,12 @@ class BatchApi:
 
 
 class MessageBatches(BatchApi):
-    """Anthropic's message batches: no files, and no metadata."""
+    """Anthropic's message batches, which have no files and no metadata."""
 
     path, cursor = "/messages/batches", "after_id"
 
     async def upload(self, lines: Mapping[str, bytes]) -> str:
-        """See that the endpoint answers and takes the key."""
+        """Check that the endpoint answers and accepts the key."""
         await self._ask(_Page, "GET", f"{self.path}?limit=1")
         return ""
 
@@ -180,7 +178,7 @@ class MessageBatches(BatchApi):
             sum(counts.values()) - counts.get("processing", 0),
             batch.processing_status == "ended",
         )
-        # Not the URL in the answer: it could lead the key elsewhere.
+        # Do not use the URL in the answer: it could send the key elsewhere.
         batch.results = (f"{self.path}/{batch.id}/results",)
         return batch
 
@@ -195,10 +193,10 @@ class MessageBatches(BatchApi):
 
 
 def _failure(error: Any) -> ModelError:
-    """The error of a line that has no status of its own."""
+    """Return the error of a line without a status."""
     return failure(status_in(field_of(error, "error") or error), _encode(cleaned(error)), {})
 
 
 def batch_api(chat: ChatModel) -> BatchApi:
-    """The batch API in the protocol that a client speaks."""
+    """Return the batch API for a client's protocol."""
     return (MessageBatches if chat.wire.path.endswith("/messages") else BatchApi)(chat)

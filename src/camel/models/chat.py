@@ -1,7 +1,7 @@
-"""The client: any model behind an endpoint, whichever of the three protocols it speaks.
+"""The client for a model behind an endpoint, with any of the three protocols.
 
-The one decision to know: retries live here and nowhere else. A call has one total deadline that covers every attempt,
-every wait and every byte of a dripping body; what comes back is a `Reply` or a `ModelError`, never anything else.
+The one decision to know: all retries are here. A call has one total deadline that covers every attempt, every wait and
+every byte of a slow body. The result is a `Reply` or a `ModelError`, never anything else.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ WIRES: dict[str, type[Wire]] = {
     "responses": OpenAIResponses,
 }
 MOVES = 3
-"""Times that a call is sent to another replica because of what one said that may be its own fault."""
+"""How often a call moves to another replica after an error that may be specific to one replica."""
 UNREACHED = 40.0
-"""Seconds for a call where no replica was ever reached: the address is probably wrong."""
+"""Deadline in seconds if no replica was ever reached: the address is probably wrong."""
 
 
 class ChatModel(Model):
-    """A model by name behind a base URL. Opens connections when first used; close with `aclose()` or `async with`."""
+    """A model by name behind a base URL. Connects at first use; close with `aclose()` or `async with`."""
 
     def __init__(
         self,
@@ -99,16 +99,15 @@ class ChatModel(Model):
     ) -> None:
         """Describe the endpoint; nothing is sent yet.
 
-        `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY, or to those of the provider whose model it is.
-        `dialect` says what the endpoint accepts (`dialects.toml`), by default what its host is known for; `query` is added to
-        the address of every call. Several URLs, a file with one per line
-        (`file:///path`) or a name (`dns+http://host:port/v1`) are replicas of one model: a conversation stays on one of
-        them, and `pool` says how they are used. `session_field` names a field of the body that tells a gateway which
-        calls belong together (OpenAI always gets its `prompt_cache_key`). `context_tokens` is the model's window, by
-        default from the catalogue. `max_choices` is the most answers that the server gives in one call. `guided` holds
-        replies to the instruction grammar on servers that can. `deadline` bounds a whole call and `attempt_timeout` each
-        attempt, in seconds. `max_bytes` bounds a reply's body, both as sent and decompressed (4 times as much for a
-        stream). A hostile body can take 25 times that in memory once it is parsed.
+        `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY, or to those of the model's provider. `dialect`
+        names what the endpoint accepts (`dialects.toml`); by default it follows from the host. `query` is added to the URL of
+        every call. Several URLs, a file with one per line (`file:///path`) or a name (`dns+http://host:port/v1`) are replicas
+        of one model: a conversation stays on one of them, and `pool` configures their use. `session_field` is a field of the
+        body by which a gateway groups calls (OpenAI always gets `prompt_cache_key`). `context_tokens` is the model's window,
+        by default from the catalog. `max_choices` is the maximum number of choices per call. `guided` constrains replies to
+        the instruction grammar on servers that support it. `deadline` limits a whole call and `attempt_timeout` each attempt,
+        in seconds. `max_bytes` limits a reply's body, both as sent and decompressed (4 times as much for a stream). A hostile
+        body can take 25 times that in memory when it is parsed.
         """
         self.name = checked_name(name)
         given = base_url or os.environ.get("OPENAI_BASE_URL") or default_url(name, dialect)
@@ -116,12 +115,12 @@ class ChatModel(Model):
         spoken = find_dialect(name, source.first, dialect)
         self.base_url = given if isinstance(given, str) and not source.first else ", ".join(source.first)
         self.pool = Pool(source, pool)
-        """Where calls go, and how the replicas are doing."""
+        """The replicas and their state."""
         self._key = checked_key(spoken.api_key() if api_key is None else api_key)
         self._headers = checked_headers(headers or {})
         if not self._key and not self._headers and spoken.hosts and not dialect:
             raise InputError(
-                f"no API key: set {spoken.key}, or point OPENAI_BASE_URL at a server of your own, or use the local model with --local, or local_model() in Python"
+                f"no API key: set {spoken.key}, or set OPENAI_BASE_URL to your own server, or use the local model with --local (in Python: local_model())"
             )
         positive("deadline", deadline, float)
         positive("attempt_timeout", attempt_timeout, float)
@@ -135,7 +134,7 @@ class ChatModel(Model):
             raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
         if session_field and not (is_plain(session_field) and session_field not in OWN_FIELDS):
             raise InputError(
-                f"session_field must be the name of a field of your own, not {shown(session_field)}"
+                f"session_field must be a field that the client does not set itself, not {shown(session_field)}"
             )
         entry = prices.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
@@ -147,7 +146,7 @@ class ChatModel(Model):
         self._path = self._wire.path + self._query
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
-        # Compression is refused because replies are small and unpacking them costs more than it saves.
+        # No compression: replies are small, and decompressing them costs more than it saves.
         own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         own |= spoken.headers
         if self._key:
@@ -165,35 +164,35 @@ class ChatModel(Model):
         return f"ChatModel({self.name!r}, base_url={self.base_url!r})"
 
     async def aclose(self) -> None:
-        """Close the connections; the model can be used again and will open new ones."""
+        """Close the connections; the next call opens new ones."""
         if opened := self._opened.pop(asyncio.get_running_loop(), None):
             await opened[1].aclose()
 
     @property
     def adjustments(self) -> list[str]:
-        """What is left out of calls, or sent by another name, because the endpoint refuses it."""
+        """Fields that calls omit or rename because the endpoint rejects them."""
         return self._wire.adjustments
 
     @property
     def dialect(self) -> Dialect:
-        """What the endpoint is known to accept."""
+        """The endpoint's dialect."""
         return self._wire.dialect
 
     @property
     def guided(self) -> Guide | None:
-        """How replies are held to their form."""
+        """The kind of grammar that constrains replies."""
         return self._wire.guided
 
     def served_models(self, url: str) -> dict[str, int | None]:
-        """The models that one of the endpoints lists, with their windows where it says so."""
+        """Return the models that an endpoint lists, with their context windows if it reports them."""
         return served_models(url, self._key, headers=self._headers, query=self._query)
 
     def release(self, session: str) -> None:
-        """Report that a conversation has ended, so that its replica has room for another. Optional."""
+        """Report the end of a conversation, so that its replica has room for another. Optional."""
         self.pool.release(session)
 
     async def reply(self, request: Request) -> Reply:
-        """Send one call, trying again where that can help, until the deadline."""
+        """Send one call, with retries until the deadline."""
         loop = asyncio.get_running_loop()
         body = self._wire.encode(request)
         started = loop.time()
@@ -223,7 +222,7 @@ class ChatModel(Model):
                 error: ModelError = Unreachable(f"no complete reply within {self._attempt_timeout:g} s")
                 if not hung:
                     within = f"no complete reply within the deadline of {self._deadline:g} s"
-                    error = DeadlineExceeded(f"{within}; the try before: {before}" if before else within)
+                    error = DeadlineExceeded(f"{within}; previous attempt: {before}" if before else within)
             except ModelError as failed:
                 error = self._scrubbed(failed)
             except BaseException:
@@ -238,7 +237,7 @@ class ChatModel(Model):
                 slot = None
             if type(error) is RequestRejected:
                 field = self._wire.adjust(str(error), request.sampling)
-                if field and field not in adjusted:  # refused again, it is about something else
+                if field and field not in adjusted:  # rejected again, so the reason is another
                     adjusted.add(field)
                     body, wait = self._wire.encode(request), 0.0
             limited += isinstance(error, RateLimited)
@@ -246,7 +245,7 @@ class ChatModel(Model):
                 error.attempts, error.limited = attempt, limited
                 if error.retryable and self.pool.size > 1:
                     error.args = (f"{error} (the replicas: {self.pool.described()})",)
-                # Errors are kept as data: without the frames behind them, which hold whole bodies, and the key.
+                # Errors are stored: drop their traceback, whose frames hold whole bodies and the key.
                 error.__context__ = None
                 raise error.with_traceback(None)
             before = str(error)
@@ -258,7 +257,7 @@ class ChatModel(Model):
     def _wait_before_retry(self, error: ModelError, attempt: int) -> float | None:
         if not error.retryable or attempt >= self._max_attempts:
             return None
-        # Full jitter: clients that failed together must not come back together.
+        # Full jitter, so that clients that failed together do not retry together.
         backoff = random.uniform(0, min(30.0, 0.5 * 2 ** min(attempt, 6)))  # noqa: S311 - not for secrets
         asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
         return backoff if asked is None else asked + backoff * 0.1
@@ -274,14 +273,14 @@ class ChatModel(Model):
                 "X-Session-ID": session if is_plain(session) else quote(session, errors="replace"),
             }
         if request.watch and not self._wire.dialect.hosts:
-            # llama.cpp promises to keep a connection and closes it after a stream, which fails the next call on it.
+            # llama.cpp announces keep-alive but closes the connection after a stream, and the next call on it would fail.
             headers = {**headers, "Connection": "close"}
-        # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
+        # Above a megabyte, pass it as a file: aiohttp then sends it in pieces without blocking.
         data: Any = io.BytesIO(body) if len(body) >= 2**20 else body
         data = gated(data, gate) if gate else data
         opened = self._opened.get(asyncio.get_running_loop())
         client = opened[0] if opened else await self._open()
-        # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
+        # Catch connection errors only around the connection: errors of the caller's `watch` must pass.
         try:
             response = await client.post(
                 replica.url + self._path,
@@ -300,9 +299,9 @@ class ChatModel(Model):
                 raise failure(response.status, said, response.headers)
             if (response.content_length or 0) > self._max_bytes:
                 raise ReplyTooLarge(
-                    f"the reply announces {response.content_length:,} bytes; at most {self._max_bytes:,} are read"
+                    f"the reply announces {response.content_length:,} bytes; the limit is {self._max_bytes:,}"
                 )
-            # Whether or not a stream was asked for: what came is what was paid for.
+            # Read a stream even if none was requested: it was paid for.
             if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
                 return await self._streamed(request, response, replica.url)
             reply = self._wire.read(await read_whole(response, replica.url, self._max_bytes))
@@ -319,7 +318,7 @@ class ChatModel(Model):
             ):
                 async for data in chunks:
                     _tell(request, streamed.feed(data))
-                    if streamed.done:  # the connection can be used again if the stream is also closed soon
+                    if streamed.done:  # the connection is reusable if the stream closes soon
                         patience.reschedule(asyncio.get_running_loop().time() + 1)
         except (ModelError, TimeoutError):
             if not streamed.done:
@@ -329,16 +328,16 @@ class ChatModel(Model):
 
     @property
     def wire(self) -> Wire:
-        """The protocol that the endpoint speaks."""
+        """The endpoint's protocol."""
         return self._wire
 
     async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
-        """Call another path of the endpoint once, such as that of its batches; yields the body of a 2xx as it comes."""
+        """Call another path of the endpoint once, such as batches; yields the body of a 2xx response as it arrives."""
         import aiohttp
 
         opened, url = self._opened.get(asyncio.get_running_loop()), self.base_url
         client = opened[0] if opened else await self._open()
-        form = isinstance(data, aiohttp.FormData)  # which names its own type
+        form = isinstance(data, aiohttp.FormData)  # sets its own content type
         headers = {name: one for name, one in self._headers.items() if not form or name != "Content-Type"}
         wait = aiohttp.ClientTimeout(sock_connect=30, sock_read=self._attempt_timeout)
         given: dict[str, Any] = {"data": data, "headers": headers, "timeout": wait}
@@ -365,9 +364,9 @@ class ChatModel(Model):
         return session
 
     def _scrubbed(self, error: ModelError) -> ModelError:
-        """Take secrets out of an error's text: some endpoints repeat them, and errors end up in logs and records."""
+        """Remove secrets from an error's text: some endpoints echo them, and errors go to logs and records."""
         if self._secrets:
-            # A slash may come escaped, as JSON allows.
+            # A slash may be escaped, as JSON allows.
             error.args = tuple(
                 self._secrets.sub("[key]", str(part).replace("\\/", "/")) for part in error.args
             )

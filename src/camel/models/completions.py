@@ -1,8 +1,8 @@
-"""Chat completions, as OpenAI and most servers speak them: the body of a call, and what comes back as a `Reply`.
+"""The chat completions protocol of OpenAI and most servers: writes requests and parses replies.
 
-Pure functions of bytes: no network, no clock. The one decision to know: the choices are what was paid for, so they
-are read strictly first (fast) and leniently second (lone surrogates, invalid UTF-8, NaN, content in parts), and
-whatever else is broken in the reply (usage, model name) is dropped rather than losing it.
+Pure functions of bytes: no network, no clock. The one decision to know: the choices were paid for, so they are parsed
+strictly first (fast) and leniently second (lone surrogates, invalid UTF-8, NaN, content in parts). Other invalid fields
+(usage, model name) are ignored rather than losing the reply.
 """
 
 from __future__ import annotations
@@ -18,19 +18,28 @@ from camel.core.model import Choice, Reply, Request
 from camel.models.dialects import Dialect
 from camel.models.protocol import Wire, choice_of, encode, name_in
 from camel.models.streams import STARTS, EventStream
-from camel.models.wire import UNKNOWN, believed, cleaned, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import (
+    UNKNOWN,
+    as_usage,
+    cleaned,
+    excerpt,
+    failure,
+    field_of,
+    load_loosely,
+    status_in,
+)
 
 
 class _Message(msgspec.Struct):
-    """What a choice says, or in a stream the next piece of it."""
+    """The message of a choice, or its next piece in a stream."""
 
     content: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    """The same by another name: servers differ."""
+    """The same under another name, which some servers use."""
     reasoning_details: Any = None
-    """In parts, of which some may be encrypted."""
+    """Reasoning in parts; some may be encrypted."""
 
 
 class _Choice(msgspec.Struct):
@@ -54,13 +63,13 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
     prompt_cache_hit_tokens: int | None = None
-    """What was cached, as DeepSeek says it."""
+    """Cached tokens in DeepSeek's replies."""
     num_cached_tokens: int | None = None
-    """As Mistral does."""
+    """Cached tokens in Mistral's replies."""
     cached_tokens: int | None = None
-    """As Together does for some models."""
+    """Cached tokens in some of Together's replies."""
     reasoning_tokens: int | None = None
-    """As SGLang does."""
+    """Reasoning tokens in SGLang's replies."""
 
 
 class _Groq(msgspec.Struct):
@@ -75,7 +84,7 @@ class _Completion(msgspec.Struct):
     model: str | None = None
     error: msgspec.Raw | None = None
     x_groq: _Groq | None = None
-    """Where Groq counts the tokens of a stream."""
+    """Groq's token counts of a stream."""
 
 
 _decode = msgspec.json.Decoder(_Completion).decode
@@ -85,23 +94,23 @@ _FINISH: dict[str | None, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
     "model_length": "length",
-    "insufficient_system_resource": "length",  # DeepSeek's, for a reply that it cut
+    "insufficient_system_resource": "length",  # DeepSeek's reason for a truncated reply
     "max_tokens": "length",
     "end_turn": "stop",
     "": "stop",
     None: "stop",
 }
 _MAX_CHOICES = 1_000
-"""As many as can be asked for; more are a fault, or an attempt to fill the memory."""
+"""Maximum number of choices in a request; more in a reply are an error or an attack on memory."""
 _MAX_NESTED = 250_000
-"""A list or object of 8 bytes takes 200 once it is parsed. 4,000 tokens with 20 alternatives each have 200,000."""
+"""Maximum number of lists and objects. One of 8 bytes takes 200 when parsed. 4,000 tokens with 20 alternatives have 200,000."""
 _NOTHING = _Message()
 
 
 def read_reply(body: bytes) -> Reply:
-    """Read the body of a 2xx answer; raises a `ModelError` when it holds no reply."""
+    """Parse the body of a 2xx response; raises a `ModelError` if it contains no reply."""
     if len(body) > 2**20 and (nested := body.count(b"{") + body.count(b"[")) > _MAX_NESTED:
-        raise ReplyTooLarge(f"the reply nests {nested:,} lists and objects; at most {_MAX_NESTED:,} are read")
+        raise ReplyTooLarge(f"the reply contains {nested:,} lists and objects; the limit is {_MAX_NESTED:,}")
     try:
         completion = _decode(body)
         whole = completion.choices and not _is_set(completion.error)
@@ -145,7 +154,7 @@ def _thought_in(said: _Message) -> str:
 
 
 def _finish(reason: str | None) -> FinishReason:
-    if reason == "error":  # of a gateway whose own provider failed after the status was sent
+    if reason == "error":  # from a gateway whose provider failed after the status was sent
         raise ServerFailed("the endpoint ended its reply with an error")
     return _FINISH.get(reason, "other")
 
@@ -179,14 +188,14 @@ def _usage(usage: _Usage | None) -> Usage:
     total = usage.total_tokens or 0
     if min(prompt, completion, cached, thought, written, total) < 0:
         return UNKNOWN
-    # More cached than prompt: such an endpoint does not count what was cached as part of the prompt.
+    # More cached than prompt tokens: this endpoint does not include cached tokens in the prompt.
     prompt += cached if cached > prompt else 0
-    if thought and total == prompt + completion + thought:  # counted apart, as xAI does
+    if thought and total == prompt + completion + thought:  # counted separately, as by xAI
         completion += thought
-    elif not thought and total > prompt + completion:  # known only by the total, as Gemini's
+    elif not thought and total > prompt + completion:  # visible only in the total, as with Gemini
         thought = total - prompt - completion
         completion += thought
-    return believed(prompt, completion, cached, thought, written)
+    return as_usage(prompt, completion, cached, thought, written)
 
 
 def _tokens_of(logprobs: Any) -> list[Any] | None:
@@ -195,7 +204,7 @@ def _tokens_of(logprobs: Any) -> list[Any] | None:
 
 
 def _read_loosely(body: bytes, part: Literal["message", "delta"]) -> _Completion:
-    """Save what can be saved of a body that is not quite a completion, or not quite a chunk of one."""
+    """Parse as much as possible of an invalid completion or chunk."""
     what = "reply" if part == "message" else "stream's chunk"
     data = load_loosely(body)
     if data is None:
@@ -220,7 +229,7 @@ def _read_loosely(body: bytes, part: Literal["message", "delta"]) -> _Completion
 def _loose_choice(choice: Any, part: Literal["message", "delta"]) -> _Choice:
     index = 0 if part == "message" else field_of(choice, "index") or 0
     if part == "delta" and not (isinstance(choice, dict) and isinstance(index, int)):
-        raise MalformedReply("a chunk of the stream holds something that is not a choice")
+        raise MalformedReply("a chunk of the stream contains an invalid choice")
     said, reason, message = field_of(choice, part), field_of(choice, "finish_reason"), None
     if isinstance(said, dict):
         refusal = field_of(said, "refusal")
@@ -245,7 +254,7 @@ def _loose_choice(choice: Any, part: Literal["message", "delta"]) -> _Choice:
 
 
 def _loose_text(content: Any) -> str | None:
-    if isinstance(content, list):  # content in parts, as some gateways send it
+    if isinstance(content, list):  # some gateways send content in parts
         parts = [field_of(part, "text") for part in cast("list[Any]", content)]
         content = "".join(part for part in parts if isinstance(part, str))
     if content is not None and not isinstance(content, str):
@@ -254,7 +263,7 @@ def _loose_text(content: Any) -> str | None:
 
 
 def _loose_thought(content: Any) -> str | None:
-    """The thinking parts of a content in parts, as Mistral sends it: each holds texts of its own."""
+    """Return the reasoning in a content of parts, as sent by Mistral."""
     if not isinstance(content, list):
         return None
     found = [field_of(part, "thinking") for part in cast("list[Any]", content)]
@@ -270,7 +279,7 @@ def _loose_usage(usage: Any) -> _Usage | None:
 
 
 class StreamedReply(EventStream):
-    """Puts a streamed reply together, chunk by chunk."""
+    """Assembles a streamed reply from chunks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -296,7 +305,7 @@ class StreamedReply(EventStream):
         for piece in chunk.choices:
             index, delta = piece.index, piece.delta or _NOTHING
             if not 0 <= index < _MAX_CHOICES:
-                raise MalformedReply(f"the stream numbers a choice {index}")
+                raise MalformedReply(f"the stream has a choice with the invalid index {index}")
             if text := delta.content or delta.refusal or "":
                 self._texts.setdefault(index, []).append(text)
             if delta.refusal:
@@ -311,7 +320,7 @@ class StreamedReply(EventStream):
                 yield from self._show(text)
 
     def finished(self) -> Reply:
-        """The whole reply; raises `MalformedReply` when the stream broke off before its end."""
+        """Return the complete reply; raises `MalformedReply` if the stream ended early."""
         indexes = self._texts.keys() | self._finish.keys() | self._thoughts.keys()
         if not indexes and not self.done and self._stray.strip():
             return read_reply(bytes(self._stray))  # a plain body that was labeled as a stream
@@ -332,7 +341,7 @@ class StreamedReply(EventStream):
 
 
 class ChatCompletions(Wire):
-    """How a model is asked for chat completions."""
+    """The chat completions protocol."""
 
     path = "/chat/completions"
 
@@ -341,13 +350,13 @@ class ChatCompletions(Wire):
         self._head = b'{"model":' + encode(name) + b',"messages":['
 
     def encode(self, request: Request) -> bytes:
-        """The body of a call."""
+        """Return the body of a request."""
         return b"".join([self._head, request.history.encoded(), self.tail(request)])
 
     def read(self, body: bytes) -> Reply:
-        """Read a reply."""
+        """Parse a reply."""
         return read_reply(body)
 
     def stream(self) -> StreamedReply:
-        """Read a streamed reply."""
+        """Return a parser for a streamed reply."""
         return StreamedReply()

@@ -1,4 +1,4 @@
-"""What is known of a model by its name and URL: plug-ins' models, and the few questions worth asking an endpoint first."""
+"""Resolves a model's name and URL: models of plug-ins, and what an endpoint reports about its models."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from camel.models.endpoint import served_models
 from camel.models.pool import Pool
 
 DEFAULT_MODEL = "gpt-4.1-mini"
-"""What is asked of OpenAI when no model is named."""
+"""The default model at OpenAI."""
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
-    """What makes a plug-in's model of a name."""
+    """Return the factory of a plug-in's models."""
 
     def make(name: str) -> Model:
         try:
@@ -31,25 +31,25 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
         except CamelError:
             raise
         except Exception as error:
-            raise plugin.failed(f"gave no model: {type(error).__name__}: {error}") from error
+            raise plugin.failed(f"returned no model: {type(error).__name__}: {error}") from error
 
     return make
 
 
 MODELS: Registry[Callable[[str], Model]] = Registry("models", {}, _plugged, kind="kind of model")
-"""Kinds of models that plug-ins bring, by the word before the colon: `kind:name`."""
+"""Kinds of models from plug-ins, by the prefix of the name: `kind:name`."""
 MODELS.reserved = frozenset(("hf", "ollama", "local"))
 
 
 class PluggedModel(WrappedModel):
-    """A plug-in's model under its full name; what it does about failures and pace is its own affair."""
+    """A plug-in's model under its full name; the plug-in handles retries and rate limits itself."""
 
     def __init__(self, name: str, inner: Model, context_tokens: int | None = None) -> None:
         super().__init__(inner)
         self.name, self.context_tokens = name, context_tokens or inner.context_tokens
 
     async def reply(self, request: Request) -> Reply:
-        """Have the plug-in's model answer; one that streams nothing is heard all at once."""
+        """Call the plug-in's model; if it does not stream, the reply is reported as one piece."""
         heard = False
 
         def watch(event: Any) -> None:
@@ -66,17 +66,17 @@ class PluggedModel(WrappedModel):
 
 
 def plugged_model(name: str, context_tokens: int | None = None) -> PluggedModel | None:
-    """The model of a name such as `kind:name` where an installed plug-in brings that kind; None for any other name."""
+    """Return the model of a name `kind:name` if an installed plug-in offers that kind, or None."""
     kind, colon, rest = name.partition(":")
     if not colon or kind not in MODELS:
         return None
     return PluggedModel(name, MODELS[kind](rest), context_tokens)
 
 
-def looked_up(
+def look_up_model(
     name: str, base_url: BaseUrl = "", context_tokens: int | None = None
 ) -> tuple[str, BaseUrl, int | None]:
-    """The name, the URL and the window of a model by name, or of the one that the endpoint serves."""
+    """Return name, URL and context window of a model by name, or of the one that the endpoint serves."""
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:
@@ -88,41 +88,41 @@ def looked_up(
         if not name:
             if len(served) != 1:
                 listed = ", ".join(list(served)[:20]) or "it lists none"
-                raise InputError(f"name one of the endpoint's models with --model: {listed}")
+                raise InputError(f"the endpoint serves several models: choose one with --model ({listed})")
             name = next(iter(served))
         context_tokens = context_tokens or served.get(name)
     return name or DEFAULT_MODEL, base_url, context_tokens
 
 
 def chat_of(model: Model) -> ChatModel | None:
-    """The client of an endpoint that a model is, or that others are wrapped around; None where it is of another kind."""
+    """Return the endpoint client inside a model and its wrappers; None for other kinds of models."""
     while isinstance(model, WrappedModel):
         model = model.inner
     return model if isinstance(model, ChatModel) else None
 
 
 def pool_of(model: Model) -> Pool | None:
-    """The replicas behind a model; None where it is of another kind."""
+    """Return the replicas behind a model; None for other kinds of models."""
     return chat.pool if (chat := chat_of(model)) else None
 
 
-def named_at(spec: str) -> tuple[str, str]:
-    """The name and the URL of NAME@URL; the URL of a mere NAME is empty."""
+def split_name(spec: str) -> tuple[str, str]:
+    """Split NAME@URL; the URL of a plain NAME is empty."""
     name, at, url = spec.partition("@http")
     if not name:
-        raise InputError(f"a model is NAME or NAME@URL, not {shown(spec)}")
+        raise InputError(f"a model must be NAME or NAME@URL, not {shown(spec)}")
     return name, f"http{url}" if at else ""
 
 
 def label(name: str, url: str) -> str:
-    """How a model is called in a report: of where it is, only the host."""
+    """Return a model's label for reports: its name and the host of its URL."""
     return f"{name}@{urlsplit(url).netloc.rpartition('@')[2]}" if url else name
 
 
 def _one_of(base_url: BaseUrl) -> str:
-    """Any replica: they all serve the same."""
+    """Return any replica, because all serve the same model."""
     source = find_replicas(base_url)
     urls = source.first or source.look()
     if not urls:
-        raise InputError(f"nobody is known behind {base_url}: is the name right?")
+        raise InputError(f"no replica found behind {base_url}: check the name")
     return urls[0]

@@ -1,4 +1,4 @@
-"""Connections to endpoints: sessions, bodies behind a gate, responses within limits, and errors without secrets."""
+"""Connections to endpoints: sessions, gated requests, size limits of responses, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 _PASSWORD = re.compile(r"//[^/@\s]+@")
 _COMMENT_BYTES, _COMMENT_SECONDS = 2**16, 2.0
-"""How much of an error's body is read, and for how long: the status has said what matters."""
+"""Limits for reading an error's body, in bytes and seconds: the status is what matters."""
 
 Opened = tuple["aiohttp.ClientSession", AsyncGenerator["aiohttp.ClientSession"]]
 
 
 async def open_session() -> AsyncGenerator[aiohttp.ClientSession]:
-    """Yield one session. A generator, because an event loop closes its generators before it ends."""
+    """Yield one session. A generator, because the event loop closes generators at its end."""
     import aiohttp
 
     session = aiohttp.ClientSession(
-        # How many calls are open at once is for the caller to decide. Idle connections are dropped before the servers
+        # The caller decides how many calls are open at once. Idle connections are closed before the servers
         # do it (llama.cpp and uvicorn after 5 s), because a call sent into a closed one fails.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -43,7 +43,7 @@ async def open_session() -> AsyncGenerator[aiohttp.ClientSession]:
 
 
 def gated(body: bytes | io.BytesIO, gate: Callable[[], None]) -> aiohttp.Payload:
-    """A body that asks the gate when it is written; the headers leave with it, and not before."""
+    """Return a body that calls the gate when it is written; the headers are sent together with it."""
     gated = _gated_payload(type(body))(body)
     gated.gate = gate
     return gated
@@ -66,47 +66,45 @@ def _gated_payload(kind: type) -> Any:
 
 
 def connection_errors() -> tuple[type[BaseException], ...]:
-    """What is raised where a connection fails."""
+    """Return the exceptions of a failed connection."""
     import aiohttp
 
     return (aiohttp.ClientError, OSError, ValueError, EOFError)
 
 
 def unreachable(url: object, broken: BaseException) -> ModelError:
-    """The error of a call whose connection failed."""
+    """Return the error of a call whose connection failed."""
     import aiohttp
 
     if isinstance(broken, aiohttp.ClientConnectorError) and not isinstance(broken, aiohttp.ClientSSLError):
         why = wire.one_line(broken.os_error.strerror or str(broken.os_error))
-        return Unreachable(
-            f"nothing answers at {url} ({why}): is the server running, and is the base URL right?"
-        )
-    # An error of a proxy has the proxy's address in it, with the password.
+        return Unreachable(f"no server answers at {url} ({why}): start the server, or correct the base URL")
+    # A proxy's error contains the proxy's address with its password.
     said = (
         f"{broken.status} {broken.message}"
         if isinstance(broken, aiohttp.ClientResponseError)
         else str(broken)
     )
     text = wire.one_line(f"{url}: {type(broken).__name__}: {_PASSWORD.sub('//', said)}")
-    # A certificate does not become right by asking again.
+    # A retry does not fix a certificate.
     return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)
 
 
 def _unpacker(encoding: str) -> Any:
-    """What unpacks a body; None where it is not packed."""
+    """Return a decompressor for a body; None if it is not compressed."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return None
     if encoding in ("gzip", "x-gzip", "deflate"):
         return zlib.decompressobj(47)  # gzip or zlib, by their headers
-    raise MalformedReply(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
+    raise MalformedReply(f"the reply is compressed as {encoding[:40]!r}, which is not supported")
 
 
 async def read_whole(response: aiohttp.ClientResponse, url: str, limit: int) -> bytes:
-    """The body of a response, of at most `limit` bytes; `url` is the base URL that errors name."""
+    """Read the body of a response of at most `limit` bytes; `url` is the base URL for errors."""
     if "Content-Encoding" in response.headers:
         return b"".join([data async for data in read_chunks(response, url, limit)])
-    # Nearly every reply is one uncompressed piece; the general way costs a tenth of the call.
+    # Fast path: nearly every reply is one uncompressed piece, and the general case costs 10 % of a call.
     content = response.content
     try:
         data = await content.readany()
@@ -124,7 +122,7 @@ async def read_whole(response: aiohttp.ClientResponse, url: str, limit: int) -> 
 
 
 async def read_comment(response: aiohttp.ClientResponse, url: str, limit: int) -> bytes:
-    """What an error says, as far as it can be read: a broken body must not hide the status."""
+    """Read the body of an error as far as possible: a broken body must not hide the status."""
     said = bytearray()
     with contextlib.suppress(ModelError, TimeoutError):
         async with (
@@ -139,7 +137,7 @@ async def read_comment(response: aiohttp.ClientResponse, url: str, limit: int) -
 
 
 async def read_chunks(response: aiohttp.ClientResponse, url: str, limit: int) -> AsyncGenerator[bytes]:
-    """The body, decompressed, as it comes; raises as soon as it exceeds `limit`, both as sent and decompressed."""
+    """Yield the decompressed body as it arrives; raises as soon as it exceeds `limit`, as sent or decompressed."""
     sent = unpacked = 0
     unpack = _unpacker(response.headers.get("Content-Encoding", ""))
     while True:
@@ -154,9 +152,9 @@ async def read_chunks(response: aiohttp.ClientResponse, url: str, limit: int) ->
             try:
                 data = unpack.decompress(data, limit - unpacked + 1)
             except zlib.error as error:
-                raise MalformedReply(f"the reply's compression is broken: {error}") from None
+                raise MalformedReply(f"the reply's compressed body is damaged: {error}") from None
             if unpack.unused_data:
-                raise MalformedReply("the reply's compressed body goes on after its end")
+                raise MalformedReply("the reply's compressed body has data after its end")
         unpacked += len(data)
         if max(sent, unpacked) > limit:
             raise ReplyTooLarge(f"the reply exceeds {limit:,} bytes")

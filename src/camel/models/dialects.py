@@ -1,7 +1,7 @@
-"""What an endpoint accepts: one data file, `dialects.toml`, and a look-up by address and model.
+"""Dialects: what an endpoint accepts, from `dialects.toml`, by address and model.
 
-The one decision to know: rules for models go by the version in their names, not by a list of names, so that they hold for
-models that come later. What a rule gets wrong is corrected by the endpoint's own refusals (`Wire.adjust`).
+The one decision to know: rules for models use the version in a name, not a list of names, so that they apply to later
+models. If a rule is wrong, the client learns from the endpoint's rejections (`Wire.adjust`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _EFFORTS = {
     **{level: {"reasoning_effort": level} for level in ("low", "medium", "high")},
     "off": {"reasoning_effort": "none"},
 }
-"""How most endpoints are told how much to think."""
+"""The field for the reasoning effort at most endpoints."""
 _LOW, _MEDIUM = 4_096, 16_384
-"""Tokens of thought that are little and that are some, where an endpoint knows only levels."""
+"""Token limits of the levels low and medium, for endpoints that only have levels."""
 
 
 class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one kind of endpoint accepts for one model; the file says what each field means."""
+    """What one kind of endpoint accepts for one model; `dialects.toml` explains the fields."""
 
     name: str = ""
     wire: Literal["completions", "messages", "responses"] = "completions"
@@ -60,12 +60,12 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_logprobs: int | None = None
 
     def renamed(self, sampling: Sampling) -> Mapping[str, str]:
-        """Our names of settings and their names there; empty for those that are refused."""
+        """Map our names of settings to the endpoint's; empty for those that it rejects."""
         thinking = self.thinks if sampling.reasoning is None else sampling.reasoning != "off"
         return {**self.fields, **self.thinking_fields} if thinking else self.fields
 
     def thought(self, sampling: Sampling) -> dict[str, Any]:
-        """The fields that say how much to think."""
+        """Return the fields that control reasoning."""
         wanted = sampling.reasoning
         if wanted is None:
             return self.reasoning.get("on", {})
@@ -77,7 +77,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.reasoning.get(level, {})
 
     def api_key(self) -> str:
-        """The key in the provider's usual variable, else in OPENAI_API_KEY."""
+        """Return the key from the provider's usual variable, or from OPENAI_API_KEY."""
         return os.environ.get(self.key, "") or os.environ.get("OPENAI_API_KEY", "")
 
 
@@ -93,22 +93,22 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 def dialect_names() -> list[str]:
-    """All that are known."""
+    """Return the names of all dialects."""
     return list(_tables())
 
 
 def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialect:
-    """What the endpoints at `urls` accept for a model: the dialect of that name, else the one of their host."""
+    """Return the dialect of the endpoints at `urls` for a model: by name, or by their host."""
     tables = _tables()
     if name and name not in tables:
         raise InputError(
-            f"model.dialect is {name!r}{similar(name, tables)}; known: {', '.join(tables)}; leave it out for any other"
+            f"model.dialect is {name!r}{similar(name, tables)}; known: {', '.join(tables)}; omit it for any other endpoint"
         )
     return _of_model(name or _by_host(urls), model.rpartition("/")[2].lower())
 
 
 def provider_of(model: str) -> Dialect | None:
-    """Whose model it is, by its name; None where many may serve it."""
+    """Return the provider's dialect for a model's name; None if several providers may serve it."""
     for name, table in _tables().items():
         if any(model.startswith(start) for start in table.get("names", ())):
             return find_dialect(model, name=name)
@@ -116,13 +116,13 @@ def provider_of(model: str) -> Dialect | None:
 
 
 def default_url(model: str, dialect: str = "") -> str:
-    """Where a model is asked for when nobody says: at the provider whose dialect or model it is, else at OpenAI."""
+    """Return the default URL of a model: its provider's, or OpenAI's."""
     spoken = find_dialect(model, name=dialect) if dialect else provider_of(model)
     return (spoken.url if spoken else "") or OPENAI_URL
 
 
 def _by_host(urls: Sequence[str]) -> str:
-    """The dialect of all these endpoints; empty where they are not known, or differ."""
+    """Return the dialect of all these endpoints; empty if unknown or different."""
     found = {_of_host(url) for url in urls}
     return found.pop() if len(found) == 1 else ""
 

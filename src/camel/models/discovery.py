@@ -1,7 +1,7 @@
-"""Where replicas are: given, listed in a file, or behind a DNS name.
+"""Finds replicas: given as URLs, listed in a file, or behind a DNS name.
 
-The one decision to know: a list that can no longer be read changes nothing. Known replicas stay in use, and the pool finds
-out whether they still answer.
+The one decision to know: if the list can no longer be read, the known replicas stay in use, and the pool finds out whether
+they still answer.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ BaseUrl = str | Sequence[str]
 
 
 class Source:
-    """Where replicas are."""
+    """A source of replica URLs."""
 
     every = float("inf")
-    """Seconds after which to look again."""
+    """Seconds between two updates."""
     first: tuple[str, ...] = ()
-    """The URLs that were last known."""
+    """The last known URLs."""
 
     def look(self) -> tuple[str, ...]:
-        """The URLs as they are now; the last known ones where they cannot be found out."""
+        """Return the current URLs, or the last known ones if the update fails."""
         return self.first
 
 
 class Given(Source):
-    """Replicas that are known from the start."""
+    """A fixed list of replicas."""
 
     def __init__(self, urls: Sequence[Any]) -> None:
         self.first = _unique([checked_url(url) for url in urls])
         if not self.first:
-            raise InputError("base_url names no endpoint: give at least one URL")
+            raise InputError("base_url is empty: pass at least one URL")
 
 
 class Listed(Source):
@@ -58,7 +58,7 @@ class Listed(Source):
         self.first = self._read()
 
     def look(self) -> tuple[str, ...]:
-        """The URLs in the file; the last known ones where it is gone or contains something else."""
+        """Return the URLs in the file, or the last known ones if the file is missing or invalid."""
         with contextlib.suppress(InputError):
             self.first = self._read()
         return self.first
@@ -74,7 +74,7 @@ class Listed(Source):
                 data = file.read(MOST_BYTES + 1)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "not a path"
-            raise InputError(f"{what} cannot be read: {why}") from None
+            raise InputError(f"cannot read {what}: {why}") from None
         if len(data) > MOST_BYTES:
             raise InputError(f"{what} is larger than {MOST_BYTES:,} bytes")
         urls: list[str] = []
@@ -85,19 +85,19 @@ class Listed(Source):
             try:
                 urls.append(checked_url(line))
             except InputError:
-                # Without the line: it may be a password, or a file that is none of ours.
+                # Do not show the line: it may contain a password, or the file may be something else.
                 raise InputError(
                     f"line {number} of {shown(str(self._path))} must be a URL like http://host:port/v1, "
                     "without user, password or query"
                 ) from None
         if not urls:
-            raise InputError(f"{what} is empty: one URL a line")
+            raise InputError(f"{what} is empty: write one URL per line")
         self._stamp = stamp
         return _unique(urls)
 
 
 class DnsName(Source):
-    """Every address behind a DNS name, e.g. a headless service's."""
+    """All addresses behind a DNS name, for example of a headless service."""
 
     every = DNS_SECONDS
 
@@ -105,13 +105,13 @@ class DnsName(Source):
         plain = url.removeprefix(_DNS)
         if not plain.startswith("http://"):
             raise InputError(
-                "dns+ needs http://: certificates are for names, not addresses; list the replicas by name instead"
+                "dns+ works only with http://, because certificates are for names, not addresses: list the replicas by name instead"
             )
-        # Looked up at the first call, not before: describing an endpoint sends nothing.
+        # Resolved at the first call, because creating a model sends nothing.
         self._parts = urlsplit(checked_url(plain))
 
     def look(self) -> tuple[str, ...]:
-        """The URLs of all addresses; the last known ones where the name cannot be resolved."""
+        """Return the URLs of all addresses, or the last known ones if the name cannot be resolved."""
         host, port = self._parts.hostname or "", self._parts.port or 80
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -121,21 +121,21 @@ class DnsName(Source):
         urls = [
             self._parts._replace(netloc=f"[{host}]:{port}" if ":" in host else f"{host}:{port}").geturl()
             for host in hosts
-            if "%" not in host  # a link-local address means nothing without its interface
+            if "%" not in host  # a link-local address is useless without its interface
         ]
         self.first = _unique(urls[:MOST_REPLICAS]) or self.first
         return self.first
 
 
 def find_replicas(base_url: object) -> Source:
-    """Find out what kind of source a `base_url` is; raises an `InputError` where it is none."""
+    """Return the source for a `base_url`; raises an `InputError` if it is invalid."""
     if isinstance(base_url, list | tuple):
         return Given(cast("Sequence[Any]", base_url))
     if isinstance(base_url, str):
         if base_url.startswith("file://"):
             parts = urlsplit(base_url)
             if parts.netloc not in ("", "localhost"):
-                raise InputError(f"a list of endpoints is a local file: file:///path, not {shown(base_url)}")
+                raise InputError(f"a list of endpoints must be file:///path, not {shown(base_url)}")
             return Listed(Path(unquote(parts.path)))
         if base_url.startswith(_DNS):
             return DnsName(base_url)
@@ -153,5 +153,5 @@ def _is_file(path: str) -> bool:
 
 def _unique(urls: Sequence[str]) -> tuple[str, ...]:
     if len(urls) > MOST_REPLICAS:
-        raise InputError(f"{len(urls):,} endpoints are listed; at most {MOST_REPLICAS:,} are used")
+        raise InputError(f"{len(urls):,} endpoints are listed, but the limit is {MOST_REPLICAS:,}")
     return tuple(dict.fromkeys(urls))

@@ -1,4 +1,4 @@
-"""An endpoint's address and credentials: checked before use, kept out of every text, asked which models they reach."""
+"""Checks of an endpoint's address and credentials, removal of secrets from texts, and the list of its models."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from camel.core.checks import shown, similar
-from camel.core.errors import InputError, ModelError, NotAuthorised, Unreachable
+from camel.core.errors import InputError, ModelError, NotAuthorized, Unreachable
 from camel.models import wire
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for `url`. Looked up once, because a look-up per call costs more than the call."""
+    """Return the proxy that the environment sets for `url`. Cached, because a lookup costs more than a call."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if _is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
@@ -38,7 +38,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
-    """Finds secrets in a text, also cut short: by their first 8 characters, or whole where they are shorter."""
+    """Return a pattern that finds secrets in a text, also truncated ones: by their first 8 characters."""
     telling = ("auth", "key", "token", "secret", "cookie")
     values = [value for name, value in headers.items() if any(word in name.lower() for word in telling)]
     secrets = {value.split()[-1] for value in [key, *values] if value.strip()}
@@ -50,34 +50,34 @@ def secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether `text` can stand in an HTTP header."""
+    """Return whether `text` is valid in an HTTP header."""
     return text.isascii() and text.isprintable()
 
 
 def checked_headers(headers: Mapping[str, str], what: str = "header") -> dict[str, str]:
-    """Return a copy of `headers` if HTTP can carry them; otherwise raise an `InputError`."""
+    """Return a copy of valid HTTP `headers`, or raise an `InputError`."""
     try:
         headers = msgspec.convert(headers, dict[str, str])
     except msgspec.ValidationError:
         raise InputError(f"each {what} must be a name and a value as text, not {shown(headers)}") from None
     for name, value in headers.items():
         if not (is_plain(name) and name and not set(name) & set(' ":;,(){}[]<>@/\\?=') and is_plain(value)):
-            raise InputError(f"the {what} {name[:40]!r} or its value cannot be sent over HTTP")
+            raise InputError(f"the {what} {name[:40]!r} or its value contains invalid characters")
     return dict(headers)
 
 
 def checked_name(name: object) -> str:
-    """Return a model's name if it can be one; otherwise raise an `InputError`."""
+    """Return a valid model name, or raise an `InputError`."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 500:
         raise InputError(f"the model's name must be a short line of text, not {shown(name)}")
     return name
 
 
 def checked_url(url: object) -> str:
-    """Return a base URL without its last slash if it can be one; otherwise raise an `InputError`."""
+    """Return a valid base URL without its trailing slash, or raise an `InputError`."""
     try:
         parts = urlsplit(url.strip().rstrip("/") if isinstance(url, str) else "")
-        host = (parts.hostname or "").encode("idna")  # fails for what cannot be a name
+        host = (parts.hostname or "").encode("idna")  # raises for an invalid host name
         usable = parts.scheme in ("http", "https") and host and b" " not in host and parts.port != 0
     except ValueError:
         parts, usable = urlsplit(""), False
@@ -85,24 +85,24 @@ def checked_url(url: object) -> str:
         raise InputError(f"the base URL must look like http://host:port/v1, not {shown(url)}")
     if parts.username is not None or parts.query or parts.fragment:
         raise InputError(
-            "the base URL must hold no user, password, query or fragment; a key goes into api_key"
+            "the base URL must not contain a user, password, query or fragment: pass the key as api_key"
         )
     return parts.geturl()
 
 
 def positive(name: str, value: Any, kind: type) -> None:
-    """Raise an `InputError` unless `value` is a number above zero, and a whole one where `kind` is int."""
+    """Raise an `InputError` unless `value` is a number above zero; a whole number if `kind` is int."""
     fits = isinstance(value, int) or (kind is float and isinstance(value, float))
-    if isinstance(value, bool) or not fits or not value > 0:  # not `<=`, so that NaN fails as well
+    if isinstance(value, bool) or not fits or not value > 0:  # not `<=`, so that NaN fails, too
         raise InputError(
             f"{name} must be a {'whole ' if kind is int else ''}number above zero, not {shown(value)}"
         )
 
 
 def checked_key(key: object) -> str:
-    """Return an API key without surrounding space if it can be one; otherwise raise an `InputError`."""
+    """Return a valid API key without surrounding spaces, or raise an `InputError`."""
     if not isinstance(key, str) or not key.strip().isascii() or not (key.strip() + "x").isprintable():
-        raise InputError("the API key contains characters that no key has; was it pasted whole?")
+        raise InputError("the API key contains invalid characters: copy it again, completely")
     return key.strip()
 
 
@@ -114,7 +114,7 @@ def served_models(
     query: str = "",
     timeout: float = 10.0,
 ) -> dict[str, int | None]:
-    """Ask an endpoint which models it serves, and their windows where it says so."""
+    """Return the models that an endpoint lists, with their context windows if it reports them."""
     url = f"{checked_url(base_url)}/models{query}"
     key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
     headers = dict(headers or ({"Authorization": f"Bearer {key}"} if key else {}))
@@ -131,11 +131,11 @@ def served_models(
         told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
         told = secrets.sub("[key]", told) if secrets else told
         if isinstance(error, urllib.error.HTTPError) and error.code in (401, 403):
-            raise NotAuthorised(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
-        mend = "is the server running? If it lists none, name the model"
+            raise NotAuthorized(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
+        advice = "check that the server is running; if it has no such list, name the model"
         if isinstance(error, urllib.error.HTTPError) and error.code == 404 and not url.endswith("/v1/models"):
-            mend = "the address of most servers ends in /v1"
-        raise Unreachable(f"{told} ({mend})") from None
+            advice = "the base URL of most servers ends in /v1"
+        raise Unreachable(f"{told} ({advice})") from None
     return {
         entry.id: entry.max_model_len or (entry.meta.n_ctx if entry.meta else None) for entry in listing.data
     }
@@ -145,39 +145,39 @@ OLLAMA = "ollama:"
 
 
 def ollama_url() -> str:
-    """The base URL of Ollama: OLLAMA_HOST as Ollama itself reads it (a host, host:port or URL), else its usual port here."""
+    """Return the base URL of Ollama: OLLAMA_HOST as Ollama itself reads it (host, host:port or URL), or its default."""
     given = os.environ.get("OLLAMA_HOST", "").strip(" \t\"'")
     parts = re.fullmatch(r"(?:(https?)://)?(\[[\da-fA-F:.]+\]|[^:/]*)(?::(\d+))?(/.*)?", given)
     if not parts:
         raise InputError("OLLAMA_HOST must be a host, host:port or URL, without user and password")
-    host = "127.0.0.1" if parts[2] in ("", "0.0.0.0") else parts[2]  # noqa: S104 - where it listens, not where it is
+    host = "127.0.0.1" if parts[2] in ("", "0.0.0.0") else parts[2]  # noqa: S104 - a listening address, not a destination
     port = parts[3] or {"http": 80, "https": 443}.get(parts[1] or "", 11434)
     return checked_url(f"{parts[1] or 'http'}://{host}:{port}{(parts[4] or '').rstrip('/')}/v1")
 
 
 def check_ollama(name: str) -> None:
-    """Raise, with what to do, where Ollama does not answer or does not have the model."""
+    """Raise an error with advice if Ollama does not answer or does not have the model."""
     url = ollama_url()
     try:
         served = served_models(url, "")
     except ModelError:
         raise InputError(
             f"Ollama does not answer at {url}: start it with `ollama serve`, then `ollama pull {name}`; "
-            "OLLAMA_HOST says where it is"
+            "OLLAMA_HOST sets its address"
         ) from None
     if not {name, f"{name}:latest"} & served.keys():
-        raise InputError(f"Ollama has no model {shown(name)}{similar(name, served)}: ollama pull {name}")
+        raise InputError(f"Ollama has no {shown(name)}{similar(name, served)}: run `ollama pull {name}`")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The standard handler takes the key along to wherever it is sent."""
+    """Does not follow redirects: the standard handler would send the key along."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """Follow nothing."""
+        """Reject the redirect."""
 
 
 def _read_within(response: Any, seconds: float) -> bytes:
-    """Up to a megabyte; the socket's own timeout starts again with every byte."""
+    """Read up to a megabyte within a total time; the socket's own timeout restarts with every byte."""
     end, body = time.monotonic() + seconds, b""
     while len(body) < 2**20 and (data := response.read1(2**16)):
         body += data
@@ -193,9 +193,9 @@ class _Meta(msgspec.Struct):
 class _Listed(msgspec.Struct):
     id: str
     max_model_len: int | None = None
-    """The window as vLLM tells it."""
+    """The context window in vLLM's list."""
     meta: _Meta | None = None
-    """And as llama.cpp does."""
+    """The context window in llama.cpp's list."""
 
 
 class _Listing(msgspec.Struct):

@@ -1,10 +1,11 @@
-"""The governor: how many calls one endpoint takes at a time, learned from how it answers.
+"""The governor: learns how many concurrent calls an endpoint accepts.
 
-A cut remembers where it happened. The limit then grows along a cubic (as TCP CUBIC does): fast back towards that place,
-slowly around it, fast again beyond it. So a full endpoint is probed rarely, and regained capacity is found within seconds.
+After a cut, the limit grows along a cubic function (like TCP CUBIC): fast back to the limit of the last cut, slowly around
+it, fast again beyond it. So a full endpoint is probed rarely, and new capacity is found within seconds.
 
-A single refusal delays only its own call. The limit is cut when refusals are too many among recent calls, because some
-endpoints refuse a few calls at random. A governor does no I/O and reads no clock: the caller passes the time.
+A single refusal (429) delays only its own call. The limit is cut when the share of refusals among recent calls is too
+high, because some endpoints refuse a few calls at random. A governor does no I/O and reads no clock: the caller passes the
+time.
 """
 
 from __future__ import annotations
@@ -20,45 +21,45 @@ from camel.core.errors import InputError
 CUT, DEEPER = 0.8, 0.6
 """Factors of the limit in a cut, and in a second cut before any call sent since the first has been served."""
 FORGIVEN = 0.05
-"""Part of a refusal that each served call makes up for: more than 1 refusal in 20 calls always leads to a cut."""
+"""Part of a refusal that each served call compensates: more than 1 refusal in 20 calls always leads to a cut."""
 IN_USE = 0.6
-"""Share of the limit that must be in flight for a cut to start from the limit, and otherwise from what is in flight."""
+"""Share of the limit that must be in flight for a cut to start from the limit; otherwise it starts from the calls in flight."""
 LEAST = 0.05
 """Lowest limit. Below 1 there are pauses between calls."""
 SLACK, BURST = 1.1, 0.02
 """After a cut calls are also spaced: at most `SLACK` times as many per second as the limit allows on average, with a
 burst of two calls or of `BURST` seconds. Calls end in bunches, and an endpoint with a rate limit refuses bunches."""
 STEEPNESS, SMALL = 0.4, 10
-"""Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call; and the limit
+"""Coefficient of the cubic, as in TCP CUBIC, with time in seconds or, if calls take longer, in durations of a call; and the limit
 below which it is less steep in proportion."""
 PROBED, PATIENCE, NEAR = 70, 12.0, 0.2
 """Around the last cut, within the share `NEAR` of it, time passes more slowly if there are fewer than `PROBED` calls in a
 unit of it, by at most the factor `PATIENCE`: each probe of a full endpoint costs refusals, and among few calls they
 weigh more."""
 SLOW, SLOW_SECONDS = 4.0, 1.0
-"""A round of calls is too slow when it takes that many times what replies of this length usually take, and longer than
-that."""
+"""A round of calls is too slow if it takes this factor times the usual time of replies of this length, and more seconds than
+this."""
 USELESS, FASTER = 0.5, 0.8
 """When cuts because of slow rounds have reduced the limit to the first share, rounds must take at most the second share of
 their time. Otherwise load is not the reason: the cuts are undone, and this time counts as usual from then on."""
 STORM, VAGUE = 3, 1.0
 """Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over. After two it is
-if no call sent since was served and `Retry-After` is longer than these seconds, which endpoints also say without reason."""
+if no call sent since was served and `Retry-After` is longer than these seconds; some endpoints send it without reason."""
 LONGEST_PAUSE = 60.0
 BUSY = 1 / 3
-"""Share of the last dozen or so answers that must be 503 for it to mean too many calls; below, it is a fault like
-another. With one call in twenty failing at random, cutting at each would leave a tenth of the limit."""
+"""Share of about the last 12 answers that must be 503 to count as overload; below it, a 503 is a fault like any
+other. If one call in twenty fails at random, a cut for each would reduce the limit to a tenth."""
 EXPIRED = 0.25
-"""Part of a share that may still be used for a while when it was not renewed in time; after that, nothing."""
+"""Part of a share that may still be used for a while if it was not renewed in time; after that, nothing."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an endpoint may be asked for. `None` is no limit but what the endpoint itself shows."""
+    """Limits of an endpoint. `None`: only the limit that the endpoint itself shows."""
 
     ceiling: float | None = None
-    """Calls in flight at most."""
+    """Maximum number of calls in flight."""
     start: float | None = None
-    """Calls in flight at first, half as many more with each round until the first refusal; `None` begins at the
+    """Calls in flight at first; grows by half with each round until the first refusal. `None`: starts at the
     ceiling."""
     rpm: float | None = None
     """Requests per minute."""
@@ -73,13 +74,13 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One worker's part of an endpoint, as the coordinator of a cluster hands it out about once a second."""
+    """One worker's part of an endpoint, assigned by the coordinator about once a second."""
 
     ceiling: float = math.inf
     rpm: float | None = None
     tpm: float | None = None
     seconds: float = 5.0
-    """How long it holds without being renewed; as long again it holds in part, and then not at all."""
+    """Seconds for which it is valid; for as many seconds after that it is valid in part."""
 
 
 class EndpointReport(msgspec.Struct, frozen=True, gc=False):
@@ -87,25 +88,25 @@ class EndpointReport(msgspec.Struct, frozen=True, gc=False):
 
     in_flight: float = 0
     waiting: float = 0
-    """Calls that have no room yet."""
+    """Number of waiting calls."""
     allowed: float = 0
-    """Calls that it may have in flight; -1: as many as it likes."""
+    """Number of calls that it may have in flight; -1: no limit."""
     calls: int = 0
     refused: int = 0
     failed: int = 0
     prompt: int = 0
     cached: int = 0
     open: int = 0
-    """Conversations that are kept there."""
+    """Number of conversations on it."""
     broken: bool = False
     failing: int = 0
-    """Failures in a row."""
+    """Number of failures in a row."""
     age: float = 0.0
-    """Seconds since it was made, by the coordinator's clock."""
+    """Age of the report in seconds, by the coordinator's clock."""
 
     @staticmethod
     def summed(reports: Sequence[EndpointReport]) -> EndpointReport:
-        """The sum of all workers' reports."""
+        """Return the sum of all workers' reports."""
         return EndpointReport(
             *(sum(getattr(one, name) for one in reports) for name in EndpointReport.__struct_fields__[:9]),
             broken=any(one.broken for one in reports),
@@ -114,7 +115,7 @@ class EndpointReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Bucket:
-    """So much a minute, with ten seconds' worth at once."""
+    """A token bucket with a rate per minute and a capacity of ten seconds."""
 
     def __init__(self, per_minute: float, now: float) -> None:
         self.now = now
@@ -127,7 +128,7 @@ class _Bucket:
         self.level = min(self.level, self.most)
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until `amount` can be taken; more than fits is taken from a full bucket, which it leaves in debt."""
+        """Return the seconds until `amount` can be taken; more than the capacity is taken from a full bucket, which goes negative."""
         self.level = min(self.most, self.level + (now - self.now) * self.rate)
         self.now = now
         missing = min(amount, self.most) - self.level
@@ -138,7 +139,7 @@ class _Bucket:
 
 
 class Governor:
-    """The limit of one endpoint, and what has become of the calls sent to it."""
+    """The limit of one endpoint, and statistics of its calls."""
 
     def __init__(self, rates: Rates | None = None, *, now: float = 0.0) -> None:
         rates = rates or Rates()
@@ -148,55 +149,55 @@ class Governor:
         self.calls = self.refused_calls = self.failed_calls = 0
         self.tokens = self.prompt = self.cached = 0
         self.seconds = 0.0
-        """Sum of the latencies of the calls that were served."""
+        """Sum of the latencies of served calls."""
         self.paused_until = 0.0
         self._requests = _Bucket(rates.rpm, now) if rates.rpm else None
         self._tokens = _Bucket(rates.tpm, now) if rates.tpm else None
         self._share: Share | None = None
         self._share_at = 0.0
         self._top: float | None = None
-        """Where the last cut was; none before the first, while the limit grows by half with each round."""
+        """The limit at the last cut; None before the first, while the limit grows by half with each round."""
         self._age = self._rise = self._steepness = 0.0
         self._proven = 0.0
-        """Calls in flight while calls were being served, lately."""
+        """Recent number of calls in flight while calls were served."""
         self._grown_at = now
         self._epoch = 0
         self._in_a_row = 0
         self._refusals = 0.0
-        """Refusals that served calls have not made up for."""
+        """Refusals that served calls have not compensated."""
         self._busy = 0.0
         self._unserved_cuts = 0
-        """Cuts since a call that was sent after the last one was served."""
+        """Cuts since a call that was sent after the last cut was served."""
         self._spacing = self._spaced_until = 0.0
-        """Seconds between calls, 0 without a refusal; when all calls sent so far would have left at that distance."""
+        """Seconds between calls (0 without a refusal), and the time of the next call at that spacing."""
         self._latency = 0.0
         self._usual = self._usual_per_token = math.inf
         self._window_calls, self._window_seconds, self._window_tokens = 0, 0.0, 0
-        """The round that is being judged: calls that were sent since the last cut."""
+        """The current round: calls sent since the last cut."""
         self._slow_mean = self._limit_before = math.inf
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
     @property
     def shared(self) -> bool:
-        """Whether a coordinator has given it a share."""
+        """Whether a coordinator has assigned a share."""
         return self._share is not None
 
     def allowed(self, now: float) -> float:
-        """Calls that may be in flight now."""
+        """Return how many calls may be in flight now."""
         share = self._share
         if share is None:
             return self.limit
         late = now - self._share_at
         if late <= share.seconds:
             return min(self.limit, share.ceiling)
-        # Silence: the coordinator may have given this share to others, or be gone.
+        # Not renewed: the coordinator may have assigned this share to others, or be dead.
         if late <= 2 * share.seconds:
             return min(self.limit, math.floor(share.ceiling * EXPIRED) if math.isfinite(share.ceiling) else 1)
         return 0.0
 
     def wait(self, now: float, tokens: float = 0.0) -> float:
-        """Seconds until a call may be sent: 0 is now, infinity is when another call has ended."""
+        """Return the seconds until a call may be sent: 0 is now, infinity is after another call has ended."""
         if self.in_flight >= self.limit or (self._share and self.in_flight >= self.allowed(now)):
             return math.inf
         wait = self.paused_until - now if self.paused_until > now else 0.0
@@ -209,7 +210,7 @@ class Governor:
         return wait
 
     def begin(self, tokens: float = 0.0, now: float = 0.0) -> int:
-        """Count a call that is sent now; returns the number of the round it belongs to."""
+        """Count a call that is sent now; returns the number of its round."""
         self.in_flight += 1
         if self._spacing:
             self._spaced_until = max(self._spaced_until, now) + self._spacing
@@ -222,17 +223,17 @@ class Governor:
     # --- results -------------------------------------------------------------------------------------------------
 
     def left(self) -> None:
-        """A call was abandoned; it says nothing about the endpoint."""
+        """Count an abandoned call, which says nothing about the endpoint."""
         self.in_flight -= 1
 
     def failed(self) -> None:
-        """A call failed for another reason than too many of them."""
+        """Count a call that failed for another reason than overload."""
         self.in_flight -= 1
         self.calls += 1
         self.failed_calls += 1
 
     def unavailable(self, now: float, epoch: int, *, others_wait: bool = True) -> None:
-        """A call came back with 503 and no word of when to come again: one too many if many do, else a failure."""
+        """Count a 503 without `Retry-After`: overload if there are many, otherwise a failure."""
         self._busy += (1 - self._busy) * 0.1
         if self._busy > BUSY:
             self.refused(now, epoch, others_wait=others_wait)
@@ -242,7 +243,7 @@ class Governor:
     def served(
         self, now: float, epoch: int, latency: float, prompt: int, completion: int, cached: int, guess: float
     ) -> None:
-        """A call came back with a reply; `guess` is what `begin` took for its tokens."""
+        """Count a served call; `guess` is the number of tokens that `begin` assumed."""
         self.calls += 1
         self.seconds += latency
         self.prompt += prompt
@@ -271,17 +272,17 @@ class Governor:
     def refused(
         self, now: float, epoch: int, retry_after: float | None = None, *, others_wait: bool = True
     ) -> None:
-        """A call came back as one too many: 429, or 503 with a word of when to come again."""
+        """Count a refusal: 429, or 503 with `Retry-After`."""
         self.calls += 1
         self.refused_calls += 1
-        if epoch == self._epoch:  # those sent before the last cut say nothing new
+        if epoch == self._epoch:  # calls sent before the last cut say nothing new
             self._refusals += 1
             if self._refusals > _tolerated(self.in_flight):
                 self._in_a_row += 1
                 self._cut(now)
                 self._refusals = _tolerated(self.limit) / 2
                 self._spacing = min(LONGEST_PAUSE, self._latency / (SLACK * self.limit))
-        # The call itself waits in the client; this is for the calls that would take its place.
+        # The call itself waits in the client; this delays the calls that would take its place.
         closed = self._unserved_cuts >= 2 and (retry_after or 0.0) > VAGUE
         if others_wait and (closed or self._in_a_row >= STORM):
             asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
@@ -289,7 +290,7 @@ class Governor:
         self.in_flight -= 1
 
     def allow(self, share: Share, now: float) -> None:
-        """Take the share that this worker has from now on."""
+        """Set this worker's share."""
         self._share, self._share_at = share, now
         for name, rate in (("_requests", share.rpm), ("_tokens", share.tpm)):
             bucket: _Bucket | None = getattr(self, name)
@@ -299,7 +300,7 @@ class Governor:
                 bucket.set_rate(max(rate, 1e-6))
 
     def report(self, now: float, waiting: int = 0) -> EndpointReport:
-        """A report for the coordinator."""
+        """Return a report for the coordinator."""
         allowed = self.allowed(now)
         return EndpointReport(
             self.in_flight,
@@ -317,9 +318,9 @@ class Governor:
     def _grow(self, now: float) -> None:
         passed, self._grown_at = now - self._grown_at, now
         if self.in_flight < 0.8 * self.limit - 1 or self.limit >= self.ceiling:
-            return  # a limit that is not reached teaches nothing
-        # By each call, and not by time alone: calls come back in bunches, and what is sent in their place is a bunch
-        # too. So at most half as many more in a round, and a fifth beyond the last cut.
+            return  # nothing to learn from a limit that is not reached
+        # Bounded per call, not by time alone: calls end in bunches, and the calls sent in their place are a bunch,
+        # too. So at most 50 % more per round, and 20 % beyond the last cut.
         step = 0.5 if self._top is None or self.limit < self._top else 0.2
         most = self.limit + step * min(1.0, self.limit)
         if self._top is not None:
@@ -338,11 +339,11 @@ class Governor:
         at = self.limit if self.in_flight > IN_USE * self.limit else float(self.in_flight)
         again = self._unserved_cuts > 0
         if not again:
-            # In a storm of refusals only the first says where the limit is, and none that comes at a small part of
-            # what was served a moment ago: then the endpoint is in trouble, and will be back.
+            # In a series of refusals only the first shows the limit, and none that comes at a small fraction of
+            # the recent load: then the endpoint has a problem and will recover.
             below = at - min(1.0, 0.1 * at)
             self._top = max(LEAST, below, self._proven if 1 <= at < 0.5 * self._proven else 0.0)
-        # While nothing is served the limit stays near one call, so that a recovery is noticed soon.
+        # While nothing is served, the limit stays near one call, so that a recovery is noticed soon.
         self.limit = max(min(at, 0.5) if again else LEAST, at * (DEEPER if again else CUT))
         top = self._top or LEAST
         self._steepness = STEEPNESS * min(1.0, top / SMALL)
@@ -353,12 +354,12 @@ class Governor:
         self._unserved_cuts += 1
 
     def _judge_latency(self, now: float) -> None:
-        """Cut where a round took far longer than such replies usually do: an endpoint that queues never refuses."""
+        """Cut if a round took much longer than usual: an endpoint that queues calls never refuses any."""
         mean, length = self._window_seconds / self._window_calls, self._window_tokens / self._window_calls
         self._window_calls, self._window_seconds, self._window_tokens = 0, 0.0, 0
-        # Both may drift upwards, because conversations, and with them their prompts, grow longer.
+        # Both may drift up, because prompts grow during conversations.
         usual = self._usual = min(mean, self._usual * 1.02)
-        if length:  # many endpoints do not say how long a reply is
+        if length:  # many endpoints do not report the length of a reply
             self._usual_per_token = min(mean / length, self._usual_per_token * 1.02)
             usual = max(usual, length * self._usual_per_token)
         if mean <= SLOW * usual or mean <= SLOW_SECONDS or self.in_flight <= 1:
@@ -373,5 +374,5 @@ class Governor:
 
 
 def _tolerated(in_flight: float) -> float:
-    """Refusals that are no reason for a cut. The last term is for the many calls that are sent at once."""
+    """Return the number of refusals without a cut. The last term allows for calls sent at once."""
     return min(2.5, 0.5 + in_flight / 4) + 0.03 * in_flight

@@ -1,11 +1,11 @@
-"""Guided format: hold a reply to CAMEL's instruction grammar while it is being written.
+"""Guided format: a grammar constrains a reply to CAMEL's instruction format while it is generated.
 
-The one decision to know: the two engines are guided differently, because their models are. llama.cpp is where the
-smallest models run, which start anything and end nothing (the bundled one, left free inside `Solution: …`, never
-came to `Next request.` in 12 of 12 tries). So its grammar also bounds how much is said: a few plain sentences of a
-few words, about 100 tokens. vLLM is where models run that can write, so there only the frame is held, and what
-stands inside may be code, lists or several pages. OpenAI's models need no frame for that; there, and on whatever takes
-its `response_format`, only a critic's answers are held to one: a number must come first and be one of the options'.
+The one decision to know: the engines get different grammars, because their models differ. llama.cpp runs the smallest
+models, which often do not end a reply (the bundled one, without limits inside `Solution: …`, never reached
+`Next request.` in 12 of 12 attempts). So its grammar also limits the length: a few plain sentences, about 100 tokens. vLLM
+runs larger models, so its grammar only fixes the frame, and the content may be code, lists or several pages. OpenAI's
+models need no frame; there, and at other endpoints with `response_format`, only a critic's answers are constrained: a
+number must come first and be one of the options.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from camel.core.model import Expects
 from camel.core.toml import read_table
 
 Guide = Literal["llama.cpp", "vllm", "openai"]
-"""The engine behind an endpoint, for what differs in how it takes a grammar."""
+"""The engine behind an endpoint, which decides how a grammar is sent."""
 
 CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict", "comparison")
-"""Answers of a critic or a judge, which are JSON."""
+"""Formats of a critic's or a judge's answers, which are JSON."""
 
 
 @cache
 def _grammars() -> dict[str, Any]:
-    """Read when one is needed: most runs need none."""
+    """Read the grammars at first use, because most runs need none."""
     return read_table(Path(__file__).with_name("grammars.toml"))
 
 
 def _critic_gbnf(expects: Expects, options: int) -> str:
-    """A critic's answer as JSON with plain sentences in it, which need no escapes."""
+    """Return a grammar for a critic's answer: JSON with plain sentences, which need no escapes."""
     number = " | ".join(f'"{n}"' for n in range(1, options + 1))
     match expects:
         case "scores":
@@ -44,7 +44,7 @@ def _critic_gbnf(expects: Expects, options: int) -> str:
             root = r'''"{\"choice\": " option ", \"verdict\": \"" ("accept" | "revise") "\", \"feedback\": \"" sentence "\"}"'''
             rules = f"option   ::= {number}"
         case "comparison":
-            # Scores that contradict the decision cannot be written; all pairs of them are few enough to be listed.
+            # Scores that contradict the decision are impossible; there are few enough pairs to list them all.
             root = r'''"{\"reason\": \"" sentence "\", \"better\": " ("0, \"scores\": [" same | "1, \"scores\": [" first | "2, \"scores\": [" second) "]}"'''
             scores = [(one, two) for one in range(11) for two in range(11)]
             rules = "\n".join(
@@ -58,7 +58,7 @@ def _critic_gbnf(expects: Expects, options: int) -> str:
 
 
 def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, Any]:
-    """A critic's answer as a JSON schema, in the part of the language that OpenAI takes as strict."""
+    """Return a JSON schema for a critic's answer, in the subset that OpenAI's strict mode supports."""
     text: dict[str, Any] = {"type": "string"}
     option = {"type": "integer", "enum": list(range(1, options + 1))}
     scores = {"type": "array", "items": {"type": "integer", "enum": list(range(11))}, **bounds}
@@ -68,7 +68,7 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
         case "verdict":
             fields = {"choice": option, "verdict": {**text, "enum": ["accept", "revise"]}, "feedback": text}
         case "comparison":
-            # The reason first: what a model writes before it decides is what it decides by.
+            # The reason comes first, so that the model reasons before it decides.
             fields = {"reason": text, "scores": scores, "better": {"type": "integer", "enum": [0, 1, 2]}}
         case _:
             fields = {"choice": option, "reason": text}
@@ -76,16 +76,16 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
 
 
 def schema_of(guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-    """The named schema of a critic's answer, for protocols that have a field of their own for it; empty where there is none."""
+    """Return the named schema of a critic's answer, for protocols with a field for it; empty if there is none."""
     return guided_fields(guide, expects, options).get("response_format", {}).get("json_schema", {})
 
 
 def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str, Any]:
     """Return the fields to add to a chat-completions request so that its reply keeps the format.
 
-    `options` is how many a critic is asked about. Nothing is added where the engine has no way for what is expected.
+    `options` is the number of a critic's options. Returns nothing if the engine does not support the format.
 
-    With `"llama.cpp"` give the request a `max_tokens` of 160 or more: what the grammar allows fits into that.
+    With `"llama.cpp"`, set `max_tokens` to at least 160, which fits everything that the grammar allows.
     """
     if expects in CRITICS:
         match guide:

@@ -1,7 +1,7 @@
 """Models of the Hugging Face hub: a repository's GGUF file by its quantization, in the hub client's own cache.
 
-The one decision to know: a cached file whose quantization is named is used without asking the hub. So a run that continues
-keeps its weights, and needs no network.
+The one decision to know: if the quantization is named and the file is cached, the hub is not contacted. So a resumed run
+keeps its weights and needs no network.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from camel.core.errors import InputError, MissingExtra
 
 HUB = "hf:"
 PREFERRED = ("Q4_K_M", "Q8_0")
-"""Quantizations that are taken where none is named; else the smallest file."""
+"""Preferred quantizations if none is named; otherwise the smallest file is used."""
 _PART = r"[A-Za-z0-9](?:[\w-]|\.(?!\.)){0,95}"
 _NAME = re.compile(rf"{HUB}({_PART}/{_PART})(?::({_PART}))?", re.ASCII)
 _FILE = re.compile(r"(?:\w[\w.+ -]*/)*(?!mmproj)\w[\w.+ -]*\.gguf", re.ASCII | re.IGNORECASE)
-"""A model's file, and no path that leads elsewhere; `mmproj` is what a model sees with."""
+"""A model's file, without paths that lead elsewhere and without `mmproj` files (vision)."""
 _SPLIT = re.compile(r"-\d{5}-of-\d{5}$", re.IGNORECASE)
 _QUANT = re.compile(r"(?<![A-Z0-9])((?:UD-)?[IT]?Q\d(?:_[A-Z0-9]+)*|MXFP4\w*|B?FP?(?:16|32))(?![A-Z0-9])")
 
 
 def read_hub_name(name: str) -> tuple[str, str]:
-    """The repository and the quantization, which may be empty, of `hf:OWNER/REPO[:QUANT]`."""
+    """Return the repository and the quantization (may be empty) of `hf:OWNER/REPO[:QUANT]`."""
     if not (found := _NAME.fullmatch(name)):
-        raise InputError(f"a model of the hub is hf:OWNER/REPO or hf:OWNER/REPO:QUANT, not {shown(name)}")
+        raise InputError(f"a hub model must be hf:OWNER/REPO or hf:OWNER/REPO:QUANT, not {shown(name)}")
     return found[1], (found[2] or "").upper()
 
 
 def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> tuple[str, Path]:
-    """The name with its quantization, and the file: downloaded, with a progress bar, where it is not cached."""
+    """Return the name with its quantization, and the file; downloads it with a progress bar if it is not cached."""
     repository, quant = read_hub_name(name)
     try:
         hub: Any = import_module("huggingface_hub")
     except ModuleNotFoundError:
         raise MissingExtra("A model of the hub", "local") from None
     chosen, paths = "", list[Path]()
-    with suppress(Exception):  # the client's errors and those of its transport have no common base
+    with suppress(Exception):  # the errors of the client and its transport have no common base
         folder = Path(hub.snapshot_download(repository, allow_patterns=[], local_files_only=True))
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*.gguf")}
         chosen, files = choose(repository, sizes, quant)
@@ -62,19 +62,19 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> tuple[st
         if not paths:
             reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
             raise InputError(
-                f"{repository} cannot be fetched from the hub ({reason}): check the name and your access (hf auth login); "
-                "without a network, download its GGUF file elsewhere and give the file's path as the model"
+                f"cannot download {repository} from the hub ({reason}): check the name and your access (`hf auth login`); "
+                "without a network, copy its GGUF file to this machine and pass the file's path as the model"
             ) from None
     return f"{HUB}{repository}:{chosen}", paths[0]
 
 
 def choose(repository: str, sizes: Mapping[str, int], quant: str) -> tuple[str, list[str]]:
-    """The quantization that is meant, and its files, which are several where a model was split."""
+    """Return the chosen quantization and its files; several if the model is split."""
     models: dict[str, list[str]] = {}
     for file in sorted(filter(_FILE.fullmatch, sizes)):
         models.setdefault(_SPLIT.sub("", file[:-5]).upper(), []).append(file)
     if not models:
-        raise InputError(f"{repository} has no GGUF file: name a repository of such files, often NAME-GGUF")
+        raise InputError(f"{repository} has no GGUF file: choose one that has, often called NAME-GGUF")
     quants = {stem: next(iter(_QUANT.findall(stem)[::-1]), stem) for stem in models}
     fits: list[str] = []
     for wanted in (quant,) if quant else PREFERRED:

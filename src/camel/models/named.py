@@ -6,13 +6,13 @@ from camel.core.model import Model, Price, Reply, Request, WrappedModel
 
 
 class NamedModel(WrappedModel):
-    """A model as reports show it: with a name, a price and a version that its endpoint need not know."""
+    """A model with its own name, price and version for reports, independent of its endpoint."""
 
     def __init__(self, model: Model, name: str, price: Price | None = None, version: str = "") -> None:
-        """`version` distinguishes models of one name, such as weights that were trained again."""
+        """`version` distinguishes models of the same name, such as retrained weights."""
         super().__init__(model)
         self.name, self.price, self.version = name, price, version
 
     async def reply(self, request: Request) -> Reply:
-        """Ask it."""
+        """Call the model."""
         return await self.inner.reply(request)

@@ -1,8 +1,8 @@
 """A seat taken by a person: a model whose replies come from a function.
 
-The one decision to know: people say what they mean, and the seat puts it into the grammar. What is said in the user's
-seat becomes `Instruction: … Input: …`, in the assistant's `Solution: … Next request.`, unless the markers are there.
-The record says `person` where a model's name would be, and no call, so that nothing counts as paid.
+The one decision to know: people write plain text, and the seat adds the grammar's markers. Text in the user's seat becomes
+`Instruction: … Input: …`, in the assistant's seat `Solution: … Next request.`, unless it has the markers already. The
+record has `person` as the model's name and counts no call.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from camel.core.message import Usage, well_formed
 from camel.core.model import Choice, Expects, Model, Reply, Request, Text, checked_model
 
 PERSON = "person"
-"""Stands in a message's `model` where a person spoke."""
+"""The `model` of a message that a person wrote."""
 _PATIENCE = 10
-"""How often a person who says nothing is asked."""
+"""How often a person is asked if the answers are empty."""
 
 T = TypeVar("T")
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """A person's answer when their stand-in model is to speak for them, in this turn and the next `turns - 1`."""
+    """A person's answer that lets the stand-in model speak, in this turn and the next `turns - 1`."""
 
     turns: int = 1
 
@@ -43,31 +43,30 @@ class HandOver(msgspec.Struct, frozen=True):
 
 
 Answer = str | HandOver | None
-"""What a person says; or that the model speaks; or None to leave, which ends the conversation."""
+"""A person's text, or `HandOver` to let the model speak, or None to leave and end the conversation."""
 Ask = Callable[[Request], Answer | Awaitable[Answer]]
 
 
 class Person(Model):
-    """A person who is asked by a function: `RolePlaying(user_model=Person(ask, model=model), model=model, …)`.
+    """A person, asked by a function: `RolePlaying(user_model=Person(ask, model=model), model=model, …)`.
 
-    `ask(request)` is async, or plain and then called in a thread, so that it may wait as long as a person takes. What was
-    heard last is `request.history.entries[-1].content`, the seat is `request.speaker`. At the end of input (`EOFError`)
-    the person leaves.
+    `ask(request)` is async, or a plain function that runs in a thread, so it may block. The last message that the person
+    heard is `request.history.entries[-1].content`, the seat is `request.speaker`. An `EOFError` means that the person leaves.
     """
 
     def __init__(self, ask: Ask, *, model: Model | None = None, verbatim: bool = False) -> None:
         if not callable(ask):
-            raise InputError(f"a person is asked by a function of the request, not {shown(ask)}")
+            raise InputError(f"ask must be a function that takes a request, not {shown(ask)}")
         self._ask, self._verbatim = ask, verbatim
         self.stand_in = None if model is None else checked_model(model)
-        """The model that a look-ahead asks, and that speaks when the turn is handed over."""
+        """The model that replaces the person in a look-ahead, and after a `HandOver`."""
         self._handed: dict[tuple[str, str], int] = {}
-        """Turns that the model still has, by conversation and seat."""
+        """Remaining turns of the stand-in model, by conversation and seat."""
 
     async def reply(self, request: Request) -> Reply:
-        """What the person says, or the model if it was handed the turn."""
+        """Return the person's message, or the model's after a `HandOver`."""
         if request.expects == "task":
-            # The person gave the task: they are not asked to specify it.
+            # The person gave the task, so they are not asked to specify it.
             return await self.stand_in.reply(request) if self.stand_in else _said("", 0.0)
         started, seat = time.monotonic(), (request.session, request.speaker)
         if not self._handed.get(seat):
@@ -79,14 +78,14 @@ class Person(Model):
                 return _said(content, time.monotonic() - started)
             self._handed[seat] = answer.turns
         if self.stand_in is None:
-            raise InputError("there is no model to hand the turn to: give one with Person(ask, model=…)")
+            raise InputError("there is no model to hand the turn to: pass one with Person(ask, model=…)")
         reply = await self.stand_in.reply(request)
-        # Counted when it has spoken, and the person may have taken the seat back meanwhile.
+        # Count the turn afterwards, because the person may have taken the seat back meanwhile.
         self._handed[seat] = max(0, self._handed.get(seat, 0) - 1)
         return reply
 
     def take_back(self) -> bool:
-        """Let the person speak again from the next turn on; whether the model had turns left."""
+        """Let the person speak again from the next turn on; returns whether the model had turns left."""
         left = any(self._handed.values())
         self._handed.clear()
         return left
@@ -107,14 +106,14 @@ class Person(Model):
             if isinstance(answer, HandOver):
                 return answer
             if not isinstance(answer, str):
-                raise InputError(f"a person answers with text, HandOver or None, not {shown(answer)}")
+                raise InputError(f"ask must return text, HandOver or None, not {shown(answer)}")
             if said := well_formed(answer).strip():
                 return said
         raise Left(f"the person in the {request.speaker}'s seat said nothing, {_PATIENCE} times")
 
 
 def as_move(text: str, expects: Expects | None) -> str:
-    """What a person said, in the grammar of the seat; text with markers stays as it is."""
+    """Add the grammar's markers to a person's text; text with markers stays as it is."""
     if expects not in ("instruction", "solution"):
         return text
     said = parse(text)
@@ -128,7 +127,7 @@ def as_move(text: str, expects: Expects | None) -> str:
 
 
 async def called(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-    """Call an async function, or a plain one in a thread: it may wait for a person while others continue."""
+    """Call an async function, or a plain one in a thread, so that it may block."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     ):
@@ -138,7 +137,7 @@ async def called(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
 
 
 async def _in_thread(function: Callable[..., T], *args: Any) -> T:
-    """In a daemon thread, not in the loop's own: those are joined at the end, and the person may have left."""
+    """Call a function in a daemon thread: the event loop's own threads are joined at exit, which would block."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -150,12 +149,12 @@ async def _in_thread(function: Callable[..., T], *args: Any) -> T:
         try:
             outcome, value = future.set_result, function(*args)
         except BaseException as error:
-            # A future refuses to hold this one.
+            # A future does not accept StopIteration.
             value = RuntimeError(str(error)) if isinstance(error, StopIteration) else error
             outcome = future.set_exception
         try:
             loop.call_soon_threadsafe(settle, outcome, value)
-        except RuntimeError:  # the loop was closed while the person was thinking
+        except RuntimeError:  # the loop was closed meanwhile
             return
 
     threading.Thread(target=copy_context().run, args=(work,), name="camel-person", daemon=True).start()

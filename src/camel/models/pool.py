@@ -1,11 +1,11 @@
 """The pool: which replica a call goes to, and when.
 
-The one decision to know: a conversation stays where it began. What is worth keeping is the replica's prefix cache, so load
-decides where a conversation *starts* (rendezvous hashing of its session over the healthy replicas, none with more than
-1.25 times its fair part) and only failure moves it. The session is the conversation, not the speaker: both agents' prompts
-hold the same messages, and a replica that fails should move one conversation once.
+The one decision to know: a conversation stays on its replica, whose prefix cache holds its prompt. Load decides only where
+a conversation *starts* (rendezvous hashing of its session over the healthy replicas, none with more than 1.25 times its
+fair part), and only a failure moves it. The session is the conversation, not the speaker: both agents' prompts contain the
+same messages, and a failing replica should move a conversation once.
 
-The pool is passive: it sends nothing and retries nothing. The client takes a slot for each attempt and reports how it ended.
+The pool is passive: it sends and retries nothing. The client takes a slot for each attempt and reports how it ended.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from camel.models.replica import (
 )
 
 IDLE = 30.0
-"""Seconds without a call after which a conversation that was not released counts as ended."""
+"""Seconds without a call after which an unreleased conversation counts as ended."""
 REMEMBERED = 65_536
-"""Sessions whose replica is known, at most."""
+"""Maximum number of sessions with a known replica."""
 
 _NOTHING = Share(ceiling=0)
 
@@ -67,30 +67,30 @@ class Pool:
         self._source, self._clock = source, clock
         self._replicas: list[Replica] = []
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        """Conversations that are open, the one that was silent longest first."""
+        """Open conversations, least recently used first."""
         self._ended: OrderedDict[str, Session] = OrderedDict()
-        """Those that seemed to have ended, in case they continue."""
+        """Conversations that seem to have ended, in case they continue."""
         self._stranded: deque[Waiter] = deque()
-        """Calls of started conversations while no replica is healthy."""
+        """Waiting calls of started conversations, while no replica is healthy."""
         self._fresh: deque[Waiter] = deque()
-        """First calls of conversations: they wait until no other call does."""
+        """Waiting first calls of conversations; all other calls come before them."""
         self._counts_tokens = self.settings.rates.tpm is not None
         self.gate: Callable[[], None] | None = None
-        """Raises once nothing may be sent any more. Called before every attempt, and again where its bytes are written:
-        a process that was paused in between must not send them when it resumes."""
+        """Raises if nothing may be sent any more. Called before every attempt, and again when its bytes are written: a
+        process that was suspended in between must not send them."""
         self._shared = False
-        """Whether a coordinator says how much may be used."""
+        """Whether a coordinator assigns shares."""
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
-        # A model may be used by event loops in several threads.
+        # Several threads, each with an event loop, may use a model.
         self._lock = threading.Lock()
         self.look_at = math.inf if math.isinf(source.every) else 0.0
-        """When the list of replicas is to be looked at again."""
+        """When to update the list of replicas."""
         self._set(source.first)
 
     # --- the client's side ----------------------------------------------------------------------------------------
 
     def take(self, request: Request, body: bytes) -> Slot | None:
-        """A slot for an attempt, if there is one now."""
+        """Return a slot for an attempt if one is free now, or None."""
         now = self._clock()
         with self._lock:
             name = request.session
@@ -107,7 +107,7 @@ class Pool:
             return self._admit(replica, name, session, now, guess)
 
     async def wait(self, request: Request, body: bytes, deadline: float) -> Slot:
-        """Wait for a slot; raises `DeadlineExceeded` at `deadline`, by the event loop's clock."""
+        """Wait for a slot; raises `DeadlineExceeded` at `deadline` (event loop time)."""
         loop = asyncio.get_running_loop()
         with self._lock:
             waiter = Waiter(request.session, self._guess(request, body), loop.create_future())
@@ -121,7 +121,7 @@ class Pool:
                 await asyncio.wait((future,), timeout=max(0.0, until - loop.time()))
                 if loop.time() >= deadline and not future.done():
                     raise DeadlineExceeded(
-                        f"no endpoint had a place for the call within its deadline: {self.described()}"
+                        f"no endpoint had capacity for the call within its deadline: {self.described()}"
                     )
             return future.result()
         except BaseException:
@@ -132,7 +132,7 @@ class Pool:
             future.cancel()
 
     def served(self, slot: Slot, usage: Usage, speaker: str = "") -> None:
-        """The attempt brought a reply."""
+        """Record a successful attempt."""
         now, replica, session = self._clock(), slot.replica, slot.session
         with self._lock:
             replica.governor.served(
@@ -153,7 +153,7 @@ class Pool:
                 self._pump((replica,))
 
     def failed(self, slot: Slot, error: ModelError, *, hung: bool = False) -> None:
-        """The attempt failed; `hung` if there was no answer in all the time that one may take."""
+        """Record a failed attempt; `hung` if it timed out without an answer."""
         now, replica, session = self._clock(), slot.replica, slot.session
         unavailable = isinstance(error, ServerFailed) and error.status == 503
         alone = len(self._replicas) <= 1
@@ -175,7 +175,9 @@ class Pool:
                 session.busy -= 1
             if not broken:
                 if isinstance(error, MalformedReply | DeadlineExceeded):
-                    replica.probing = False  # it says nothing of its health: the next call may ask again
+                    replica.probing = (
+                        False  # this says nothing about its health: the next call may probe again
+                    )
                 else:
                     replica.answered(str(error) if isinstance(error, RateLimited) else "")
             else:
@@ -188,19 +190,19 @@ class Pool:
             self._pump(self._replicas if broken else (replica,))
 
     def has_other(self, replica: Replica) -> bool:
-        """Whether a call that failed at a replica can be sent to another one."""
+        """Return whether a call that failed at a replica can go to another one."""
         now = self._clock()
         with self._lock:
             return any(one is not replica and one.usable(now) for one in self._replicas)
 
     def left(self, slot: Slot) -> None:
-        """The attempt was abandoned by the caller."""
+        """Record an attempt that the caller abandoned."""
         with self._lock:
             give_back(slot)
             self._pump((slot.replica,))
 
     def release(self, name: str) -> None:
-        """A conversation has ended: its place is free, and it is forgotten."""
+        """Forget a conversation that has ended; its place is free."""
         with self._lock:
             session = self._sessions.pop(name, None)
             self._ended.pop(name, None)
@@ -211,11 +213,11 @@ class Pool:
                     self._pump((session.replica,))
 
     async def refresh(self) -> None:
-        """Look where the replicas are, if it is time to."""
+        """Update the list of replicas if it is due."""
         now = self._clock()
         if now < self.look_at:
             return
-        self.look_at = now + self._source.every  # before looking: one caller does it
+        self.look_at = now + self._source.every  # set before the update, so that only one caller does it
         try:
             async with asyncio.timeout(self._source.every):
                 urls = await asyncio.to_thread(self._source.look)
@@ -227,7 +229,7 @@ class Pool:
     # --- the coordinator's side -----------------------------------------------------------------------------------
 
     def report(self) -> dict[str, EndpointReport]:
-        """A report on each endpoint for the coordinator."""
+        """Return a report on each endpoint for the coordinator."""
         now = self._clock()
         with self._lock:
             spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
@@ -242,7 +244,7 @@ class Pool:
             }
 
     def allow(self, shares: Mapping[str, Share]) -> None:
-        """Take this worker's shares; a worker of a cluster begins with `allow({})`, which allows nothing."""
+        """Set this worker's shares; a worker of a cluster starts with `allow({})`, which allows nothing."""
         now = self._clock()
         with self._lock:
             self._shared = True
@@ -255,33 +257,33 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """How many replicas are known."""
+        """Number of known replicas."""
         return len(self._replicas)
 
     @property
     def unreached(self) -> bool:
-        """Whether every replica was tried, and none was ever reached."""
+        """Whether every replica was tried and none was ever reached."""
         return all(replica.failures and not replica.reached for replica in self._replicas)
 
     def states(self) -> list[ReplicaState]:
-        """The replicas as they are now."""
+        """Return the current state of the replicas."""
         now = self._clock()
         with self._lock:
             return [state_of(replica, now) for replica in self._replicas]
 
     def described(self) -> str:
-        """The replicas and what they said, in one line."""
+        """Return the replicas with their last errors, in one line."""
         told = [
             f"{s.url} ({'healthy' if s.state == 'closed' else s.state}, {s.in_flight} in flight"
             f"{f', {s.said}' if s.said else ''})"
             for s in self.states()[:8]
         ]
-        return "; ".join(told) or "none is known, the name or list names nobody"
+        return "; ".join(told) or "no replica is known: the DNS name or the list is empty"
 
-    # --- where to -------------------------------------------------------------------------------------------------
+    # --- placement ------------------------------------------------------------------------------------------------
 
     def _guess(self, request: Request, body: bytes) -> float:
-        """An estimate of a call's tokens."""
+        """Estimate a call's tokens."""
         if not self._counts_tokens:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
@@ -294,7 +296,7 @@ class Pool:
         return math.ceil(self.settings.load * (total + 1) / len(usable))
 
     def _start(self, order: list[Replica], now: float, guess: float) -> Replica | None:
-        """The first replica in the order that has a free place for a new conversation."""
+        """Return the first replica in the order with a free place for a new conversation."""
         usable = self._usable(order, now)
         if not usable:
             return None
@@ -305,7 +307,7 @@ class Pool:
         return None
 
     def _home(self, session: Session, now: float) -> Replica | None:
-        """The replica of a started conversation: the one it is on, else the next healthy one in its order."""
+        """Return the replica of a started conversation: the current one, or the next healthy one in its order."""
         home = session.replica
         if home.usable(now) and home is not session.fled:
             return home
@@ -407,7 +409,7 @@ class Pool:
             session = self._sessions.get(waiter.name) or self._ended.get(waiter.name)
             home = self._home(session, now) if session else None
             if home is None:
-                if session is None:  # released while it waited
+                if session is None:  # released while waiting
                     self._fresh.append(self._stranded.popleft())
                     continue
                 break
@@ -421,7 +423,7 @@ class Pool:
                 self._fresh.popleft()
                 continue
             if (known := self._sessions.get(waiter.name)) is not None:
-                # Its conversation has begun through another call meanwhile.
+                # Another call has started its conversation meanwhile.
                 self._fresh.popleft()
                 self._enqueue(waiter, now)
                 if known.replica.queue and known.replica.queue[-1] is waiter and known.replica.usable(now):
@@ -436,7 +438,7 @@ class Pool:
             self._arm(now)
 
     def _give(self, queue: deque[Waiter], replica: Replica, now: float) -> bool:
-        """Give the first of a queue a place on a replica, if it has one."""
+        """Give the first call of a queue a place on a replica, if there is one."""
         waiter = queue[0]
         if waiter.future.done():
             queue.popleft()
@@ -452,7 +454,7 @@ class Pool:
             return True
         try:
             loop.call_soon_threadsafe(self._hand_over, waiter.future, slot)
-        except RuntimeError:  # its loop has ended, and with it the call
+        except RuntimeError:  # its event loop has ended, and the call with it
             give_back(slot)
         return True
 
@@ -463,7 +465,7 @@ class Pool:
             future.set_result(slot)
 
     def _arm(self, now: float) -> None:
-        """Set the timer to when something changes by itself, so that waiting calls are looked at again."""
+        """Set the timer to the next change by time, so that waiting calls are checked again."""
         loop = running_loop()
         wait = min(self._changes(now), default=math.inf)
         if loop is None or math.isinf(wait):
@@ -485,7 +487,7 @@ class Pool:
             self._pump(self._replicas)
 
     def _changes(self, now: float) -> Iterator[float]:
-        """Seconds until something changes by itself, for each thing that may."""
+        """Yield the seconds until each possible change by time."""
         for replica in self._replicas:
             if replica.until > now:
                 yield replica.until - now

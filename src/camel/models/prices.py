@@ -1,4 +1,4 @@
-"""What known models cost and how much they can read: one data file, `catalogue.toml`, and two look-ups."""
+"""Prices and context windows of known models, from `catalogue.toml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from camel.core.message import Usage
 
-# Only what names a release of the same model: "gpt-4-1106-preview" is another model than "gpt-4".
+# Only suffixes of releases of the same model: "gpt-4-1106-preview" is another model than "gpt-4".
 _SUFFIX = re.compile(r"-(?:latest|\d{4}-\d{2}-\d{2})$")
 
 
@@ -24,22 +24,22 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cached: float | None = None
     context: int | None = None
     written: float | None = None
-    """Of prompt tokens that are written into the provider's cache; left out: a quarter more than others, which is what
-    those charge who count them."""
+    """Price of prompt tokens written to the provider's cache. Default: 25 % more than other prompt tokens, as charged by
+    providers that count them."""
     batch: float = 0.5
-    """What the same costs in a batch, as a share."""
+    """Price in a batch, as a share of the normal price."""
 
     def batched(self) -> ModelPrice:
-        """The prices in a batch."""
+        """Return the prices in a batch."""
         return self.times(self.batch)
 
     def times(self, factor: float) -> ModelPrice:
-        """The same prices, all so much higher or lower."""
+        """Return all prices multiplied by a factor."""
         named = {name: getattr(self, name) for name in ("input", "output", "cached", "written")}
         return replace(self, **{name: one and one * factor for name, one in named.items()})
 
     def cost(self, usage: Usage) -> float:
-        """Dollars for `usage`."""
+        """Return the cost of `usage` in US dollars."""
         cached_price = self.input if self.cached is None else self.cached
         fresh = usage.prompt - usage.cached - usage.written
         written = usage.written * (1.25 * self.input if self.written is None else self.written)
@@ -57,18 +57,18 @@ def _entries() -> dict[str, ModelPrice]:
 
 
 def find(name: str) -> ModelPrice | None:
-    """Look a model up by name, with or without a date suffix and a provider's prefix; None when it is not known."""
+    """Look up a model by name, with or without a date suffix and a provider's prefix; None if it is unknown."""
     entries = _entries()
     bare = name.rpartition("/")[2].lower()
     return entries.get(bare) or entries.get(_SUFFIX.sub("", bare))
 
 
 def names() -> list[str]:
-    """The names of all models that are known."""
+    """Return the names of all known models."""
     return list(_entries())
 
 
 def cost(name: str, usage: Usage) -> float | None:
-    """Dollars that `usage` of the model `name` costs, or None when its price is not known."""
+    """Return the cost of `usage` of a model in US dollars, or None if its price is unknown."""
     entry = find(name)
     return None if entry is None else entry.cost(usage)

@@ -1,4 +1,4 @@
-"""What the three protocols have in common: settings by an endpoint's names, what it refuses, and what it is held to."""
+"""The base class of the three protocols: names of settings, adjustments after rejections, and grammars."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _MAY_GO = (
     "logprobs",
     "stream_options",
 )
-"""Settings that a call can do without."""
+"""Settings that can be omitted from a call."""
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names of the limit of a reply: an endpoint that refuses one takes the other."""
+"""Two names for the limit of a reply: an endpoint that rejects one accepts the other."""
 _REFUSED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
     r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible|extra_forbidden|only n ?= ?1|"
     r"(?:must|should) be 1\b|only works in",
     re.IGNORECASE,
 )
-"""An endpoint's words for a field that it does not take."""
+"""Messages of endpoints about a field that they do not accept."""
 encode = msgspec.json.Encoder().encode
 
 
 class Wire(ABC):
-    """How one model of an endpoint is asked, and how its answers are read."""
+    """Writes requests to one model of an endpoint and parses its replies."""
 
     path: ClassVar[str]
-    """What follows the base URL."""
+    """The path after the base URL."""
 
     def __init__(
         self,
@@ -57,24 +57,24 @@ class Wire(ABC):
         max_choices: int | None = None,
         session_field: str = "",
     ) -> None:
-        """What is given here goes before what the dialect says."""
+        """The arguments override the dialect."""
         self.dialect, self._name = dialect, name
         self._guided_by_dialect = guided is None and dialect.guided != "none"
         self.guided: Guide | None = guided or (None if dialect.guided == "none" else dialect.guided)
         self._max_choices = max_choices or dialect.max_choices
         self._session_field = session_field or dialect.session_field
         self._learned: dict[str, str] = {}
-        """Settings that the endpoint has refused, each with its other name; empty: it is left out."""
+        """Settings that the endpoint has rejected, each with its other name; empty: omitted."""
         self._left_out: set[str] = set()
-        """Settings that were asked for and are left out, because the endpoint is known to refuse them."""
+        """Requested settings that are omitted because the endpoint is known to reject them."""
         self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
 
     @abstractmethod
     def encode(self, request: Request) -> bytes:
-        """The body of a call."""
+        """Return the body of a request."""
 
     def read(self, body: bytes) -> Reply:
-        """Read the body of a 2xx answer, whole or a stream; raises a `ModelError` when it holds no reply."""
+        """Parse the body of a 2xx response, complete or a stream; raises a `ModelError` if it contains no reply."""
         streamed = self.stream()
         for _ in streamed.feed(body + b"\n"):
             pass
@@ -82,38 +82,38 @@ class Wire(ABC):
 
     @abstractmethod
     def stream(self) -> EventStream:
-        """What reads a streamed answer."""
+        """Return a parser for a streamed reply."""
 
     def constraint(self, request: Request) -> str:
-        """The grammar or schema that the reply is held to, as the record names it."""
+        """Return the record's name of the grammar or schema that constrains the reply."""
         if not self.guided or not request.expects:
             return ""
         held = self.guided != "openai" or request.expects in CRITICS
         return f"{self.guided}:{request.expects}" if held else ""
 
-    # --- what is refused ---------------------------------------------------------------------------------------------
+    # --- rejections --------------------------------------------------------------------------------------------------
 
     @property
     def adjustments(self) -> list[str]:
-        """What is left out of calls, or sent by another name, against what was asked for."""
+        """Requested settings that calls omit or rename, as text."""
         known = [
-            f"{name} is left out: this model refuses it"
+            f"{name} is omitted: this model rejects it"
             for name in sorted(self._left_out - self._learned.keys())
         ]
         learned = [
-            f"{name} is refused by the endpoint: {f'sent as {other}' if other else 'left out'}"
+            f"the endpoint rejects {name}: {f'sent as {other}' if other else 'omitted'}"
             for name, other in self._learned.items()
         ]
         return known + learned
 
     def adjust(self, refusal: str, sampling: Sampling) -> str:
-        """Learn from a refusal that names a part of a call: it is left out from now on, or sent by its other name.
+        """Learn from a rejection that names a part of a call: it is omitted or renamed from now on.
 
-        Returns our name of it; empty where the refusal is about something else.
+        Returns our name of the part; empty if the rejection has another reason.
         """
         if not _REFUSED.search(refusal):
             return ""
-        # A refusal may name both limits: the one not to use comes first.
+        # A rejection may name both limits: the rejected one comes first.
         found = {
             field: place.start()
             for field, pattern in self._refusable(sampling)
@@ -122,7 +122,7 @@ class Wire(ABC):
         if not found:
             return ""
         field = min(found, key=found.__getitem__)
-        if field not in self._learned:  # else another call was sent before this was learned
+        if field not in self._learned:  # otherwise another call had been sent before this was learned
             name = self.dialect.renamed(sampling).get(field, field)
             self._learned[field] = _LIMITS.get(name, "") if field == "max_tokens" else ""
             if field == "n":
@@ -133,7 +133,7 @@ class Wire(ABC):
         return field
 
     def _refusable(self, sampling: Sampling) -> Iterator[tuple[str, str]]:
-        """Parts of a call as it is sent before anything is refused, each with a pattern that finds it in a refusal."""
+        """Yield the parts of a call, each with a pattern that finds it in a rejection."""
         settings, names = self._settings(sampling, streaming=True), self.dialect.renamed(sampling)
         for field in ("max_tokens", *_MAY_GO):
             if field in settings and (name := names.get(field, field)):
@@ -146,7 +146,7 @@ class Wire(ABC):
             yield "guided", r"response_format|json_schema|output_config\.format|text\.format"
 
     def _name_of(self, setting: str, sampling: Sampling) -> str:
-        """A setting's name there; empty where it is left out."""
+        """Return the endpoint's name of a setting; empty if it is omitted."""
         if setting in self._learned:
             return self._learned[setting]
         return self.dialect.renamed(sampling).get(setting, setting)
@@ -154,7 +154,7 @@ class Wire(ABC):
     # --- the rest of a call ------------------------------------------------------------------------------------------
 
     def _settings(self, sampling: Sampling, streaming: bool) -> dict[str, Any]:
-        """What is asked for, by our names."""
+        """Return the requested settings by our names."""
         values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
         fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if self.dialect.limit:
@@ -176,7 +176,7 @@ class Wire(ABC):
     def fields(
         self, sampling: Sampling, expects: Expects | None, options: int, streaming: bool
     ) -> dict[str, Any]:
-        """Everything of a body but the model and the messages."""
+        """Return all fields of a body except the model and the messages."""
         fields: dict[str, Any] = {**self.dialect.body, **self._thought(sampling)}
         for name, value in self._settings(sampling, streaming).items():
             if now := self._name_of(name, sampling):
@@ -188,17 +188,17 @@ class Wire(ABC):
         return {**fields, **sampling.extra}
 
     def _setting(self, name: str, value: Any) -> dict[str, Any]:
-        """One setting as it is sent."""
+        """Return one setting as it is sent."""
         if name == "logprobs" and not self.dialect.count_logprobs:
             return {"logprobs": True, "top_logprobs": value}
         return {name: value}
 
     def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-        """The fields that hold a reply to its form."""
+        """Return the fields that constrain a reply to its format."""
         return guided_fields(guide, expects, options)
 
     def tail(self, request: Request) -> bytes:
-        """Everything after the messages. The same few settings recur for millions of calls, so they are kept."""
+        """Return the body after the messages. Cached, because the same few settings recur in millions of calls."""
         sampling, streaming = request.sampling, request.watch is not None
         key = (id(sampling), request.expects, request.options, streaming)
         kept = self._tails.get(key)
@@ -206,10 +206,10 @@ class Wire(ABC):
             encoded = encode(self.fields(sampling, request.expects, request.options, streaming))
             if len(self._tails) >= 256:
                 self._tails.clear()
-            # Keeping the sampling with its tail keeps its id from being given to another.
+            # Keep a reference to the sampling, so that Python does not reuse its id.
             kept = self._tails[key] = sampling, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
         if self._session_field and request.session:
-            # Routes a speaker's growing prompt to the machine that has it cached; other servers may refuse the field.
+            # Routes a speaker's growing prompt to the machine that has it cached; other servers may reject the field.
             return b"".join(
                 [kept[1], b",", encode(self._session_field), b":", encode(_session_key(request)), b"}"]
             )
@@ -217,12 +217,12 @@ class Wire(ABC):
 
 
 def _pattern(name: str) -> str:
-    """Finds the name of a field in a refusal, also where it is written as `presencePenalty`."""
+    """Return a pattern for the name of a field in a rejection, also in camel case (`presencePenalty`)."""
     return rf"(?i:\b{name.replace('_', '_?')}\b)"
 
 
 def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two tables as one, tables within them likewise; where both have a value, that of `other`."""
+    """Merge two tables recursively; values of `other` win."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
@@ -231,19 +231,19 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def choice_of(text: str, thought: str, finish: FinishReason, tokens: list[Any] | None = None) -> Choice:
-    """A candidate whose thought may come in a field of its own, within the text, or in both."""
+    """Build a candidate whose reasoning may be in its own field, in the text, or in both."""
     within, speech = separate(text)
     return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))))
 
 
 def name_in(data: Any) -> str:
-    """The model as a reply names it; empty where it names none."""
+    """Return the model name in a reply; empty if there is none."""
     model = field_of(data, "model")
     return well_formed(model) if isinstance(model, str) else ""
 
 
 def without_system(request: Request) -> tuple[str, memoryview]:
-    """A history's system prompt, and the other entries as the inside of a JSON array."""
+    """Return a history's system prompt, and the other entries as the inside of a JSON array."""
     entries, encoded = request.history.entries, memoryview(request.history.encoded())
     if not entries or entries[0].role != "system":
         return "", encoded
@@ -253,6 +253,6 @@ def without_system(request: Request) -> tuple[str, memoryview]:
 
 
 def _session_key(request: Request) -> str:
-    """Names a speaker's growing prompt in at most 64 characters, which is what OpenAI takes."""
+    """Return a key for a speaker's growing prompt of at most 64 characters, OpenAI's limit."""
     key = well_formed(f"{request.session}/{request.speaker}")
     return key if len(key) <= 64 else hashlib.blake2b(key.encode(), digest_size=32).hexdigest()

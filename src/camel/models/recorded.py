@@ -1,6 +1,6 @@
-"""A model whose replies are recorded: asked again after a crash, it answers from what was paid for before.
+"""A model that records its replies: after a crash, it answers from the record instead of paying again.
 
-It knows nothing of journals: its caller passes a function that takes a step once and remembers the result.
+It is independent of journals: the caller passes a function that executes a step once and stores the result.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from camel.core.message import Usage, well_formed
 from camel.core.model import Model, Reply, Request, WrappedModel
 
 Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
-"""Takes (what identifies the step, how to take it) and gives its result, taken now or before."""
+"""Takes an identifier and a function; returns the function's result, computed now or recorded before."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Reply | str).decode
 
 
 class _Paid(msgspec.Struct):
-    """As much of a recorded reply as counts."""
+    """The fields of a recorded reply that count its cost."""
 
     usage: Usage = Usage(calls=1, unknown=1)
     by: str = ""
 
 
 _Other: TypeAlias = tuple[bytes]
-"""The record of a step that is no call: a list, as the record of a call is none."""
+"""The record of a step that is not a model call: a list, unlike the record of a call."""
 _paid = msgspec.msgpack.Decoder(_Paid | str | _Other).decode
 _other = msgspec.msgpack.Decoder(_Other).decode
 
 
 def usage_in(record: bytes) -> tuple[str, Usage]:
-    """Which model a recorded step asked, where there are several, and what it used; nothing, where it is no call."""
+    """Return the model (if there are several) and the usage of a recorded step; empty if it is not a model call."""
     paid = _paid(record)
     return (paid.by, paid.usage) if isinstance(paid, _Paid) else ("", Usage())
 
 
 async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
-    """The result of a step that is no call of a model, recorded so that it is not counted as one."""
+    """Return the result of a step that is not a model call, recorded so that it is not counted as one."""
 
     async def take() -> bytes:
         return _encode((await make(),))
@@ -57,7 +57,7 @@ class RecordedModel(WrappedModel):
         super().__init__(model)
         self._once = once
         self.usage = Usage()
-        """What its replies took, those answered from the record included."""
+        """Usage of its replies, including recorded ones."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer from the record, or from the model and record it."""
@@ -66,14 +66,14 @@ class RecordedModel(WrappedModel):
             try:
                 reply = await self.inner.reply(request)
             except RequestRejected as error:
-                # A caller that is refused several choices asks for one at a time: other steps, which must recur.
+                # After this rejection a critic asks for one choice at a time; record it, so that a replay takes the same steps.
                 if request.sampling.n > 1 and type(error) is RequestRejected:
                     return _encode(well_formed(str(error)))
                 raise
             try:
                 return _encode(reply)
             except UnicodeEncodeError:
-                # A model of a plug-in may let half a surrogate pair through; the reply is paid for all the same.
+                # A plug-in's model may return half a surrogate pair; keep the paid reply.
                 choices = tuple(replace(one, content=well_formed(one.content)) for one in reply.choices)
                 return _encode(replace(reply, choices=choices))
 

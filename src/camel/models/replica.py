@@ -1,4 +1,4 @@
-"""A replica of a model: how it is doing, the sessions it holds, and the order in which a session tries them."""
+"""A replica of a model: its health, its sessions, and the order in which a session tries replicas."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from camel.core.errors import (
     InputError,
     MalformedReply,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     RequestRejected,
 )
 from camel.models.endpoint import proxy_for
 from camel.models.governor import Governor, Rates
 
 FAILURES = 5
-"""In a row, after which a replica is left alone for a while."""
+"""Number of failures in a row after which a replica gets no calls for a while."""
 PAUSE, LONGEST_PAUSE = 2.0, 30.0
-"""Seconds that the first such while takes; each further one twice as long, up to the longest."""
+"""Seconds of the first such break, and of the longest one; each break is twice as long as the last."""
 WARM, COLD = 0.9, 0.6
-"""Shares of the prefix that a started conversation finds cached, above and below which a replica's cache is, or is not,
-large enough for the conversations open on it."""
+"""Cached shares of a conversation's prefix above which a replica's cache is large enough for its open conversations, and
+below which it is too small."""
 
 
 State = Literal["closed", "open", "half-open"]
@@ -37,11 +37,11 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """How calls are spread over replicas."""
 
     rates: Rates = Rates()
-    """Of each replica."""
+    """Rate limits of each replica."""
     open_per_replica: int | None = None
-    """Conversations open on a replica at a time; `None` learns it from the cached tokens in replies."""
+    """Maximum number of open conversations per replica; `None`: learned from the cached tokens in replies."""
     load: float = 1.25
-    """How many times its fair part of the conversations a replica may have."""
+    """Maximum load of a replica, as a multiple of its fair part of the conversations."""
 
     def __post_init__(self) -> None:
         if self.open_per_replica is not None and self.open_per_replica < 1:
@@ -51,26 +51,26 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica at a moment, for people."""
+    """The state of a replica, for display."""
 
     url: str
     state: State
     limit: float | None
-    """Calls in flight at most; `None` is no limit."""
+    """Maximum number of calls in flight; `None`: no limit."""
     in_flight: int
     waiting: int
-    """Calls of its conversations that wait for a place."""
+    """Number of waiting calls of its conversations."""
     open: int
-    """Conversations."""
+    """Number of open conversations."""
     most_open: int | None
     calls: int
     refused: int
-    """429 and 503."""
+    """Number of 429 and 503 responses."""
     failed: int
     cached: float
-    """Share of the prompt tokens that it had in its cache."""
+    """Share of prompt tokens that were in its cache."""
     failing: int = 0
-    """Failures in a row."""
+    """Number of failures in a row."""
     said: str = ""
     """Its last failure."""
 
@@ -85,49 +85,49 @@ class Replica:
         self.room = _Room(settings.open_per_replica)
         self.open = 0
         self.queue: deque[Waiter] = deque()
-        """Calls of started conversations that wait for a place here."""
+        """Waiting calls of conversations on this replica."""
         self.gone = False
-        """No longer in the list."""
+        """Whether it was removed from the list of replicas."""
         self.failures = self.trips = 0
         self.until = 0.0
-        """Left alone until then; 0 while it is healthy."""
+        """End of the current break; 0 if it is healthy."""
         self.probing = False
         self.said = ""
         self.reached = False
-        """Whether it ever answered, whatever it said."""
+        """Whether it ever answered, even with an error."""
 
     def usable(self, now: float) -> bool:
-        """Whether a call may be sent to it, as far as its health goes."""
+        """Return whether it is healthy enough for a call."""
         return not self.gone and (not self.until or (now >= self.until and not self.probing))
 
     def state(self, now: float) -> State:
-        """Of its circuit breaker."""
+        """Return the state of its circuit breaker."""
         if not self.until:
             return "closed"
         return "open" if now < self.until else "half-open"
 
     def answered(self, said: str = "") -> None:
-        """It is there, whatever it said; a refusal is kept, for whoever waits in vain for a place."""
+        """Record an answer; the text of a refusal is kept for calls that time out while waiting."""
         self.failures = self.trips = 0
         self.until, self.probing, self.said = 0.0, False, said or self.said
 
     def failure(self, now: float, said: str, alone: bool) -> bool:
-        """Count a failure; true if the replica is left alone from now on."""
+        """Count a failure; returns True if a break begins."""
         self.failures += 1
         self.said = said
-        # A single endpoint is never left alone: the client's own pauses are all there is to do.
+        # A single endpoint gets no break: the client's own waits are enough.
         if alone or not (self.probing or (not self.until and self.failures >= FAILURES)):
             return False
         pause = min(LONGEST_PAUSE, PAUSE * 2 ** min(self.trips, 10))
         self.trips += 1
         self.probing = False
-        # Jitter: the workers of a cluster must not all come back at once.
+        # Jitter, so that the workers of a cluster do not all return at once.
         self.until = now + pause * random.uniform(0.5, 1.5)  # noqa: S311 - not for secrets
         return True
 
 
 class _Room:
-    """How many conversations a replica's cache can hold."""
+    """Learns how many conversations fit into a replica's cache."""
 
     def __init__(self, given: int | None) -> None:
         self.most: float = math.inf if given is None else given
@@ -139,12 +139,12 @@ class _Room:
         self._reported = False
 
     def note(self, expected: int, cached: int, open_now: int) -> None:
-        """Note how much of the prefix that a started conversation had sent before was still cached."""
+        """Record how much of a conversation's earlier prefix was still cached."""
         if not self._learns:
             return
-        self._reported = self._reported or cached > 0  # many endpoints say nothing of their cache
+        self._reported = self._reported or cached > 0  # many endpoints do not report cached tokens
         if open_now > self.most:
-            self._expected = self._cached = self._calls = 0  # until those that are too many have ended
+            self._expected = self._cached = self._calls = 0  # wait until the excess conversations have ended
             return
         self._expected += expected
         self._cached += min(cached, expected)
@@ -165,11 +165,11 @@ class _Room:
                 self.most, self._good = self.most + 1, 0
         elif warmth < COLD and self._reported:
             if self._cuts == 6 or open_now <= 1:
-                # Ever fewer conversations did not help, so it is not their number.
+                # Fewer conversations did not help, so their number is not the reason.
                 self.most, self._cuts, self._rest = self._before, 0, 50
                 return
             if not self._cuts:
-                # One conversation too many can cost the cache of all: the more often, the rarer it is tried.
+                # One conversation too many can evict all others, so increases become rarer after each failure.
                 self._before, self._patience = self.most, min(64, 2 * self._patience)
             self._good = 0
             self.most = max(1, int(open_now * (0.5 if self._cuts else 0.75)))
@@ -177,7 +177,7 @@ class _Room:
 
 
 class Session(msgspec.Struct, gc=False, eq=False):
-    """A conversation as the pool knows it. Kept out of the garbage collector, as its slots are: there are many."""
+    """A conversation in the pool. Not tracked by the garbage collector, because there are many."""
 
     name: str
     replica: Replica
@@ -186,13 +186,13 @@ class Session(msgspec.Struct, gc=False, eq=False):
     used_at: float = 0.0
     failures: int = 0
     fled: Replica | None = None
-    """The replica that its last calls failed on, which it leaves if there is another."""
+    """The replica on which its last calls failed; it moves if there is another."""
     prompts: dict[str, int] = {}
-    """Length of each speaker's last prompt, which the replica may have cached."""
+    """Tokens of each speaker's last prompt, which the replica may have cached."""
 
 
 class Slot(msgspec.Struct, gc=False, eq=False):
-    """The right to send one attempt to a replica, until its end is noted."""
+    """Permission to send one attempt to a replica, until its end is recorded."""
 
     replica: Replica
     session: Session | None
@@ -202,7 +202,7 @@ class Slot(msgspec.Struct, gc=False, eq=False):
 
 
 class Waiter:
-    """A call that waits for a place on a replica."""
+    """A call that waits for a replica."""
 
     __slots__ = ("future", "guess", "name", "order")
 
@@ -212,13 +212,13 @@ class Waiter:
 
 
 def is_misplaced(error: ModelError) -> bool:
-    """Whether the fault may be that of one replica of several: another model is behind it, another key, or no model."""
+    """Return whether an error may be specific to one replica, such as a wrong model or key."""
     rejected = isinstance(error, RequestRejected) and error.status in (404, 405)
-    return rejected or isinstance(error, MalformedReply | NotAuthorised)
+    return rejected or isinstance(error, MalformedReply | NotAuthorized)
 
 
 def by_affinity(name: str, replicas: list[Replica]) -> list[Replica]:
-    """Replicas in a session's rendezvous order, the same in every process; without a session, the idle first."""
+    """Return replicas in a session's rendezvous order, the same in every process; without a session, idle ones first."""
     if len(replicas) == 1:
         return replicas
     if not name:
@@ -237,7 +237,7 @@ def _key(url: str) -> bytes:
 
 
 def state_of(replica: Replica, now: float) -> ReplicaState:
-    """How a replica is doing."""
+    """Return the state of a replica."""
     governor, most = replica.governor, replica.room.most
     allowed = governor.allowed(now)
     return ReplicaState(
@@ -258,7 +258,7 @@ def state_of(replica: Replica, now: float) -> ReplicaState:
 
 
 def give_back(slot: Slot) -> None:
-    """Undo an admission that came to nothing; a probe that was not made can be made by the next."""
+    """Return an unused slot; if it was a probe, the next call can probe."""
     slot.replica.governor.left()
     slot.replica.probing = False
     if slot.session is not None:
@@ -266,7 +266,7 @@ def give_back(slot: Slot) -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop of this thread; None where none runs."""
+    """Return the running event loop of this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

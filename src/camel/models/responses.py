@@ -1,6 +1,6 @@
-"""OpenAI's Responses API: the body of a call, and what comes back as a `Reply`.
+"""OpenAI's Responses API: writes requests and parses replies.
 
-Nothing is stored with the provider: a conversation lives here, and every call sends all of it.
+Nothing is stored at the provider: every call sends the whole conversation.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from camel.core.model import Expects, Reply, Request
 from camel.models.guided import Guide, schema_of
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
-from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import UNKNOWN, as_usage, excerpt, failure, field_of, load_loosely, status_in
 
 _CUT: dict[Any, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _ENDED = ("response.completed", "response.incomplete", "response.failed")
 
 
 class OpenAIResponses(Wire):
-    """How a model is asked for a response."""
+    """The Responses protocol."""
 
     path = "/responses"
 
     def encode(self, request: Request) -> bytes:
-        """The body of a call."""
+        """Return the body of a request."""
         system, rest = without_system(request)
         told = [b',"instructions":', encode(system)] if system else []
         return b"".join(
@@ -48,7 +48,7 @@ class OpenAIResponses(Wire):
         return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
 
     def stream(self) -> EventStream:
-        """Read a streamed reply."""
+        """Return a parser for a streamed reply."""
         return ResponseStream()
 
 
@@ -106,11 +106,11 @@ def _usage(counts: Any) -> Usage:
     details = told.input_tokens_details or _Details()
     cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
     thought = (told.output_tokens_details and told.output_tokens_details.reasoning_tokens) or 0
-    return believed(told.input_tokens, told.output_tokens, cached, thought, written)
+    return as_usage(told.input_tokens, told.output_tokens, cached, thought, written)
 
 
 class ResponseStream(EventStream):
-    """Puts a streamed response together: its last event holds all of it."""
+    """Parses a streamed response; its last event contains the complete reply."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class ResponseStream(EventStream):
                 yield from self._show(well_formed(text))
 
     def finished(self) -> Reply:
-        """The whole reply."""
+        """Return the complete reply."""
         if self._last is None and self._stray.strip():
             return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
         if self._last is None:

@@ -1,4 +1,4 @@
-"""A model that replies from a script, for tests of scenarios."""
+"""A model that replies from a script, for tests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Line = str | Reply | ModelError
 
 
 class ScriptedModel(Model):
-    """Replays lines in order, or asks a function for each; an error in the script is raised when its turn comes.
+    """Returns lines in order, or calls a function for each; an exception in the script is raised in its turn.
 
-    `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. Every request it got is
-    kept in `requests`, and what it had heard by then in `heard`. A script that runs out fails the call, so that a test notices.
+    `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. `requests` has every request,
+    and `heard` the history at that time. A call after the last line fails, so that a test notices.
     """
 
     def __init__(self, script: Iterable[Line] | Callable[[Request], Line], *, name: str = "scripted") -> None:
@@ -27,14 +27,14 @@ class ScriptedModel(Model):
         self._author = script if callable(script) else None
 
     async def reply(self, request: Request) -> Reply:
-        """Answer with the next line."""
+        """Return the next line."""
         self.requests.append(request)
         self.heard.append(tuple(request.history.entries))  # the history itself keeps growing
         if self._author:
             line = self._author(request)
         else:
             line = next(
-                self._lines or iter(()), ServerFailed(f"the script ends after {len(self.requests) - 1} lines")
+                self._lines or iter(()), ServerFailed(f"the script has only {len(self.requests) - 1} lines")
             )
         if isinstance(line, ModelError):
             raise line

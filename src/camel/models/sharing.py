@@ -1,6 +1,6 @@
-"""Shares of an endpoint's limits, which a coordinator computes for many workers.
+"""Divides an endpoint's limits among the workers of a cluster; runs in the coordinator.
 
-The one decision to know: shares are safe when a worker is silent. A share expires by itself at the worker, and no other
+The one decision to know: shares are safe even if a worker is silent. A share expires by itself at the worker, and no other
 worker gets it before that. Pure: no clock and no I/O, so it runs in any process.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from camel.models.governor import EndpointReport, Rates, Share
 
 RENEWED = 5.0
-"""Seconds for which a share holds."""
+"""Seconds for which a share is valid."""
 TALKING = 2.5
-"""Seconds after which a worker that said nothing is taken to have what it was last given."""
+"""Seconds without a report after which a worker is assumed to have its last share."""
 TURN = 5
-"""Ticks for which the same workers come first: what one gives up reaches the next a tick later, or when a call ends."""
+"""Ticks for which the same workers come first: a freed part reaches the next worker a tick later, or when a call ends."""
 SILENT = 2 * RENEWED + 1
-"""Seconds after which it has stopped calling, and its part is free."""
+"""Seconds after which a silent worker has stopped calling, and its part is free."""
 
 
 def share_out(
@@ -27,12 +27,12 @@ def share_out(
     previous: Mapping[str, Mapping[str, Share]] | None = None,
     tick: int = 0,
 ) -> dict[str, dict[str, Share]]:
-    """Each worker's share of each endpoint: worker → endpoint → share.
+    """Return each worker's share of each endpoint: worker → endpoint → share.
 
-    `limits` hold for the whole cluster; an endpoint without a ceiling is left to the workers' own governors. Every worker
-    gets what it asks for (in flight and waiting) if there is enough, else an equal part. The rest is spread evenly, so
-    that a worker that becomes busy can begin at once. Where there are fewer calls than workers they take turns, by
-    `tick`. `previous` are the last shares: a silent worker keeps its share until it has expired.
+    `limits` apply to the whole cluster; an endpoint without a ceiling is limited only by the workers' own governors. Every
+    worker gets its demand (in flight and waiting) if there is enough, otherwise an equal part. The rest is spread evenly, so
+    that a worker that becomes busy can start at once. If there are fewer calls than workers, they take turns by `tick`.
+    `previous` has the last shares: a silent worker keeps its share until it has expired.
     """
     shares: dict[str, dict[str, Share]] = {worker: {} for worker in reports}
     for endpoint in sorted({name for report in reports.values() for name in report}):
@@ -59,7 +59,7 @@ def share_out(
 
 
 def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> dict[str, float]:
-    """Whole numbers that sum to `total` at most, also together with what is still in flight above them."""
+    """Return whole numbers with a sum of at most `total`, including calls in flight above a share."""
     workers = sorted(reports)
     if not workers:
         return {}
@@ -70,7 +70,7 @@ def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> d
     spare = total - sum(fair.values())
     for place, worker in enumerate(workers):
         fair[worker] += spare // len(workers) + (place < spare % len(workers))
-    # A share that shrinks is free once its worker says that it has the new one and its calls above it have ended.
+    # A reduced share is free only after its worker has the new one and its excess calls have ended.
     held = {w: math.ceil(max(reports[w].in_flight, reports[w].allowed)) for w in workers}
     over = sum(max(0, held[w] - fair[w]) for w in workers)
     for worker in sorted(workers, key=lambda w: held[w] - fair[w]):
@@ -81,7 +81,7 @@ def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> d
 
 
 def _filled(total: int, wanted: Mapping[str, int], order: list[str]) -> dict[str, int]:
-    """Max-min fair: small demands are met, the others get equal parts of the rest; odd ones in `order`."""
+    """Divide max-min fairly: small demands are met, the others get equal parts; remainders go by `order`."""
     given = dict.fromkeys(order, 0)
     left = total
     hungry: list[str] = [w for w in order if wanted[w] > 0]
@@ -96,7 +96,7 @@ def _filled(total: int, wanted: Mapping[str, int], order: list[str]) -> dict[str
 
 
 def _parts(total: float | None, demand: Mapping[str, float], kept: list[float | None]) -> dict[str, float]:
-    """A rate divided: half of it evenly, half by demand."""
+    """Divide a rate: half of it evenly, half by demand."""
     if total is None or not demand:
         return {}
     left = max(0.0, total - sum(rate or 0.0 for rate in kept))

@@ -11,31 +11,31 @@ from camel.core.thought import SpeechFilter
 
 MAX_LINE = 4 * 2**20
 _IGNORED = (b":", b"event:", b"id:", b"retry:")
-"""Lines that carry nothing for us: comments, names, numbers."""
+"""Lines to ignore: comments, event names, ids."""
 STARTS = (b"data:", *_IGNORED)
 
 
 class EventStream(ABC):
-    """Takes a streamed reply apart into events, which a protocol puts together."""
+    """Splits a streamed reply into events, which a protocol assembles."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
         self._stray = bytearray()
-        """Lines that belong to no event: perhaps a plain body that was labeled as a stream."""
+        """Lines outside of events: possibly a plain body that was labeled as a stream."""
         self._shown = SpeechFilter()
         self.done = False
-        """The stream said that it is complete."""
+        """Whether the stream has signaled its end."""
 
     @abstractmethod
     def _take(self, payload: bytes) -> Iterator[str]:
-        """Take an event; yield the text to show of it."""
+        """Process an event; yields its text to show."""
 
     @abstractmethod
     def finished(self) -> Reply:
-        """The whole reply; raises a `ModelError` where the stream broke off before its end."""
+        """Return the complete reply; raises a `ModelError` if the stream ended early."""
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Take more bytes; yield each new piece of the first choice's text."""
+        """Process more bytes; yields each new piece of the first choice's text."""
         self._pending += data
         if len(self._pending) + len(self._stray) > MAX_LINE:
             raise ReplyTooLarge(f"a line of the stream exceeds {MAX_LINE:,} bytes")
@@ -57,6 +57,6 @@ class EventStream(ABC):
                 self._stray += line + b"\n"
 
     def _show(self, text: str) -> Iterator[str]:
-        """What of a text is speech, as far as that is known yet."""
+        """Yield the part of a text that is speech, as far as known."""
         if shown := self._shown.feed(text):
             yield shown

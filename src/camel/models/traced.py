@@ -1,7 +1,7 @@
-"""A model whose calls are OpenTelemetry spans, by the GenAI conventions.
+"""Traces model calls as OpenTelemetry spans, by the GenAI conventions.
 
-The one decision to know: it is on only where a collector is set (OTEL_EXPORTER_OTLP_ENDPOINT) and OpenTelemetry is installed,
-and a span holds figures and names: never a prompt, a reply or a key, and of an error its type alone.
+The one decision to know: it is active only if a collector is set (OTEL_EXPORTER_OTLP_ENDPOINT) and OpenTelemetry is
+installed. A span contains figures and names, never a prompt, a reply or a key, and only the type of an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
 def traced(model: Model, name: str) -> Model:
-    """The same model, with spans where a collector is set."""
+    """Return the model, with spans if a collector is set."""
     if not any(os.environ.get(variable) for variable in ENDPOINTS):
         return model
     tracer = _tracer()
@@ -27,7 +27,7 @@ def traced(model: Model, name: str) -> Model:
 
 
 def flush() -> None:
-    """Send what was not sent yet, before the process exits."""
+    """Send pending spans before the process exits."""
     if _tracer.cache_info().currsize:
         provider = import_module("opentelemetry.trace").get_tracer_provider()
         if hasattr(provider, "force_flush"):
@@ -35,7 +35,7 @@ def flush() -> None:
 
 
 class TracedModel(WrappedModel):
-    """Sends each call through a span of kind client."""
+    """Wraps each call in a span of kind client."""
 
     def __init__(self, model: Model, name: str, tracer: Any) -> None:
         super().__init__(model)
@@ -69,7 +69,7 @@ class TracedModel(WrappedModel):
             f"chat {self._name}",
             kind=self._client,
             attributes=attributes,
-            record_exception=False,  # its text may quote what was sent
+            record_exception=False,  # its text may contain a prompt
             set_status_on_exception=False,
         ) as span:
             try:
@@ -94,7 +94,7 @@ class TracedModel(WrappedModel):
 
 @lru_cache(maxsize=1)
 def _tracer() -> Any:
-    """A tracer that exports to where the environment says; None without OpenTelemetry."""
+    """Return a tracer that exports to the configured collector; None without OpenTelemetry."""
     try:
         trace = import_module("opentelemetry.trace")
         sdk = import_module("opentelemetry.sdk.trace")
@@ -104,7 +104,7 @@ def _tracer() -> Any:
     except ImportError:
         return None
     if not isinstance(trace.get_tracer_provider(), sdk.TracerProvider):
-        # A program that uses camel as a library may have set up its own.
+        # A program that uses camel as a library may have its own provider.
         named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "camel"}
         provider = sdk.TracerProvider(resource=resources.Resource.create(named))
         provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))

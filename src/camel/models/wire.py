@@ -1,4 +1,4 @@
-"""What every protocol of an endpoint has in common: errors in any wording, and JSON that is nearly JSON.
+"""Shared by all protocols: errors in any wording, and lenient JSON.
 
 Pure functions of bytes: no network, no clock.
 """
@@ -17,7 +17,7 @@ from camel.core.errors import (
     ContentRejected,
     ContextOverflow,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     QuotaExhausted,
     RateLimited,
     RequestRejected,
@@ -26,10 +26,10 @@ from camel.core.errors import (
 from camel.core.message import Usage, well_formed
 
 UNKNOWN = Usage(calls=1, unknown=1)
-"""Of a call without a usable count."""
+"""The usage of a call without a usable count."""
 _MOST_TOKENS = 10**9
-# Gemini's words for a limit per minute are OpenAI's for an empty account, followed by when to come back; and OpenAI's
-# for a limit per minute point at the billing page.
+# Gemini's message for a limit per minute is OpenAI's for an empty account, followed by when to retry; and OpenAI's
+# message for a limit per minute mentions the billing page.
 _QUOTA = re.compile(
     r"insufficient_(?:user_)?quota|exceeded_current_quota|billing[_ ](?:hard|not)|billing details(?!.*retry in)|"
     r"insufficient[_ ]balance|credit balance|out of credits|payment required",
@@ -48,24 +48,24 @@ _MODERATED = re.compile(
     r"safety (?:system|filter|setting|reasons)",
     re.IGNORECASE,
 )
-"""An endpoint's words for content that it will not serve."""
+"""Messages of endpoints about content that they do not serve."""
 _RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d{1,4})m)?(\d{1,6}(?:\.\d{1,6})?)s", re.IGNORECASE)
 _CONTENT = re.compile(
     r"messages?[.\[]\d+\]?\.?.{0,40}content|invalid (?:utf|unicode|byte|character|surrogate)|"
     r"(?:text|message|messages?|content)(?: content)?s? (?:must be|is|cannot be|must not be) (?:non-?)?empty",
     re.IGNORECASE,
 )
-"""An endpoint's words for content that it cannot read."""
+"""Messages of endpoints about content that they cannot read."""
 
 
 def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
-    """The typed error for an answer that is not a reply."""
+    """Return the typed error for a response that is not a reply."""
     words = _error_words(body)
-    # Judged by more than is shown: a long message must not push the code behind it out of sight.
+    # Classify by more text than is shown, because the error code may come after a long message.
     said = "; ".join(word[:2_000] for word in words)
     text = f"HTTP {status}: {one_line(said) or 'the body is empty'}"
     if status == 402 or (400 <= status < 500 and _QUOTA.search(said)):
-        return QuotaExhausted(f"{text} (no credit left: waiting will not help)", status=status)
+        return QuotaExhausted(f"{text} (no credit: add credit to the account of this key)", status=status)
     if status == 429:
         limited = RateLimited(text, status=status)
         limited.retry_after = retry_after(headers) or _retry_in(said)
@@ -77,20 +77,20 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
     ):
         return ContentRejected(text, status=status)
     if status in (401, 403):
-        return NotAuthorised(f"{text} (check the API key and what it may use)", status=status)
+        return NotAuthorized(f"{text} (check the API key and its permissions)", status=status)
     if status in (408, 409, 425) or (status >= 500 and status not in (501, 505)):
         failed = ServerFailed(text, status=status)
         failed.retry_after = retry_after(headers)
         return failed
     if status == 404:
-        text += " (check the model's name, and that the base URL ends where /chat/completions begins)"
+        text += " (check the model's name, and that the base URL is the part before /chat/completions)"
     elif 300 <= status < 400:
-        text += " (redirects are not followed: set the base URL to where it leads)"
+        text += " (redirects are not followed: set the base URL to the target)"
     return RequestRejected(text, status=status)
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that the endpoint asks to wait, or None when it says nothing sensible."""
+    """Return the seconds that the endpoint asks to wait, or None."""
     for name, scale in (("retry-after-ms", 1e-3), ("Retry-After", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -108,13 +108,13 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 def _retry_in(said: str) -> float | None:
-    """Seconds that a message asks to wait, as Gemini's and Groq's do."""
+    """Return the seconds that a message asks to wait, as in Gemini's and Groq's errors."""
     found = _RETRY_IN.search(said)
     return None if found is None else int(found[1] or 0) * 60 + float(found[2])
 
 
 def _error_words(body: bytes) -> list[str]:
-    """The human part of an error body, whatever shape it has."""
+    """Return the readable parts of an error body, in any format."""
     data = load_loosely(body)
     error = field_of(data, "error") or data
     parts = (
@@ -122,14 +122,14 @@ def _error_words(body: bytes) -> list[str]:
         if isinstance(error, dict)
         else [error]
     )
-    # What is no text, such as a list of what is wrong with which field, is shown as JSON.
+    # Structured details, such as a list of invalid fields, are shown as JSON.
     texts = [json.dumps(part) if isinstance(part, list | dict) else part for part in parts]
     words = [well_formed(str(part)).strip() for part in texts if isinstance(part, str | int)]
     return list(dict.fromkeys(filter(None, words))) or [body[:2_000].decode("utf-8", "replace")]
 
 
-def believed(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, written: int = 0) -> Usage:
-    """A usage by an endpoint's counts; unknown where one of them cannot be."""
+def as_usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, written: int = 0) -> Usage:
+    """Return a usage from an endpoint's counts; unknown if one of them is impossible."""
     if not all(0 <= count < _MOST_TOKENS for count in (prompt, completion, cached, reasoning, written)):
         return UNKNOWN
     written = min(written, max(0, prompt - cached))
@@ -137,7 +137,7 @@ def believed(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, 
 
 
 def status_in(error: Any) -> int:
-    """The status an error body claims for itself when HTTP said 200."""
+    """Return the status in an error body, for responses with HTTP 200."""
     for key in ("code", "status", "status_code"):
         value = field_of(error, key)
         if isinstance(value, str) and value.isdecimal() and len(value) == 3:
@@ -157,7 +157,7 @@ def status_in(error: Any) -> int:
 
 
 def load_loosely(body: bytes) -> Any:
-    """What a body decodes to, if it is JSON or nearly: invalid UTF-8 is replaced, NaN is None. None where it is not."""
+    """Decode JSON leniently: replaces invalid UTF-8, and NaN becomes None. Returns None if it is not JSON."""
     try:
         return json.loads(
             body.decode("utf-8-sig", "replace"), parse_int=_parse_int, parse_constant=_parse_constant
@@ -167,21 +167,21 @@ def load_loosely(body: bytes) -> Any:
 
 
 def _parse_int(digits: str) -> int | float:
-    # Longer numbers are no counts, do not fit where JSON is written again, and beyond 4,300 digits raise.
+    # Longer numbers are not counts, cannot be written as JSON again, and raise above 4,300 digits.
     return int(digits) if len(digits) < 19 else float(digits)
 
 
 def _parse_constant(_: str) -> None:
-    """NaN and the infinities, which are not JSON."""
+    """Replace NaN and infinities, which are not JSON."""
 
 
 def field_of(data: Any, key: str) -> Any:
-    """A field of what may be an object; None where it is not."""
+    """Return a field of an object; None if it is not an object."""
     return cast("dict[str, Any]", data).get(key) if isinstance(data, dict) else None
 
 
 def cleaned(data: Any, depth: int = 20) -> Any:
-    """`data` without what could not be written as JSON again."""
+    """Return `data` without values that cannot be written as JSON."""
     if isinstance(data, str):
         return well_formed(data)
     if isinstance(data, float):
@@ -195,11 +195,11 @@ def cleaned(data: Any, depth: int = 20) -> Any:
 
 
 def excerpt(body: bytes) -> str:
-    """The start of a body, for an error."""
+    """Return the start of a body, for an error."""
     return one_line(body[:600].decode("utf-8", "replace")) or "the body is empty"
 
 
 def one_line(text: str) -> str:
-    """At most 300 printable characters on one line: errors are read in terminals and logs."""
+    """Return at most 300 printable characters on one line, for terminals and logs."""
     text = " ".join("".join(c if c.isprintable() else " " for c in text[:1200]).split())
     return text if len(text) <= 300 else f"{text[:297]}..."

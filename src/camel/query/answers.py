@@ -65,6 +65,10 @@ class Row(msgspec.Struct, frozen=True):
     """Where it stands: the row in its shard."""
     hit: ShownHit | None = None
     """What was found in it, where text was searched for."""
+    star: bool = False
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    """What readers have said about it (`camel.runs.annotations`)."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from pathlib import Path
@@ -32,9 +33,14 @@ from camel.query.sources import CatalogueRun
 from camel.query.view import CatalogueView, Derived
 from camel.query.where import Query, from_cursor
 from camel.record.release import RESTRICTED
+from camel.runs.annotations import Annotation
 
 LARGEST = 1_000
 """Rows of a page."""
+_ONE_BY_ONE = 4
+"""Conversations of a shard below which each is read by itself."""
+PAUSE = 2.0
+"""Seconds between two looks at what has come."""
 EVERYTHING = Query()
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -56,7 +62,7 @@ def _again(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class Catalogue:
-    """Conversations of one or several runs, found and counted. `find` lists the runs again, to add new ones."""
+    """Conversations of one or several runs, found and counted."""
 
     def __init__(
         self,
@@ -64,10 +70,11 @@ class Catalogue:
         allow: Collection[str] = (),
         *,
         memory: str = MEMORY,
-        find: Callable[[], Sequence[str]] | None = None,
+        annotations: bool = True,
     ) -> None:
+        """Open runs. Without `annotations`, stars, tags and notes are neither shown nor stored."""
         self._hidden = _hidden(allow)
-        self._shared = Database([str(run) for run in runs], memory, find)
+        self._shared = Database([str(run) for run in runs], memory, annotations)
         try:
             now = self._now()
             for source in now.state.sources:
@@ -82,8 +89,11 @@ class Catalogue:
         other._shared, other._hidden = self._shared, _hidden(labels)
         return other
 
-    def keep_looking(self, stop: threading.Event) -> None:
-        """What is done beside readers, until told to stop: small runs are looked through with the detectors as they grow.
+    def keep_looking(
+        self, stop: threading.Event, find_runs: Callable[[], Sequence[str]] = lambda: ()
+    ) -> None:
+        """Work in the background until `stop` is set: look through small runs with the detectors as they grow, and take in
+        the runs that `find_runs` returns as they appear.
 
         Before that, what would keep the first reader waiting is read once: text indexes, and footers of sorted copies.
         What fails, as a store may, is tried again later.
@@ -91,16 +101,21 @@ class Catalogue:
         trouble = (CamelError, *self._shared.trouble)
         with contextlib.suppress(*trouble):
             self._warm(stop)
-        pause = 0.0
+        pause, next_search = 0.0, 0.0
         while not stop.wait(pause):
-            pause = 2.0
+            pause = PAUSE
             with contextlib.suppress(*trouble):
+                if (started := time.monotonic()) >= next_search:
+                    self._shared.add_runs(find_runs())
+                    # Where a search takes long, in a large tree or a store far away, it is made less often.
+                    next_search = time.monotonic() + max(PAUSE, 20 * (time.monotonic() - started))
                 self._shared.state()
-                pause = 0.05 if self._shared.look_through() else 2.0
+                pause = 0.05 if self._shared.look_through() else PAUSE
 
     def _warm(self, stop: threading.Event) -> None:
         now = self._now()
         for source in now.state.sources:
+            _ = source.annotated
             for index in now.texts(source):
                 index.search([["the"]], {}, frozenset(), 1)
             for part in source.parts:
@@ -192,14 +207,49 @@ class Catalogue:
     def conversation(self, run: str, id: str) -> Transcript:
         """Read one conversation; of a run, one row group of one file."""
         key = self._now().find(run, id)
-        transcript = key.source.read(key.shard, key.row)
+        return self._checked(key.source.read(key.shard, key.row), run, id)
+
+    @_again
+    def conversations(self, rows: Sequence[Row]) -> list[Transcript]:
+        """Read the conversations of a page, in its order; several of one shard in one pass over it."""
+        now = self._now()
+        shards: dict[tuple[str, int], list[Row]] = {}
+        for row in rows:
+            shards.setdefault((row.run, row.shard), []).append(row)
+        read: dict[tuple[str, int, int], Transcript] = {}
+        for (run, shard), some in shards.items():
+            source, wanted = now.source(run), {row.row: row.id for row in some}
+            if len(some) < _ONE_BY_ONE:
+                found = ((row, source.read(shard, row)) for row in wanted)
+            else:
+                found = enumerate(source.shard(shard, max(wanted) + 1))
+            for row, transcript in found:
+                if row in wanted:
+                    read[run, shard, row] = self._checked(transcript, run, wanted[row])
+        return [read[row.run, row.shard, row.row] for row in rows]
+
+    def _checked(self, transcript: Transcript, run: str, id: str) -> Transcript:
+        """A conversation that was read, if this reader may see it and it is the one that the index names."""
         if hidden := self._hidden.intersection(transcript.labels):
             raise NeedsConsent(hidden)
         if transcript.id != id:
             raise InputError(
-                f"the index of {run} is damaged: remove its folder 'index', then camel index {run}"
+                f"the index of {run} is damaged: remove its folder 'index', then camel run index {run}"
             )
         return transcript
+
+    def annotate(
+        self,
+        run: str,
+        id: str,
+        *,
+        star: bool | None = None,
+        tags: Collection[str] | None = None,
+        note: str | None = None,
+    ) -> Annotation:
+        """Give a conversation a star, tags or a note, stored next to its run; what is None stays as it is."""
+        self._now().find(run, id)
+        return self._shared.annotate(run, id, star=star, tags=tags, note=note)
 
     def check(self, run: str, id: str) -> None:
         """Raise unless what holds a conversation is as it was committed: for whoever passes it on."""
@@ -208,17 +258,26 @@ class Catalogue:
 
     @_again
     def histogram(
-        self, query: Query = EVERYTHING, number: str = "messages", by: str = "", bins: int = 30
+        self,
+        query: Query = EVERYTHING,
+        number: str = "messages",
+        by: str = "",
+        bins: int = 30,
+        edges: Sequence[float] | None = None,
     ) -> Histogram:
-        """How a number is distributed, over all or by the value of a facet."""
+        """How a number is distributed, over all or by the value of a facet.
+
+        `edges` are those of another histogram, to compare with, whose range holds all values; then there is no summary.
+        """
         if number not in NUMBERS:
             raise InputError(f"there is no number {shown(number)}: there are {', '.join(NUMBERS)}")
         if by and by not in FACETS:
             raise InputError(f"there is no facet {shown(by)}: there are {', '.join(FACETS)}")
         _check_number("bins", bins, 1, 1_000)
         now = self._now()
-        key = ("histogram", query.digest, number, by, bins)
-        return now.remember(key, lambda: histogram(now, query, number, by, bins))
+        given = None if edges is None else list(edges)
+        key = ("histogram", query.digest, number, by, bins, None if edges is None else tuple(edges))
+        return now.remember(key, lambda: histogram(now, query, number, by, bins, given))
 
     @_again
     def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.index.facets import FACETS, SEPARATOR, UNKNOWN, Facet, bucket_names, elements
+from camel.query.annotated import FILTERS
 from camel.query.where import Query
 
 
@@ -101,7 +102,7 @@ def grouped(names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> Iterable[
         # A bit for each column that is not grouped by, the first the highest.
         place = next(n for n in range(len(names)) if not which >> (len(names) - 1 - n) & 1)
         into = counted.setdefault(names[place], Counter())
-        for value in facet_values(FACETS[names[place]], values[place]):
+        for value in facet_values(FILTERS[names[place]], values[place]):
             into[value] += int(number)
     return counted.items()
 

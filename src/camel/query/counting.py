@@ -10,6 +10,7 @@ from typing import Any
 
 from camel.index.cube import facet_sql
 from camel.index.facets import FACETS
+from camel.query.annotated import FILTERS
 from camel.query.conditions import cube_condition, element, grouped, grouping, is_hidden, unsorted
 from camel.query.database import Segment
 from camel.query.parts import CountedParts, IndexPart
@@ -125,7 +126,7 @@ class Scan(CountPath):
 
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
         """By facet, from one reading of their columns."""
-        named = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
+        named = ", ".join(f'{facet_sql(FILTERS[name])} as "{name}"' for name in names)
         columns, group = grouping(names)
         table, given = self._table()
         sql = f"select {columns}, count(*) from (select {named} from {table}) {group}"
@@ -156,9 +157,7 @@ def count_rows(scope: Scope, query: Query) -> int:
         return len(scope.found(query).keys)
     return scope.remember(
         ("count", unsorted(query).digest),
-        lambda: sum(
-            count_files(scope, Segment(source, source.parts), query) for source in scope.chosen(query)
-        ),
+        lambda: sum(count_files(scope, scope.files(source, query), query) for source in scope.chosen(query)),
     )
 
 
@@ -167,7 +166,7 @@ def count_facets(scope: Scope, query: Query, names: Sequence[str]) -> Iterable[t
     for source in scope.chosen(query):
         together: dict[Hashable, tuple[CountPath, list[str]]] = {}
         for name in names:
-            for path in choose_counts(scope, Segment(source, source.parts), query, name):
+            for path in choose_counts(scope, scope.files(source, query, name), query, name):
                 together.setdefault(path.key, (path, []))[1].append(name)
         for path, some in together.values():
             yield from path.facets(some)

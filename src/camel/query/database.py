@@ -21,6 +21,7 @@ from camel.query.parts import IndexPart
 from camel.query.sources import CatalogueRun, Sources
 from camel.query.where import Place
 from camel.record.parquet import arrow
+from camel.runs.annotations import Annotation
 
 MEMORY = "400MB"
 """For the database."""
@@ -92,16 +93,14 @@ class Key(NamedTuple):
 class Database:
     """What all readers of a catalogue have in common: the files, the database, and answers that are kept."""
 
-    def __init__(
-        self, runs: Sequence[str], memory: str, find: Callable[[], Sequence[str]] | None = None
-    ) -> None:
+    def __init__(self, runs: Sequence[str], memory: str, annotations: bool = True) -> None:
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._state = State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
         with contextlib.ExitStack() as opened:
-            self._sources = Sources(runs, find)
+            self._sources = Sources(runs, annotations)
             opened.callback(self._sources.close)
             self._database, self._error = _connect(memory)
             opened.callback(self._database.close)
@@ -137,6 +136,19 @@ class Database:
         with self._lock:
             self._sources.doubt()
             self._looked = -math.inf
+
+    def add_runs(self, runs: Sequence[str]) -> None:
+        """Take in runs that have come."""
+        with self._lock:
+            if self._sources.add(runs):
+                self._looked = -math.inf
+
+    def annotate(self, run: str, id: str, **changes: Any) -> Annotation:
+        """Change what readers say about a conversation."""
+        made = self._sources.annotations(run).change(id, **changes)
+        with self._lock:
+            self._looked = -math.inf
+        return made
 
     def look_through(self, seconds: float = 2.0) -> bool:
         """Find what the conversations of small runs show that nobody has looked through; whether there is more to do."""

@@ -26,21 +26,25 @@ Table = tuple[str, list[Any]]
 """Rows as the database reads them, and what stands for the question marks."""
 
 
-def histogram(scope: Scope, query: Query, number: str, by: str, bins: int) -> Histogram:
-    """How a number is distributed, over all rows or by the value of a facet."""
+def histogram(
+    scope: Scope, query: Query, number: str, by: str, bins: int, edges: list[float] | None = None
+) -> Histogram:
+    """How a number is distributed, over all rows or by the value of a facet; with given edges, without a summary."""
     ordered = replace(query, sort=cast("Any", number), order="asc")
     copies = None if by else SortedCopies.of(scope, ordered)
-    if copies is not None and (made := _from_copies(copies, bins)) is not None:
+    if copies is not None and (made := _from_copies(copies, bins, edges)) is not None:
         return made
     tables = _tables(scope, query)
+    facet = facet_sql(FACETS[by]) if by else "''"
+    if edges is not None:
+        return _histogram(number, by, edges, _bars(scope, tables, number, facet, edges))
     low, high = _limits(_extremes(scope, number, tables))
     edges = _edges(low, high, bins, whole=number != "cost")
-    facet = facet_sql(FACETS[by]) if by else "''"
     summary = None if by else _summary(scope, number, tables, low, high)
     return replace(_histogram(number, by, edges, _bars(scope, tables, number, facet, edges)), summary=summary)
 
 
-def _from_copies(copies: SortedCopies, bins: int) -> Histogram | None:
+def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> Histogram | None:
     """The same from copies in the order of the number, by how many rows are before each edge; None where they do not tell."""
     scope, query, number = copies.scope, copies.query, copies.number
     if (groups := copies.groups()) is None:
@@ -52,7 +56,7 @@ def _from_copies(copies: SortedCopies, bins: int) -> Histogram | None:
     low, high = _limits([*limits, *_extremes(scope, number, left)])
     if low is None or high is None:
         return None
-    edges = _edges(low, high, bins, whole=number != "cost")
+    edges = given or _edges(low, high, bins, whole=number != "cost")
     before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), groups.total]
     found: list[tuple[Any, ...]] = [
         ("", bar, last - first) for bar, (first, last) in enumerate(pairwise(before))
@@ -60,20 +64,22 @@ def _from_copies(copies: SortedCopies, bins: int) -> Histogram | None:
     made = _histogram(number, "", edges, [*found, *_bars(scope, left, number, "''", edges)])
     rows = sum(made.series[""])
     skipped = made.unknown + unknown
+    if given:
+        return replace(made, unknown=skipped)
 
     def quantile(share: float) -> float:
         return cast("float", copies.nth(skipped + math.ceil(share * rows) - 1, 1)[0].value)
 
     everything = _tables(scope, query)
     union = " union all ".join(f"select {number} as value from {table}" for table, _ in everything)
-    given = [one for _, each in everything for one in each]
-    mean = scope.ask(f"select avg(value) from ({union})", given)[0][0]
+    parameters = [one for _, each in everything for one in each]
+    mean = scope.ask(f"select avg(value) from ({union})", parameters)[0][0]
     summary = Summary(mean, quantile(0.05), quantile(0.5), quantile(0.95))
     return replace(made, unknown=skipped, summary=summary)
 
 
 def _tables(scope: Scope, query: Query) -> list[Table]:
-    return [scope.table(query, Segment(source, source.parts)) for source in scope.chosen(query)]
+    return [scope.table(query, scope.files(source, query)) for source in scope.chosen(query)]
 
 
 def _extremes(scope: Scope, number: str, tables: Sequence[Table]) -> list[tuple[Any, ...]]:
@@ -139,10 +145,12 @@ def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
     parts = ", ".join(f"regexp_extract(mark, '^(-?[0-9]+) ([^ ]+) (.*)$', {n})" for n in (1, 2, 3))
     each = f"unnest(string_split(trim(marks, '{SEPARATOR}'), '{SEPARATOR}')) as mark"
     for source in scope.chosen(query):
-        known = [part for part in source.parts if not part.unknown]
+        files = scope.files(source, query)
+        known = [part for part in files.parts if query.annotated or not part.unknown]
         if not known:
             continue
         table, given = scope.table(query, Segment(source, known))
+        table = f"(select * from {table}) where looked" if query.annotated else table
         lengths.update(dict(scope.ask(f"select messages, count(*) from {table} group by all", given)))
         sql = f"select {parts}, count(*) from (select {each} from {table}) where mark <> '' group by all"
         for turn, detector, seat, number in scope.ask(sql, given):

@@ -8,7 +8,7 @@ from typing import Any
 
 from camel.index.facets import NUMBERS
 from camel.query.conditions import Condition, equal, sort_column, sortable, up_to
-from camel.query.database import Key, Segment
+from camel.query.database import Key
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
 from camel.query.scope import Scope
@@ -97,7 +97,7 @@ class NumberScan(ListPath):
         selects: list[str] = []
         parameters: list[Any] = []
         for source in self.sources:
-            files = Segment(source, source.parts)
+            files = self.scope.files(source, self.query)
             where = self.scope.where(self.query, files)
             table, given = files.table(
                 where if likely is None else where.also(up_to(self.number, up), likely)
@@ -109,8 +109,8 @@ class NumberScan(ListPath):
 
     def _bounds(self) -> list[tuple[Any, Any]]:
         """The least and the greatest value of each row group, of all rows and not only of the query's."""
-        parts = (part for source in self.sources for part in source.parts)
-        return [bound for part in parts for bound in part.extremes(self.number)]
+        files = (self.scope.files(source, self.query) for source in self.sources)
+        return [bound for one in files for part in one.parts for bound in part.extremes(self.number)]
 
     def _likely(self, place: Place | None, count: int, up: bool) -> Iterable[float | None]:
         """Values up to which enough rows are likely to be found, closer ones first, in the end without any.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -51,6 +51,9 @@ class IndexPart:
         self.damage, self.tried = "", -math.inf
         """What was said when its conversations could not be read, and when."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
+        self._with: dict[str, list[Any]] = {}
+        self.places: dict[tuple[int, int], int] = {}
+        """Where rows are, in a file that has only some rows of its shards."""
 
     @property
     def sound(self) -> bool:
@@ -77,6 +80,8 @@ class IndexPart:
 
     def position(self, shard: int, row: int) -> int:
         """Of a row in the file."""
+        if self.places:
+            return self.places[shard, row]
         at = bisect_right(self._shards, shard) - 1
         return self._starts[at] + row
 
@@ -108,6 +113,23 @@ class IndexPart:
     def groups_with(self, id: str) -> list[int]:
         """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
         return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
+
+    def rows_with(self, ids: Iterable[str]) -> list[Any]:
+        """The rows of these ids, in tables. What was read is kept: it is asked for again with every new id."""
+        wanted = sorted(ids)
+        pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+        new = [id for id in wanted if id not in self._with]
+        self._with.update((id, []) for id in new)
+        with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+            for group, (low, high) in enumerate(self.extremes("id")):
+                some = new[bisect_left(new, low) : bisect_right(new, high)]
+                if some:
+                    there = pc.is_in(file.read_row_group(group, columns=["id"]).column("id"), pa.array(some))
+                    if pc.any(there).as_py():
+                        table = file.read_row_group(group).filter(there)
+                        for at, id in enumerate(table.column("id").to_pylist()):
+                            self._with[id].append(table.slice(at, 1))
+        return [table for id in wanted for table in self._with[id]]
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
         """The shard, the row and the labels of a conversation, if one of these row groups has it."""

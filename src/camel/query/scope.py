@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.index.facets import FACETS, NUMBERS
+from camel.index.facets import NUMBERS
 from camel.index.text import TextIndex
+from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere
 from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
 from camel.query.database import Database, Key, Segment, State
@@ -56,11 +57,20 @@ class Scope:
         """The runs that a query is about."""
         for run in sorted(query.runs):
             self.source(run)
-        return [one for one in self.state.sources if one.parts and (not query.runs or one.name in query.runs)]
+        named = [one for one in self.state.sources if not query.runs or one.name in query.runs]
+        return [one for one in named if self.files(one, query).parts]
+
+    def files(self, source: CatalogueRun, query: Query, facet: str = "") -> Segment:
+        """The files in which a query looks for rows of a run, and counts them by a facet."""
+        if facet in ANNOTATED or query.annotated:
+            return Segment(source, [source.annotated] if source.annotated else [])
+        return Segment(source, source.parts)
 
     def segments(self, query: Query) -> list[Segment]:
         """Their files, in portions."""
         chosen = self.chosen(query)
+        if query.annotated:
+            return [self.files(one, query) for one in chosen]
         return [one for one in self.state.segments if one.source in chosen]
 
     def where(self, query: Query, files: Segment) -> Condition:
@@ -71,7 +81,7 @@ class Scope:
             for label in sorted(self.hidden):
                 where = where.also("not contains(labels, ?)", element(label))
         for name, values in sorted(query.facets.items()):
-            one, given = facet_condition(FACETS[name], values)
+            one, given = facet_condition(FILTERS[name], values)
             where = where.also(f"({one})", *given)
         for name, (low, high) in sorted(query.ranges.items()):
             for sign, limit in ((">=", low), ("<=", high)):
@@ -127,7 +137,7 @@ class Scope:
         if not found.hits:
             return {}
         column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "0"
-        files = Segment(source, source.parts)
+        files = self.files(source, query)
         where = self.where(replace(query, text=""), files)
         table, given = files.table(where.also(AMONG, [hit.shard << 32 | hit.row for hit in found.hits]))
         rows = self.ask(f"select shard, row, {column} from {table}", given)

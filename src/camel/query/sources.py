@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -31,23 +31,25 @@ from camel.index.facets import FOLDER
 from camel.index.files import (
     Readable,
     are_newest,
-    files_anew,
     files_of,
     is_for,
     is_of,
     name_of,
     read_footer,
     read_header,
+    rewritten_files,
 )
 from camel.index.marks import marked
 from camel.index.sorted import ordered_name
 from camel.index.text import FOLDER as TEXT
 from camel.models.prices import cost
+from camel.query.annotated import annotated_part
 from camel.query.answers import first_few
 from camel.query.imports import import_files
 from camel.query.parts import CountedParts, IndexPart, group_starts
 from camel.record.arrow import rows
 from camel.record.parquet import arrow
+from camel.runs.annotations import Annotation, Annotations, files_for
 from camel.runs.compact import compactions, damaged, open_parts, parts_of
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.reader import LAST_STAGES
@@ -69,8 +71,11 @@ class CatalogueRun:
         stage: str,
         parts: list[IndexPart],
         counted: CountedParts | None = None,
+        annotations: Mapping[str, Annotation] | None = None,
+        scratch: Path = Path(),
     ) -> None:
         self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
+        self.annotations, self._scratch = annotations or {}, scratch
         self._first = [part.first for part in parts]
         self._sound: set[str] = set()
 
@@ -85,6 +90,11 @@ class CatalogueRun:
         bad = [part for part in self.parts if part.damage]
         said = "conversations cannot be looked through"
         return first_few(self.name, [f"{self.name}: {part.rows:,} {said}: {part.damage}" for part in bad])
+
+    @cached_property
+    def annotated(self) -> IndexPart | None:
+        """The file with the rows of annotated conversations, if there are any."""
+        return annotated_part(self.parts, self.annotations, self._scratch) if self.annotations else None
 
     def part_of(self, shard: int) -> IndexPart:
         """The index file that covers a shard."""
@@ -122,7 +132,7 @@ class CatalogueRun:
             with pq.ParquetFile(place) as file:
                 yield file, start
         except FileNotFoundError:
-            raise damaged(self.folder, name, "is gone") from None
+            raise damaged(self.folder, name, "is missing") from None
         except (OSError, arrow().ArrowException, UnicodeDecodeError, msgspec.MsgspecError) as error:
             said = " ".join(str(error).split()).rstrip(".")
             raise damaged(self.folder, name, f"is damaged: {said}") from None
@@ -156,19 +166,18 @@ def _one(file: Any, position: int) -> Transcript:
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
-FIND_EVERY = 3.0
-"""Seconds between two searches for new runs."""
 AGAIN = 30.0
 """Seconds after which a damaged file is tried again: it may have been restored."""
 LOOKED_THROUGH = 5_000
-"""Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
+"""Conversations of a run that are looked through here, beside those who read; of more, `camel run index` is asked for it."""
 
 
 class _Watched:
     """A run that may grow."""
 
-    def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
+    def __init__(self, name: str, folder: RunFolder, scratch: Path, annotations: Annotations) -> None:
         self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
+        self.annotations = annotations
         self._files = Readable(folder, self._scratch)
         self._parts: dict[int, IndexPart] = {}
         """Of single shards."""
@@ -189,8 +198,9 @@ class _Watched:
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
-        anew = files_anew(self.folder, stage)
-        seen = (stage, committed, files.merged, files.cubes, texts, anew)
+        anew = rewritten_files(self.folder, stage)
+        annotations = self.annotations.read()
+        seen = (stage, committed, files.merged, files.cubes, texts, anew, annotations)
         if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint
@@ -217,7 +227,7 @@ class _Watched:
         parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
         parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
         cubes = self._read_cubes(merged, stage, files.cubes)
-        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes)
+        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes, annotations, self._scratch)
         self._seen = seen
         return True
 
@@ -276,7 +286,7 @@ class _Watched:
     @property
     def notes(self) -> list[str]:
         """What is amiss with it."""
-        how = f"camel index {self.folder.address}"
+        how = f"camel run index {self.folder.address}"
         said: list[str] = []
         unknown = sum(part.unknown for part in self.source.parts)
         if unknown > LOOKED_THROUGH:
@@ -347,37 +357,42 @@ class _Watched:
 
 
 class Sources:
-    """The runs of a catalogue; `find` lists them again, so that new ones are added later."""
+    """The runs of a catalogue."""
 
-    def __init__(self, runs: Sequence[str], find: Callable[[], Sequence[str]] | None = None) -> None:
+    def __init__(self, runs: Sequence[str], annotations: bool = True) -> None:
         if not runs:
             raise InputError("name at least one run")
-        self._find, self._found_at = find, time.monotonic()
+        self._annotations = annotations
         self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
-        self._known: set[str] = set()
-        self._taken: set[str] = set()
         self._watched: list[_Watched] = []
+        self._given: set[str] = set()
         try:
             for run in runs:
-                self._add(run)
+                self._watch(run)
         except BaseException:
             self.close()
             raise
 
-    def _add(self, run: str) -> None:
-        folder = _folder(run, self._scratch)
-        self._watched.append(_Watched(_name(run, self._taken), folder, self._scratch))
-        self._known.add(run)
-
-    def _add_new(self) -> None:
-        """Add runs that were created since; one whose settings are not written yet is added the next time."""
-        if self._find is None or time.monotonic() - self._found_at < FIND_EVERY:
-            return
-        for run in self._find():
-            if run not in self._known:
+    def add(self, runs: Iterable[str]) -> bool:
+        """Watch those of these runs that are new and can be opened; whether there are any."""
+        before = len(self._watched)
+        for run in runs:
+            if run not in self._given:
                 with contextlib.suppress(CamelError, OSError):
-                    self._add(run)
-        self._found_at = time.monotonic()
+                    self._watch(run)
+        return len(self._watched) > before
+
+    def _watch(self, run: str) -> None:
+        folder = _folder(run, self._scratch)
+        name = _name(run, {one.name for one in self._watched})
+        own = folder.root if folder.on_disk and folder.root == Path(run) else None
+        files = files_for(run, own) if self._annotations else []
+        self._watched.append(_Watched(name, folder, self._scratch, Annotations(files)))
+        self._given.add(run)
+
+    def annotations(self, run: str) -> Annotations:
+        """The annotations of a run, to be changed."""
+        return next(one.annotations for one in self._watched if one.name == run)
 
     @property
     def all(self) -> list[CatalogueRun]:
@@ -395,7 +410,6 @@ class Sources:
 
     def look(self) -> bool:
         """See what has come; whether there is anything new."""
-        self._add_new()
         looks = [one.look() for one in self._watched]
         return any(looks)
 
@@ -408,15 +422,13 @@ class Sources:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def _name(run: str, taken: set[str]) -> str:
+def _name(run: str, taken: Collection[str]) -> str:
     """A short name that fits into a URL, and that no other run of the catalogue has."""
     last = [part for part in re.split(r"[/\\]", run) if part not in ("", ".", "..")][-1:] or ["run"]
     base = re.sub(r"[^\w.-]+", "-", last[0]).strip(".-") or "run"
-    name = next(
+    return next(
         one for n in range(1, len(taken) + 2) if (one := base if n == 1 else f"{base}-{n}") not in taken
     )
-    taken.add(name)
-    return name
 
 
 def _folder(run: str, scratch: Path) -> RunFolder:
@@ -426,5 +438,5 @@ def _folder(run: str, scratch: Path) -> RunFolder:
         return folder
     path = Path(run)
     if not path.exists():
-        raise InputError(f"there is no run {shown(run)}: camel runs lists those below a folder")
+        raise InputError(f"there is no run {shown(run)}: camel run list shows the runs in a folder")
     return import_files(path, scratch / f"import-{new_attempt()}")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import Damaged
-from camel.index.text import KEPT, TextIndex, opened, texts_of, words_of
+from camel.index.text import KEPT, UNSPACED, TextIndex, opened, texts_of, words_of
 from camel.query.answers import first_few
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ AROUND = 90
 """Characters before and after what was found."""
 
 _SEARCHING = ThreadPoolExecutor(4, "camel-search")
-_WORD = re.compile(r"[^\W_]+")
+_SPACED = rf"[^\W_{UNSPACED}]"
+"""A character of a word that ends at a space, or where a script without spaces begins."""
+_WORD = re.compile(rf"[{UNSPACED}]+|{_SPACED}+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 
 Pieces = tuple[tuple[str, bool], ...]
@@ -68,8 +71,19 @@ def _plain_words(text: str) -> list[str]:
 
 def pattern_of(phrases: Iterable[Sequence[str]]) -> re.Pattern[str]:
     """Finds any of the phrases in a text."""
-    ways = [r"[\W_]+".join(map(re.escape, words)) for words in sorted(phrases, key=len, reverse=True)]
-    return re.compile(r"(?<![^\W_])(?:" + "|".join(ways) + r")(?![^\W_])", re.IGNORECASE)
+    ways = [_one_after_the_other(words) for words in sorted(phrases, key=len, reverse=True)]
+    return re.compile("|".join(ways), re.IGNORECASE)
+
+
+def _one_after_the_other(words: Sequence[str]) -> str:
+    """Finds words next to each other. Between two scripts there need not be a space."""
+    unspaced = [bool(_UNSPACED.match(word)) for word in words]
+    text = "" if unspaced[0] else rf"(?<!{_SPACED})"
+    for number, word in enumerate(words):
+        if number:
+            text += r"[\W_]*" if unspaced[number] != unspaced[number - 1] else r"[\W_]+"
+        text += re.escape(word)
+    return text + ("" if unspaced[-1] else rf"(?!{_SPACED})")
 
 
 def search(
@@ -84,7 +98,7 @@ def search(
         return TextFound([], ["there are no words in what is searched for"])
     if not indexes:
         return _scan(source, phrases_of(text, _plain_words), hidden, set())
-    found = _look_up(source, indexes, phrases_of(text, words_of), facets, hidden)
+    found = _look_up(source, indexes, text, facets, hidden)
     covered = {one.shard for index in indexes for one in index.header.shards}
     if any(one.shard not in covered for part in source.parts for one in part.header.shards):
         more = _scan(source, phrases_of(text, _plain_words), hidden, covered)
@@ -96,13 +110,15 @@ def search(
 def _look_up(
     source: CatalogueRun,
     indexes: Sequence[TextIndex],
-    phrases: Sequence[Sequence[str]],
+    text: str,
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
     # An empty value is no word of an index; such a filter is applied to what was found.
     narrow = {name: values for name, values in facets.items() if name in KEPT and values and "" not in values}
-    pattern = pattern_of(phrases)
+    phrases, pattern = phrases_of(text, words_of), pattern_of(phrases_of(text, _plain_words))
+    if not phrases:  # marks alone, which the engine does not index
+        return TextFound([], [])
     scored: list[tuple[float, int, Any]] = []
     total = 0
 
@@ -152,7 +168,7 @@ def _scan(
                     which = "the rest of it has no text index" if covered else "it has no text index"
                     notes.append(
                         f"{source.name}: {which}, and only {read:,} conversations were searched; "
-                        f"camel index {source.address} --text makes it"
+                        f"camel run index {source.address} --text makes it"
                     )
                     break
                 read += 1

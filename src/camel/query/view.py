@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from camel.core.checks import shown
-from camel.index.facets import FACETS, NUMBERS, elements
+from camel.index.facets import NUMBERS, elements
+from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NeedsConsent, NotThere, Page, Row, ShownHit
-from camel.query.conditions import ranked, sortable
+from camel.query.conditions import Condition, ranked, sortable
 from camel.query.counting import count_facets, count_rows
-from camel.query.database import Key, Segment
+from camel.query.database import Key
 from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import Found, Scope
+from camel.query.scope import AMONG, Found, Scope
 from camel.query.sorted_copies import SortedCopies
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query, to_cursor
@@ -59,13 +60,15 @@ class CatalogueView(Scope):
         return self.remember(("facets", query.digest), lambda: self._facets(query))
 
     def _facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
-        counted = {name: Counter[str]() for name in FACETS}
-        groups = [(query, [name for name in FACETS if name not in query.facets])]
+        counted = {name: Counter[str]() for name in FILTERS}
+        groups = [(query, [name for name in FILTERS if name not in query.facets])]
         groups += [(query.without(name), [name]) for name in query.facets]
         for asked, names in groups:
             for name, counts in count_facets(self, asked, names):
                 counted[name].update(counts)
-        result = {name: ranked(FACETS[name], counts) for name, counts in counted.items()}
+        for name in ANNOTATED:
+            counted[name].pop("", None)
+        result = {name: ranked(FILTERS[name], counts) for name, counts in counted.items()}
         if len(self.state.sources) > 1 or query.runs:
             runs = [one.name for one in self.state.sources]
             result["run"] = [(run, count_rows(self, replace(query, runs=(run,)))) for run in runs]
@@ -119,7 +122,9 @@ class CatalogueView(Scope):
         wanted: dict[IndexPart, list[int]] = {}
         where: list[tuple[IndexPart, int]] = []
         for key in keys:
-            part = key.source.part_of(key.shard)
+            # Rows that are far apart in the index are next to each other in the file of annotated ones.
+            small = key.source.annotated if query.annotated else None
+            part = small or key.source.part_of(key.shard)
             position = part.position(key.shard, key.row)
             wanted.setdefault(part, []).append(position)
             where.append((part, position))
@@ -129,7 +134,10 @@ class CatalogueView(Scope):
         for key, (part, position) in zip(keys, where, strict=True):
             values = read[part][position]
             hit = hits.get(key.name)
-            rows.append(_row(key.source.name, values, ShownHit(*hit.show(), hit.score) if hit else None))
+            row = _row(key.source.name, values, ShownHit(*hit.show(), hit.score) if hit else None)
+            if said := key.source.annotations.get(row.id):
+                row = replace(row, star=said.star, tags=said.tags, note=said.note)
+            rows.append(row)
         if any(self.hidden.intersection(row.labels) for row in rows):
             raise AssertionError("a restricted row has passed the gate")
         return rows
@@ -175,7 +183,12 @@ class CatalogueView(Scope):
 
     def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
         """The rows of a derived file that fit a query, as an array; it has the columns of an index."""
-        where = self.where(query, Segment(source, source.parts))
+        files = self.files(source, query)
+        where = self.where(query, files) if files.parts else Condition("false")
+        if query.annotated and files.parts:
+            table, given = files.table(where)
+            places = self.ask(f"select shard::bigint << 32 | row from {table}", given)
+            where = Condition(AMONG, [[place for (place,) in places]])
         sql = f"select file_row_number from read_parquet(?, file_row_number = true) {where.clause}"
         return self.database.numbers(sql, [path, *where.given])
 

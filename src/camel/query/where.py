@@ -17,12 +17,13 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.index.facets import FACETS, NUMBERS
+from camel.index.facets import NUMBERS
+from camel.query.annotated import ANNOTATED, FILTERS, YES
 
 Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]
 _SORTS = ("", "order", "relevance", *NUMBERS)
-PARAMETERS = frozenset(("run", "q", "sort", "order", *FACETS, *(f"{name}-range" for name in NUMBERS)))
+PARAMETERS = frozenset(("run", "q", "sort", "order", *FILTERS, *(f"{name}-range" for name in NUMBERS)))
 """Names of a query's parameters in an address."""
 PAGING = frozenset(("after", "before", "at", "sample", "seed", "pin", "view"))
 """Those that stand beside them in the address of a list, and say what is shown of it."""
@@ -43,7 +44,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     """Words that must be said in it; "in quotes" those next to each other."""
     facets: dict[str, tuple[str, ...]] = {}
-    """By facet, the values of which a conversation must have one; an empty value means that it has none."""
+    """By facet, the values of which a conversation must have one; an empty value means that it has none. Annotations are
+    facets too: `{"starred": ("yes",), "noted": ("yes",), "tag": ("odd",)}`."""
     ranges: dict[str, Range] = {}
     """By number (messages, tokens, calls, cost), from and to."""
     sort: Sort = ""
@@ -56,9 +58,12 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         _check(self.order in ("asc", "desc"), "order", self.order)
         _texts("runs", self.runs)
         for name, values in self.facets.items():
-            if name not in FACETS:
-                raise InputError(f"there is no facet {shown(name)}: there are {', '.join(FACETS)}")
+            if name not in FILTERS:
+                raise InputError(f"there is no facet {shown(name)}: there are {', '.join(FILTERS)}")
             _texts(name, values)
+            # Of what nobody has annotated there is no file: it cannot be asked for.
+            _check(name not in ANNOTATED or "" not in values, name, values)
+            _check(name not in ("starred", "noted") or set(values) <= {YES}, name, values)
         for name, limits in self.ranges.items():
             if name not in NUMBERS:
                 raise InputError(f"there is no number {shown(name)}: there are {', '.join(NUMBERS)}")
@@ -75,6 +80,11 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
             _check(good, name, limits)
 
     @property
+    def annotated(self) -> bool:
+        """Whether it is about annotated conversations."""
+        return not self.facets.keys().isdisjoint(ANNOTATED)
+
+    @property
     def sorted_by(self) -> str:
         """What it is sorted by."""
         return self.sort or ("relevance" if self.text.strip() else "order")
@@ -88,7 +98,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         """As the parameters of a URL, in one order, so that equal queries have equal URLs."""
         params = [("run", name) for name in self.runs]
         params += [("q", self.text)] if self.text else []
-        for name in FACETS:
+        for name in FILTERS:
             params += [(name, value) for value in self.facets.get(name, ())]
         for name in NUMBERS:
             if name in self.ranges:
@@ -117,7 +127,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(
             runs=tuple(dict.fromkeys(by.get("run", ()))),
             text=last.get("q", ""),
-            facets={name: tuple(dict.fromkeys(by[name])) for name in FACETS if name in by},
+            facets={name: tuple(dict.fromkeys(by[name])) for name in FILTERS if name in by},
             ranges={name: limits for name, limits in ranges.items() if limits != (None, None)},
             sort=cast("Sort", last.get("sort", "")),
             order=cast("Order", last.get("order", "asc")),

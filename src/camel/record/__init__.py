@@ -1,1 +1,1 @@
-"""How conversations are stored."""
+"""The storage format of conversations."""

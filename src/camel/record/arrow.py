@@ -1,12 +1,11 @@
 """Transcripts as Arrow tables and Parquet files, and back, without loss.
 
-The structs of `core` are the only definition of a record. What column each field has follows from its annotation, and
-columns are read by name: one that a file lacks has the field's default, one that is not known is ignored. After the
-fields stand totals for queries (`num_messages`, tokens, `calls`), which reading ignores.
+The structs of `core` are the only definition of a record. The column of a field follows from its annotation. Columns are
+read by name: a missing column gets the field's default, an unknown column is ignored. After the fields come totals for
+queries (`num_messages`, tokens, `calls`), which reading ignores.
 
-The one decision to know: this runs for every message ever generated, so each field is gathered into one column at a
-time, nested ones included, and no value becomes a `dict` on its way. Only what is a tree that few rows have
-(deliberations, who hears whom) is JSON.
+The one decision to know: this runs for every generated message, so it works column by column, nested fields included,
+and converts no value to a `dict`. Only trees that few rows have (deliberations, listeners) are stored as JSON.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ from camel.core.transcript import Transcript, check_schema, upgrade
 from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
 
 ROW_GROUP = 2_000
-"""Rows of a row group: what a reader must load at least, about 50 MB of text at the paper's lengths."""
+"""Rows per row group, the least that a reader loads: about 50 MB of text at the paper's lengths."""
 _MOST_CHARS = 2**27
-"""Characters of a row group; a column of Arrow strings holds at most 2 GiB of UTF-8."""
+"""Characters per row group; a column of Arrow strings holds at most 2 GiB of UTF-8."""
 _READ_ROWS = 256
-"""Rows turned into transcripts at a time, so that a reader of one after the other holds few."""
+"""Rows converted to transcripts at a time, so that a sequential reader holds few in memory."""
 _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
-"""Columns by which a table of transcripts is known, in every version."""
+"""Columns that identify a table of transcripts, in every version."""
 _TOTALS = ("prompt", "completion", "cached", "calls")
 _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
-"""Texts that differ from row to row. Of all others, equal ones are made once when they are read."""
+"""Texts that differ from row to row. For all other texts, equal values share one object after reading."""
 _AS_JSON = (Sampling, Deliberation)
 
 
 class _Column:
-    """How the values of one field are kept. Columns are made when pyarrow is first needed, and not before."""
+    """How the values of one field are stored. Created at the first use of pyarrow."""
 
     blank: Any = 0
-    """What is there where there is no value."""
+    """The value of a row without one."""
 
     def __init__(self, type: Any) -> None:
         self.type = type
 
     def write(self, values: list[Any]) -> Any:
-        """An Arrow array of these values."""
+        """Return an Arrow array of these values."""
         return arrow().array(values, self.type)
 
     def read(self, array: Any) -> list[Any]:
-        """The values of an Arrow array."""
+        """Return the values of an Arrow array."""
         return array.to_pylist()
 
 
@@ -69,7 +68,7 @@ class _Text(_Column):
         try:
             return super().write(values)
         except UnicodeEncodeError:
-            # Half of a surrogate pair; the loop lets none in, but a record may come from elsewhere.
+            # Half of a surrogate pair, in a record from another program.
             return super().write([well_formed(value) for value in values])
 
     def read(self, array: Any) -> list[Any]:
@@ -77,7 +76,7 @@ class _Text(_Column):
 
 
 class _Json(_Column):
-    """Values as JSON, because they are trees or may hold anything. Nearly all rows share one object."""
+    """Values as JSON, for trees and arbitrary values. Nearly all rows share one object."""
 
     blank = None
 
@@ -125,7 +124,7 @@ class _Map(_Column):
         return arrow().MapArray.from_arrays(_offsets(values), keys, items)
 
     def read(self, array: Any) -> list[Any]:
-        """Also from the list of pairs as which a dataset holds them: `datasets` knows no maps."""
+        """Also reads lists of pairs, because `datasets` has no map type."""
 
         def pairs(elements: Any) -> list[Any]:
             read = self._key.read(elements.field(0)), self._value.read(elements.field(1))
@@ -166,7 +165,7 @@ class _Struct(_Column):
         return [next(found) if valid else None for valid in array.is_valid().to_pylist()]
 
     def made(self, arrays: dict[str, Any], count: int) -> list[Any]:
-        """Structs from the arrays of some fields; the others have their defaults."""
+        """Return structs from the arrays of some fields; the other fields have their defaults."""
         return list(
             map(
                 self.cls,
@@ -187,7 +186,7 @@ class _Struct(_Column):
 
 
 def _column_of(name: str, info: inspect.Type) -> _Column:
-    """How the values of a field are kept, by its annotation."""
+    """Return the column for a field's annotation."""
     optional = isinstance(info, inspect.UnionType)
     if optional:
         info = next(one for one in info.types if not isinstance(one, inspect.NoneType))
@@ -209,7 +208,7 @@ def _column_of(name: str, info: inspect.Type) -> _Column:
         case inspect.DictType():
             return _Map(_column_of(name, info.value_type))
         case _:
-            raise TypeError(f"no column can keep {name}: {info}")
+            raise TypeError(f"no column type for {name}: {info}")
 
 
 @cache
@@ -221,7 +220,7 @@ def _transcript() -> _Struct:
 
 @cache
 def schema() -> Any:
-    """The Arrow schema of a transcript."""
+    """Return the Arrow schema of a transcript."""
     pa = arrow()
     totals = [("num_messages", pa.int64()), *((name, pa.int64()) for name in map(_total_name, _TOTALS))]
     totals.append(("usd", pa.float64()))
@@ -233,12 +232,12 @@ def _total_name(name: str) -> str:
 
 
 def is_transcripts(layout: Any) -> bool:
-    """Whether a schema is a transcript's, of this version or of an earlier one."""
+    """Return whether a schema is that of transcripts, of this version or an earlier one."""
     return {*_NEEDED} <= {*layout.names}
 
 
 def upgraded(table: Table) -> Table:
-    """A table of transcripts in this version's layout, also of messages; any other table stays as it is."""
+    """Convert a table of transcripts or messages to this version's layout; other tables stay unchanged."""
     if not is_transcripts(table.schema):
         return table
     layouts = schema(), table.schema
@@ -247,12 +246,12 @@ def upgraded(table: Table) -> Table:
 
 
 def to_table(transcripts: Iterable[Transcript]) -> Table:
-    """All of `transcripts` in one table."""
+    """Return all transcripts as one table."""
     return arrow().Table.from_batches(list(batches(transcripts)), schema=schema())
 
 
 def batches(transcripts: Iterable[Transcript]) -> Iterator[Any]:
-    """`transcripts` as record batches, each of the size of a row group. Holds one at a time."""
+    """Yield transcripts as record batches of the size of a row group, one in memory at a time."""
     held: list[Transcript] = []
     chars = 0
     for transcript in transcripts:
@@ -266,7 +265,7 @@ def batches(transcripts: Iterable[Transcript]) -> Iterator[Any]:
 
 
 def rows(table: Table) -> Iterator[Transcript]:
-    """The transcripts of a table, by the names of its columns: the exact inverse of `to_table`."""
+    """Yield the transcripts of a table; the exact inverse of `to_table`."""
     if missing := [name for name in _NEEDED if name not in table.schema.names]:
         raise InputError(f"not a table of transcripts: it has no column {', '.join(missing)}")
     for batch in table.to_batches(max_chunksize=_READ_ROWS):
@@ -280,25 +279,25 @@ def rows(table: Table) -> Iterator[Transcript]:
 
 
 def write_shard(path: Path, transcripts: Iterable[Transcript]) -> Shard:
-    """Write one Parquet file, durably. On failure nothing is left at `path`."""
+    """Write one Parquet file durably. On failure there is no file at `path`."""
     return write_batches(path, batches(transcripts), schema())
 
 
 def read_shard(path: Path, columns: Sequence[str] | None = None) -> Table:
-    """The table in a Parquet file, or some of its columns; `messages.list.element.content` names a nested one."""
+    """Read a Parquet file, or some of its columns; `messages.list.element.content` names a nested one."""
     with open_parquet(path) as file:
         found = readable(path, lambda: file.read(columns=None if columns is None else list(columns)))
     return upgraded(found) if columns is None else found
 
 
 def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Transcript]:
-    """The transcripts of a Parquet file, or those from `start` to `stop`, one row group in memory at a time."""
+    """Yield the transcripts of a Parquet file from `start` to `stop`, with one row group in memory at a time."""
     for group in _groups(path, start, stop):
         yield from rows(group)
 
 
 def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Table]:
-    """The row groups of a Parquet file as tables, cut to the rows from `start` to `stop`."""
+    """Yield the row groups of a Parquet file as tables, limited to the rows from `start` to `stop`."""
     yield from map(upgraded, _groups(path, start, stop))
 
 
@@ -315,7 +314,7 @@ def _groups(path: Path, start: int, stop: int | None) -> Iterator[Table]:
 
 
 def _batch(transcripts: list[Transcript]) -> Any:
-    """One record batch, built column by column."""
+    """Build one record batch, column by column."""
     pa = arrow()
     usages = [message.usage for transcript in transcripts for message in transcript.messages]
     ends = list(accumulate([len(transcript.messages) for transcript in transcripts], initial=0))
@@ -337,7 +336,7 @@ def _offsets(lists: Iterable[Sequence[Any] | dict[Any, Any]]) -> Any:
 
 
 def _cut(lists: Any, read: Any) -> list[Any]:
-    """The lists of a column, whose elements are read all at once."""
+    """Return the lists of a column; reads all their elements at once."""
     ends: list[int] = lists.offsets.to_pylist()
     first = ends[0]
     elements = read(lists.values.slice(first, ends[-1] - first))
@@ -345,7 +344,7 @@ def _cut(lists: Any, read: Any) -> list[Any]:
 
 
 def _shared(texts: Any) -> list[str]:
-    """A column of few different values, each made once: faster, and a fraction of the memory."""
+    """Read a column with few different values as shared strings: faster, with less memory."""
     encoded = texts.dictionary_encode()
     values = encoded.dictionary.to_pylist()
     return [values[index] for index in encoded.indices.to_pylist()]

@@ -16,9 +16,9 @@ T = TypeVar("T")
 Table = Any
 """A `pyarrow.Table`; pyarrow publishes no types."""
 _ZSTD_LEVEL = 3
-"""Measured on text like the paper's: level 1 costs the same time for a quarter more bytes, level 6 twice the time for a seventh less."""
+"""Compression level, measured on text like the paper's: level 1 takes the same time for 25 % more bytes, level 6 twice the time for 14 % fewer."""
 _PAGE = 4 * 2**20
-"""Bytes of a data page, the unit of compression: near-equal prompts cost next to nothing after the first of a page."""
+"""Bytes of a data page, the unit of compression: after the first, near-equal prompts in a page take almost no space."""
 _FEW_VALUES = frozenset(
     [
         "attempts",
@@ -46,19 +46,19 @@ _FEW_VALUES = frozenset(
         "wording",
     ]
 )
-"""Names of columns with few different values. Of the rest a dictionary is not even tried: one of prose is built only to
-be given up."""
+"""Columns with few different values. The others are written without a dictionary, which would be built for prose only
+to be discarded."""
 
 
 class Shard(NamedTuple):
-    """A file that was written."""
+    """A written file."""
 
     rows: int
     sha256: str
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """The module `pyarrow`, or one below it; imported only where it is used."""
+    """Import `pyarrow` or one of its modules, at first use."""
     try:
         return import_module(module)
     except ModuleNotFoundError:
@@ -93,7 +93,7 @@ def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
 
 
 def _few_values(layout: Any) -> list[str]:
-    """The columns of a schema whose values are few."""
+    """Return the columns of a schema with few different values."""
     types = arrow("pyarrow.types")
 
     def leaves(path: str, name: str, kind: Any) -> Iterator[tuple[str, str]]:
@@ -113,27 +113,27 @@ def _few_values(layout: Any) -> list[str]:
 
 
 def shape_of(path: Path) -> tuple[int, Any]:
-    """The number of rows of a Parquet file, and its schema, from its footer alone."""
+    """Return the number of rows and the schema of a Parquet file; reads only its footer."""
     with open_parquet(path) as file:
         return file.metadata.num_rows, file.schema_arrow
 
 
 def open_parquet(path: Path) -> Any:
-    """A Parquet file, to be closed."""
+    """Open a Parquet file; the caller closes it."""
     return readable(path, lambda: arrow("pyarrow.parquet").ParquetFile(path))
 
 
 def readable(path: Path, read: Callable[[], T]) -> T:
-    """What `read` returns; damage becomes an error that names the file."""
+    """Return what `read` returns; damage raises an error that names the file."""
     try:
         return read()
     except (OSError, arrow().ArrowException) as error:
         said = " ".join(str(error).split()).rstrip(".")
-        raise Damaged(f"cannot read {path}: {said}; camel verify finds what is damaged in a run") from None
+        raise Damaged(f"cannot read {path}: {said}; camel run verify RUN lists damaged files") from None
 
 
 class _Hashed:
-    """A file that is hashed while it is written, so that it need not be read again."""
+    """A file that is hashed while it is written."""
 
     closed = False
 
@@ -152,4 +152,4 @@ class _Hashed:
         self._file.flush()
 
     def close(self) -> None:
-        """Left to the caller that opened the file: it has still to be synced."""
+        """Do nothing: the caller that opened the file still has to sync it."""

@@ -23,18 +23,18 @@ WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a publication declares."""
+    """The declarations of a published dataset."""
 
     acknowledge: bool = False
-    """Rows with a restricted label are included on purpose, and its readers are told."""
+    """Whether rows with a restricted label may be included, marked as such."""
     canary: str = ""
-    """A GUID that lets others find, and keep out of training, what came from here. Restricted rows need one."""
+    """A GUID by which others can find these rows and keep them out of training data. Required for restricted rows."""
     reasoning: bool = False
-    """Whether what models thought is published with what they said."""
+    """Whether the models' reasoning is included."""
 
 
 class Exported(NamedTuple):
-    """What an export came to."""
+    """The result of an export."""
 
     path: Path
     conversations: int
@@ -42,7 +42,7 @@ class Exported(NamedTuple):
 
 
 def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[Transcript]:
-    """The transcripts that an export has: those that failed are left out, and what the release does not acknowledge is refused."""
+    """Yield the transcripts for an export: skips failed ones, and raises for labels that the release does not acknowledge."""
     for transcript in transcripts:
         if not transcript.failed:
             marks(transcript, release)
@@ -50,7 +50,7 @@ def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[T
 
 
 def without_reasoning(transcript: Transcript) -> Transcript:
-    """The same without what the models thought."""
+    """Return the transcript without the models' reasoning."""
     if not any(message.reasoning for message in transcript.messages):
         return transcript
     messages = [replace(message, reasoning="") for message in transcript.messages]
@@ -58,21 +58,21 @@ def without_reasoning(transcript: Transcript) -> Transcript:
 
 
 def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[str]:
-    """The restricted labels of a conversation; raises an `InputError` unless the release acknowledges them.
+    """Return the restricted labels of a conversation; raises an `InputError` unless the release acknowledges them.
 
-    The gate of everything that shows what was said outside of the run: exports, maps, studies.
+    Everything that shows messages outside of the run calls this: exports, maps, studies.
     """
     restricted = RESTRICTED.intersection(labels)
     if restricted and not (release.acknowledge and release.canary):
         raise InputError(
-            f"conversation {shown(id)} is labelled {', '.join(sorted(restricted))}, and leaves its run only with "
+            f"conversation {shown(id)} is labeled {', '.join(sorted(restricted))}: to export it, add "
             f"--acknowledge {min(restricted)} (in Python: Release(acknowledge=True, canary=GUID))"
         )
     return restricted
 
 
 def marks(transcript: Transcript, release: Release) -> dict[str, Any]:
-    """The additional fields of a labeled row; refuses what the release does not acknowledge."""
+    """Return the additional fields of a labeled row; raises for labels that the release does not acknowledge."""
     if not transcript.labels:
         return {}
     restricted = check_labels(transcript.id, transcript.labels, release)

@@ -1,10 +1,10 @@
-"""Items of a run that are done again: which, and where their new records are.
+"""Retries of items of a run: which items, and where their new records are.
 
-    again/000001.json                    the first retry: by stage and shard, the items that are done again
-    committed/<stage>~1/<shard>.json     the marker of a shard that the first retry has written anew
+    again/000001.json                    the first retry: the items to retry, by stage and shard
+    committed/<stage>~1/<shard>.json     the marker of a shard that the first retry has rewritten
 
-The one decision to know: a retry writes whole shards, with the records that stay and the new ones in their old order. Of
-several markers of a shard the newest counts, so that readers of a run need not know that items were done again.
+The one decision to know: a retry rewrites whole shards, with kept and new records in their original order. Of several
+markers of a shard the newest counts, so readers of a run do not need to know about retries.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _BETWEEN = "~"
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Items that are done again. Made once and never changed; a retry that was stopped is continued."""
+    """The items of one retry. Created once and never changed; an interrupted retry is resumed."""
 
     number: int
     """From 1."""
     stages: dict[str, dict[int, list[int]]]
-    """By stage and shard, the items in order."""
+    """The items in order, by stage and shard."""
 
 
 class StageName(NamedTuple):
-    """The name of a stage, of which a retry has one of its own."""
+    """The name of a stage; each retry has its own."""
 
     stage: str
-    """Without the retry."""
+    """The stage without the retry number."""
     retry: int = 0
 
     def __str__(self) -> str:
@@ -40,33 +40,33 @@ class StageName(NamedTuple):
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A readable name."""
         return f"{self.stage}, retry {self.retry}" if self.retry else self.stage
 
 
 def named(stage: str) -> StageName:
-    """A stage's name in its parts."""
+    """Parse a stage's name."""
     base, _, number = stage.partition(_BETWEEN)
     return StageName(base, int(number)) if number.isdecimal() else StageName(stage)
 
 
 def last_retry(store: Store) -> Retry | None:
-    """The last retry of a run; None where there was none."""
+    """Return the last retry of a run; None if there was none."""
     names = sorted(name for name in store.names(FOLDER) if name.endswith(".json"))
     return msgspec.json.decode(store.get(f"{FOLDER}/{names[-1]}"), type=Retry) if names else None
 
 
 def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
-    """Begin another retry. The caller has locked the run."""
+    """Start another retry. The caller has locked the run."""
     last = last_retry(store)
     retry = Retry(last.number + 1 if last else 1, stages)
     if not store.create(f"{FOLDER}/{retry.number:06d}.json", msgspec.json.encode(retry)):
-        raise AssertionError(f"retry {retry.number} was begun by another process")
+        raise AssertionError(f"another process started retry {retry.number}")
     return retry
 
 
 def newest(store: Store, stage: str) -> dict[int, int]:
-    """By shard, the last retry that has written it anew; without those that none has."""
+    """Return the last retry that has rewritten each shard; without shards that were never rewritten."""
     found: dict[int, int] = {}
     several = [
         name for one in store.folders("committed") if (name := named(one)).retry and name.stage == stage

@@ -1,4 +1,4 @@
-"""The canary of a run: what tells, in any text that holds it, that labeled data was trained on."""
+"""The canary of a run: a GUID that shows, in a model's output, that labeled data was in its training data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from camel.scenarios import load
 
 
 def canary_of(folder: RunFolder) -> str:
-    """The GUID of the scenario that the run was made from."""
+    """Return the canary GUID of the run's scenario."""
     name = str(folder.settings().config.get("scenario", ""))
     try:
         canary = load(name).canary
     except CamelError as error:
-        raise InputError(f"the canary cannot be read from the scenario {name!r}: {error}") from None
+        raise InputError(f"cannot read the canary of the scenario {name!r}: {error}") from None
     if not canary:
-        raise InputError(f"the scenario {name!r} declares no canary, which such a release must carry")
+        raise InputError(
+            f"the scenario {name!r} has no canary, which a release of labeled data needs: add one to its scenario.toml"
+        )
     return canary

@@ -1,17 +1,17 @@
-"""Compaction: many small shards of a stage in one larger Parquet file, so that a reader opens fewer.
+"""Compaction: merges many small shards of a stage into one larger Parquet file, so that a reader opens fewer files.
 
     data/<stage>/c<first>-<last>-<attempt>.parquet     the rows of the shards first to last, in their order
-    compacted/<stage>/<first>-<last>.json              its marker, made last and only once
+    compacted/<stage>/<first>-<last>.json              its marker, created last and only once
 
-The shards' own markers stay: they say what is done. A compaction's says only where it can be read as well, so that
-a process that is killed while making one leaves a file that no marker names. `camel gc` removes the small files, on request
-and only after it has compared them with the large one.
+The shards' own markers stay and say what is done. A compaction's marker only names another file to read, so a process
+that is killed during a compaction leaves a file without a marker. `camel run gc` removes the small files on request, after
+it has compared them with the large one.
 
 The one decision to know: a compaction holds 2, 4, 8, … shards and begins at a multiple of that number. Two such ranges
-are apart or one is within the other, never half and half, so the larger can always be read in place of the smaller,
-in whatever order they were made, and no reader ever needs what a larger one has replaced.
+are disjoint or nested and never overlap partly. So the larger one always replaces the smaller ones, in whatever order
+they were made.
 
-A compaction of which a retry has written a shard anew is not read any more: its shards are read from files of their own
+Once a retry rewrites a shard of a compaction, the compaction is no longer read: its shards are read from their own files
 until they are compacted again.
 """
 
@@ -34,25 +34,25 @@ from camel.runs.run import RunFolder
 from camel.storage.inside import check_name
 
 TARGET = 256 * 2**20
-"""Bytes at which a file is large enough."""
+"""Target size of a file in bytes."""
 _MOST_BYTES = 2**28
-"""Of a row group in memory."""
+"""Bytes of a row group in memory."""
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Says that a file holds the rows of several shards."""
+    """Marker of a file with the rows of several shards."""
 
     stage: str
     first: int
     last: int
     file: str
     rows: list[int]
-    """Of each shard."""
+    """Number of rows of each shard."""
     sha256: str
     fingerprint: str
     size: int
     retry: int = 0
-    """The last retry that has written one of its shards; 0: none."""
+    """The last retry that had rewritten one of its shards; 0: none."""
 
     def __post_init__(self) -> None:
         check_name(self.file)
@@ -61,17 +61,17 @@ class Compaction(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its marker's."""
+        """The name of its marker."""
         return _name(self.stage, self.first, self.last, self.retry)
 
     @property
     def shards(self) -> range:
-        """Those that it holds."""
+        """The shards in its file."""
         return range(self.first, self.last + 1)
 
-    def holds_newest(self, written_anew: Mapping[int, int]) -> bool:
-        """Whether no retry has written one of its shards since."""
-        return self.retry == max((written_anew.get(shard, 0) for shard in self.shards), default=0)
+    def holds_newest(self, rewritten: Mapping[int, int]) -> bool:
+        """Return whether no later retry has rewritten one of its shards."""
+        return self.retry == max((rewritten.get(shard, 0) for shard in self.shards), default=0)
 
 
 def _name(stage: str, first: int, last: int, retry: int) -> str:
@@ -79,48 +79,48 @@ def _name(stage: str, first: int, last: int, retry: int) -> str:
 
 
 class Part(NamedTuple):
-    """A file to read, and the shards that it holds."""
+    """A file to read, and its shards."""
 
     file: str
     first: int
     last: int
     rows: Sequence[int]
-    """Of each shard."""
+    """Number of rows of each shard."""
     sha256: str
     size: int
-    """Bytes; 0 where they were not noted."""
+    """Bytes; 0 if unknown."""
 
 
 class Compacted(NamedTuple):
-    """What a compaction came to."""
+    """The result of a compaction."""
 
     made: int
-    """Files written now."""
+    """Number of files written."""
     shards: int
     files: int
-    """That a reader of the stage opens."""
+    """Number of files that a reader of the stage opens."""
     alone: int
-    """Shards that are read from a file of their own: they have no neighbours yet, or are large."""
+    """Shards that keep their own file, because they have no neighbors yet or are large."""
 
 
 def is_range(first: int, last: int) -> bool:
-    """Whether the shards from `first` to `last` may be compacted: a power of two of them, at a multiple of it."""
+    """Return whether `first` to `last` is a valid range: a power of two of shards, at a multiple of it."""
     count = last - first + 1
     return count >= 2 and count & (count - 1) == 0 and first >= 0 and first % count == 0
 
 
 def compactions(folder: RunFolder, stage: str) -> list[Compaction]:
-    """Those of a stage that are to be read: none within another, in order."""
+    """Return the compactions of a stage to read, in order; none within another."""
     chosen: list[Compaction] = []
-    written_anew = folder.written_anew(stage)
+    rewritten = folder.rewritten(stage)
     for one in all_compactions(folder, stage):
-        if (not chosen or one.first > chosen[-1].last) and one.holds_newest(written_anew):
+        if (not chosen or one.first > chosen[-1].last) and one.holds_newest(rewritten):
             chosen.append(one)
     return chosen
 
 
 def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
-    """Those of a stage, each before the ones within it."""
+    """Return all compactions of a stage, each before the ones within it."""
     found: list[tuple[int, int, int]] = []
     for name in folder.store.names(f"compacted/{stage}"):
         both, retry = named(name.removesuffix(".json"))
@@ -141,12 +141,12 @@ def read_compaction(folder: RunFolder, stage: str, first: int, last: int, retry:
     except (OSError, msgspec.MsgspecError) as error:
         raise damaged(folder, name, f"is damaged: {error}") from None
     if found.name != name:
-        raise damaged(folder, name, f"is damaged: it is the marker of {found.name}")
+        raise damaged(folder, name, f"is damaged: it contains the marker of {found.name}")
     return found
 
 
 def parts_of(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> list[Part]:
-    """The files that hold the shards of `markers`, in order."""
+    """Return the files with the shards of `markers`, in order."""
     large = compactions(folder, stage)
     held = {shard for one in large for shard in one.shards}
     parts = [Part(one.file, one.first, one.last, one.rows, one.sha256, one.size) for one in large]
@@ -162,10 +162,10 @@ def parts_of(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> list[P
 def open_parts(
     folder: RunFolder, parts: Sequence[Part], sound: set[str] | None = None
 ) -> Generator[Iterator[Path]]:
-    """The files of parts as local ones, one after the other, each compared with its marker before it is given.
+    """Yield the files of parts as local paths, one after the other, after comparing each with its marker.
 
-    For readers of whole files, compared with which a hash costs little: Parquet has no checksum of its own, and a changed
-    byte would look like text. `sound` remembers the names of those that were compared.
+    For readers of whole files, for which hashing costs little: Parquet has no checksum here, and a changed byte would
+    look like text. `sound` collects the names of files that passed.
     """
     with folder.opened(part.file for part in parts) as files:
 
@@ -176,7 +176,7 @@ def open_parts(
                     if sound is None or part.file not in sound:
                         _check(folder, part, path)
                 except FileNotFoundError:
-                    raise damaged(folder, part.file, "is gone") from None
+                    raise damaged(folder, part.file, "is missing") from None
                 if sound is not None:
                     sound.add(part.file)
                 yield path
@@ -185,21 +185,19 @@ def open_parts(
 
 
 def _check(folder: RunFolder, part: Part, path: Path) -> None:
-    """Raise unless a file is the one that was committed."""
+    """Raise `Damaged` unless a file is the one that was committed."""
     size = path.stat().st_size
     if part.size and size != part.size:
-        raise damaged(
-            folder, part.file, f"is damaged: it has {size:,} bytes, and its marker says {part.size:,}"
-        )
+        raise damaged(folder, part.file, f"is damaged: it has {size:,} bytes instead of {part.size:,}")
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != part.sha256:
-            raise damaged(folder, part.file, "is damaged: its SHA-256 is not its marker's")
+            raise damaged(folder, part.file, "is damaged: its SHA-256 differs from the marker's")
 
 
 def damaged(folder: RunFolder, file: str, what: str) -> Damaged:
-    """The error that a data file of a run is not as it was committed."""
+    """Return the error for a damaged or missing data file of a run."""
     return Damaged(
-        f"{folder.address}/{file} {what}. Restore it from a copy; camel verify {folder.address} finds all that is damaged, and says what else can be done"
+        f"{folder.address}/{file} {what}. Restore it from a copy, or run `camel run verify {folder.address}` for a list of all damage and other ways to fix it"
     )
 
 
@@ -212,8 +210,8 @@ def compact(
 ) -> Compacted:
     """Compact the committed shards of a stage into files of at most about `target` bytes.
 
-    Takes the run's lock: `collect_garbage` must not find a file whose marker is about to be made. Can be done again
-    later: what has been committed since is taken in, and smaller compactions become part of larger ones.
+    Takes the run's lock, because `collect_garbage` must not find a file whose marker is about to be created. Can be
+    repeated: it includes newly committed shards, and merges smaller compactions into larger ones.
     """
     with folder.locked():
         return _compact(folder, stage, target, note)
@@ -222,7 +220,7 @@ def compact(
 def _compact(folder: RunFolder, stage: str, target: int, note: Callable[[Compaction], None]) -> Compacted:
     markers = list(folder.markers(stage, sorted(folder.committed(stage))))
     if any(not marker.file.endswith(".parquet") for marker in markers):
-        raise InputError(f"stage {stage} has no Parquet files, and only those are compacted")
+        raise InputError(f"stage {stage} has no Parquet files: only Parquet files can be compacted")
     large = compactions(folder, stage)
     parts = parts_of(folder, stage, markers)
     made = 0
@@ -240,7 +238,7 @@ def _compact(folder: RunFolder, stage: str, target: int, note: Callable[[Compact
 def ranges(
     sizes: Mapping[int, int], target: int, existing: Sequence[tuple[int, int]] = ()
 ) -> Iterator[tuple[int, int]]:
-    """The largest ranges among shards of these sizes that have at most `target` bytes, but for those that exist."""
+    """Return the largest ranges of shards with at most `target` bytes, except those that exist."""
     taken: set[int] = set()
     made = {shard: (first, last) for first, last in existing for shard in range(first, last + 1)}
     count = 1 << max(0, len(sizes).bit_length() - 1)
@@ -259,7 +257,7 @@ def ranges(
 
 
 def _sizes(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> dict[int, int]:
-    """Bytes of each shard; listed where a marker does not know."""
+    """Return the bytes of each shard; lists the files if a marker lacks the size."""
     sizes = {marker.shard: marker.size for marker in markers}
     if not all(sizes.values()):
         listed = {entry.name: entry.size for entry in folder.store.entries(f"data/{stage}")}
@@ -268,7 +266,7 @@ def _sizes(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> dict[int
 
 
 def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Sequence[Part]) -> Compaction:
-    """Write one file and its marker; a compaction of the same range that was made before stays."""
+    """Write one file and its marker; an existing compaction of the same range stays."""
     first, last = sources[0].first, sources[-1].last
     rows = [count for part in sources for count in part.rows]
     path = folder.data_path(stage, first, new_attempt(), ".parquet")
@@ -278,11 +276,11 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
     if written.rows != sum(rows):
         path.unlink(missing_ok=True)
         raise InputError(
-            f"shards {first} to {last} of {stage} have not the rows that their markers say: verify the run"
+            f"shards {first} to {last} of {stage} do not have the rows that their markers say: run `camel run verify {folder.address}`"
         )
-    kept = folder.keep(path)
-    written_anew = folder.written_anew(stage)
-    retry = max(written_anew.get(shard, 0) for shard in range(first, last + 1))
+    kept = folder.persist(path)
+    rewritten = folder.rewritten(stage)
+    retry = max(rewritten.get(shard, 0) for shard in range(first, last + 1))
     made = Compaction(stage, first, last, kept.file, rows, written.sha256, fingerprint, kept.size, retry)
     if not folder.store.create(made.name, msgspec.json.encode(made)):
         folder.discard(path)
@@ -291,13 +289,11 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
 
 
 def _gathered(files: Iterable[Path]) -> Iterator[Any]:
-    """The rows of files as record batches of the usual size of a row group."""
+    """Yield the rows of files as record batches of the usual size of a row group."""
     held: list[Any] = []
     for path in files:
         if not is_transcripts(shape_of(path)[1]):
-            raise InputError(
-                f"{path.name} was written by another version of camel, which this one cannot compact"
-            )
+            raise InputError(f"{path.name} was written by another version of camel and cannot be compacted")
         for table in stream_groups(path):
             held.append(table)
             if (

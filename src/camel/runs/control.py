@@ -1,12 +1,12 @@
 """The control file of a run, which its workers read.
 
-    control.json     {"wish": "pause"}     no new calls until the wish changes
-                     {"wish": "stop"}      as Ctrl-C: calls in flight end, and the process exits
+    control.json     {"wish": "pause"}     no new calls until it changes
+                     {"wish": "stop"}      like Ctrl-C: calls in flight end, and the process exits
                      {"wish": "go"}        or no such file
 
-The one decision to know: a wish is a file in the run, so it reaches a run on another machine and needs no port, no process
-id and no rights but those to write there. A pause lasts until `go`, restarts included, so that a supervisor that restarts
-the run does not begin to pay again. A stop is for the processes that are working now.
+The one decision to know: control is a file in the run, so it works across machines and needs no port, no process id and
+only the right to write there. A pause lasts until `go`, over restarts, so that a supervisor that restarts the run does
+not cause new costs. A stop applies only to the processes that are running now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Control(msgspec.Struct, frozen=True):
 
 
 def read_wish(folder: RunFolder) -> Wish:
-    """The wish; "go" where there is none that can be read."""
+    """Return the current wish; "go" if there is no readable one."""
     try:
         return msgspec.json.decode(folder.store.get(CONTROL), type=_Control).wish
     except (OSError, msgspec.MsgspecError, RecursionError):
@@ -34,9 +34,9 @@ def read_wish(folder: RunFolder) -> Wish:
 
 
 def wish(folder: RunFolder, what: Wish) -> None:
-    """Tell the workers of a run what to do."""
+    """Ask the workers of a run to pause, stop or continue."""
     if what == "go":
         folder.store.remove([CONTROL])
     else:
-        # Durable: a pause that is lost in a power cut would let a supervisor restart the run and pay again.
+        # Durable: if a power failure lost the pause, a supervisor would restart the run and its costs.
         folder.store.put(CONTROL, msgspec.json.encode(_Control(what)))

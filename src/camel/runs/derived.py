@@ -1,4 +1,4 @@
-"""What is made from a run shard by shard and kept in a folder of its own: each file names the shard it was made from."""
+"""Data derived from a run shard by shard in a separate folder; each file names its source shard."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from camel.runs.run import RunFolder
 _SOURCE = b"source"
 
 
-def naming_source(schema: Any, sha256: str) -> Any:
-    """A schema that names the shard, by its hash, from which a file is made."""
+def schema_with_source(schema: Any, sha256: str) -> Any:
+    """Add the hash of the source shard to a schema."""
     return schema.with_metadata({_SOURCE: sha256.encode()})
 
 
 def source_of(table: Any) -> str:
-    """The hash of the shard that a table was made from."""
+    """Return the hash of the shard that a table was made from."""
     metadata: dict[bytes, bytes] = table.schema.metadata or {}
     return metadata.get(_SOURCE, b"").decode()
 
 
-def still_true(kept: RunFolder, name: str, run: RunReader) -> set[int]:
-    """The shards of a stage in `kept` that need not be made again.
+def valid_shards(kept: RunFolder, name: str, run: RunReader) -> set[int]:
+    """Return the shards of a stage in `kept` that are still valid.
 
-    Forgotten are damaged ones, and those that a retry of the run has written anew since: to make them again costs no call.
+    Removes damaged ones, and those whose source a retry has rewritten: recomputing them costs no call.
     """
     there = kept.committed(name)
     for shard in sorted(there):
         if not _is_there(kept, name, shard):
             kept.store.remove([marker_name(name, shard)])
             there.discard(shard)
-    written_anew = run.folder.written_anew(run.stage)
-    for marker in run.markers if written_anew else ():
-        if marker.shard in there and marker.shard in written_anew:
+    rewritten = run.folder.rewritten(run.stage)
+    for marker in run.markers if rewritten else ():
+        if marker.shard in there and marker.shard in rewritten:
             table = read_shard(kept.path(kept.marker(name, marker.shard).file), ["id"])
             if source_of(table) != marker.sha256:
                 kept.store.remove([marker_name(name, marker.shard)])
@@ -45,7 +45,7 @@ def still_true(kept: RunFolder, name: str, run: RunReader) -> set[int]:
 
 
 def _is_there(kept: RunFolder, name: str, shard: int) -> bool:
-    """Whether the marker of a shard can be read, and its file exists."""
+    """Return whether the marker of a shard is readable and its file exists."""
     try:
         return kept.store.exists(kept.marker(name, shard).file)
     except InputError:

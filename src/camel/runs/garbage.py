@@ -1,10 +1,9 @@
-"""Garbage: what attempts that came second, crashes and compactions have left in a run.
+"""Removes files that superseded attempts, crashes and compactions left in a run.
 
-The one decision to know: a file is garbage only because a marker says so. A file of a shard whose marker names another
-file can be removed at any time. A file of a shard without a marker may be about to be committed, so it must have a
-minimum age: an hour where a process may be working on the run, ten minutes where none is. The small files that a
-compaction has replaced are removed only on request, each range after its rows have been compared with those of the
-large file.
+The one decision to know: markers decide what is garbage. If a shard's marker names another file, a file can be removed
+at any time. A file of a shard without a marker may be about to be committed, so it must have a minimum age: one hour if
+a process may be working on the run, otherwise ten minutes. The small files that a compaction has replaced are removed
+only on request, after their rows have been compared with the large file.
 """
 
 from __future__ import annotations
@@ -24,37 +23,37 @@ from camel.runs.again import named
 from camel.runs.compact import Compaction, all_compactions, compactions
 from camel.runs.markers import Marker
 from camel.runs.run import DRIVER, RunFolder
-from camel.runs.verify import look_at
+from camel.runs.verify import compare_file
 from camel.storage import inside
 from camel.storage.store import DiskStore, FileEntry
 
 OLD = 3600.0
-"""Seconds after which no worker is still about to commit a file."""
+"""Age in seconds after which no worker can still be about to commit a file."""
 IDLE = 600.0
-"""The same where no process holds the run's lock: a process without it may still be writing."""
+"""The same if no process holds the run's lock; a process without the lock may still be writing."""
 
 
 Derived = Callable[[RunFolder, bool], Iterator[FileEntry]]
-"""Finds files that were derived from conversations and are not needed; whether those that larger ones replaced go too."""
+"""Returns derived files that are not needed; its flag includes files that larger ones have replaced."""
 
 
 class Garbage(msgspec.Struct):
-    """What was removed, or would be."""
+    """Files that were removed, or would be."""
 
     run: str
     losers: list[str] = []
-    """Data files that no marker names."""
+    """Data files without a marker."""
     journals: list[str] = []
-    """Journals, and copies on their way to a store, of committed shards."""
+    """Journals and upload copies of committed shards."""
     compacted: list[str] = []
-    """Files of which a larger one holds the rows."""
+    """Files whose rows are in a larger one."""
     indexes: list[str] = []
-    """Index files of attempts that came second, or that a larger one has replaced."""
+    """Index files of superseded attempts, or that a larger one has replaced."""
     bytes: int = 0
     kept: int = 0
-    """Files without a marker that are younger than `age`, and stay."""
+    """Files without a marker that stay, because they are younger than `age`."""
     age: float = 0.0
-    """Seconds from which files without a marker are removed."""
+    """Minimum age in seconds of removed files without a marker."""
     working: bool = False
     """Whether a process is working on the run."""
     removed: bool = False
@@ -62,7 +61,7 @@ class Garbage(msgspec.Struct):
 
     @property
     def files(self) -> int:
-        """All of them."""
+        """Number of all files."""
         return len(self.losers) + len(self.journals) + len(self.compacted) + len(self.indexes)
 
 
@@ -75,13 +74,13 @@ def collect_garbage(
     derived: Derived | None = None,
     confirm: Callable[[Garbage], bool] = lambda found: True,
 ) -> Garbage:
-    """Remove what a run does not need; with `compacted` also the small files that larger ones have replaced.
+    """Remove files that a run does not need; with `compacted` also the small files that larger ones have replaced.
 
-    Files of shards without a marker are removed when they are older than `older` seconds, or than `IDLE` where the run is
-    on a disk and no process works on it. A run in an object store may be worked on from anywhere.
+    Files of shards without a marker are removed if they are older than `older` seconds, or than `IDLE` if the run is on a
+    disk and no process works on it. Any machine may be working on a run in an object store.
 
     `derived` names files that are derived from the conversations and are not needed any more: `index.garbage.unused`.
-    `confirm` gets what was found and says whether to remove it. Only what it was shown is removed.
+    `confirm` gets what was found and returns whether to remove it. Nothing else is removed.
     """
     folder.settings()
     with _alone(folder) as alone:
@@ -93,7 +92,7 @@ def collect_garbage(
             found.losers = [name for name in found.losers if name in still]
         folder.store.remove(found.losers)
         DiskStore(folder.root).remove(found.journals)
-        # Markers of smaller compactions before their files: a marker without a file is damage.
+        # Markers of smaller compactions go before their files, because a marker without a file counts as damage.
         folder.store.remove(replaced)
         folder.store.remove(found.compacted)
         folder.store.remove(found.indexes)
@@ -104,9 +103,9 @@ def collect_garbage(
 def _find(
     folder: RunFolder, alone: bool, compacted: bool, older: float, derived: Derived | None
 ) -> tuple[Garbage, list[str]]:
-    """What can be removed, and the markers of smaller compactions that go with it."""
+    """Return what can be removed, and the markers of smaller compactions to remove with it."""
     found, replaced = Garbage(folder.address, [], [], [], [], working=not alone), list[str]()
-    # Workers of a driver that died may not have stopped yet: one may be about to commit.
+    # Workers of a dead driver may still be running, and one may be about to commit.
     idle = alone and folder.on_disk and not inside.exists(folder.root, DRIVER)
     found.age = min(older, IDLE) if idle else older
     for stage in sorted({*folder.stages(), *folder.store.folders("data")}):
@@ -114,7 +113,7 @@ def _find(
         if compacted:
             if not alone:
                 raise InputError(
-                    f"another process is working on {folder.address}: remove compacted files when it has finished"
+                    f"another process is working on {folder.address}: wait until it has finished before you remove compacted files"
                 )
             replaced += _collect_compacted(folder, stage, found)
     for stage in folder.journal_stages():
@@ -128,7 +127,7 @@ def _find(
 
 @contextlib.contextmanager
 def _alone(folder: RunFolder) -> Generator[bool]:
-    """Whether no other process on this machine works on the run; and none begins to while we do."""
+    """Yield whether no other process on this machine works on the run; if so, none can start meanwhile."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(folder.locked())
@@ -139,13 +138,13 @@ def _alone(folder: RunFolder) -> Generator[bool]:
 
 
 def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
-    # Data first, markers after: whatever was committed in between has its marker by now.
+    # List data before markers: a file that is committed in between has its marker by then.
     entries = list(folder.store.entries(f"data/{stage}"))
     committed = folder.committed(stage)
     by_shard: dict[int | str, list[FileEntry]] = {}
     for entry in entries:
         by_shard.setdefault(shard_of(entry.name), []).append(entry)
-    # A committed shard's only file is its own: of most shards no marker is read.
+    # If a committed shard has only one file, it is the committed one: most markers need not be read.
     several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
     named = {marker.file for marker in folder.markers(stage, several)}
     named |= {one.file for one in all_compactions(folder, stage)}
@@ -165,7 +164,7 @@ def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
 
 
 def _collect_journals(folder: RunFolder, stage: str, found: Garbage) -> None:
-    """What lies on this disk of committed shards: journals, and files on their way to a store."""
+    """Find local files of committed shards: journals, and files on their way to a store."""
     committed = folder.committed(stage)
     for part in ("journal",) if folder.on_disk else ("journal", "data"):
         for entry in DiskStore(folder.root).entries(f"{part}/{stage}"):
@@ -175,7 +174,7 @@ def _collect_journals(folder: RunFolder, stage: str, found: Garbage) -> None:
 
 
 def shard_of(name: str) -> int | str:
-    """The shard whose file this is, or the name itself of one that is not a shard's."""
+    """Return the shard of a file, or the name itself if it is no shard's file."""
     number = name.rpartition("/")[2].partition("-")[0]
     return int(number) if number.isdecimal() else name
 
@@ -196,8 +195,8 @@ def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[st
         found.bytes += sum(sizes[name] for name in replaced)
         markers_within += [small.name for small in inner]
     for one in within:
-        # A retry has written some of its shards anew; the others have files of their own.
-        if not one.holds_newest(folder.written_anew(stage)) and one.name not in markers_within:
+        # A retry has rewritten some of its shards; the others have files of their own.
+        if not one.holds_newest(folder.rewritten(stage)) and one.name not in markers_within:
             found.compacted.append(one.file)
             found.bytes += sizes.get(one.file, 0)
             markers_within.append(one.name)
@@ -205,10 +204,10 @@ def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[st
 
 
 def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> None:
-    """Raise unless a compaction's file is whole, and its rows are those of the shards that still have files."""
+    """Raise unless a compaction's file is intact and has the rows of the shards that still have files."""
     with folder.opened([large.file]) as files:
         path = next(files)
-        if problems := look_at(path, large).problems:
+        if problems := compare_file(path, large).problems:
             raise InputError(f"{large.file} cannot replace its shards: {problems[0]}")
         with folder.opened([marker.file for marker in markers]) as small:
             for marker, file in zip(markers, small, strict=False):
@@ -216,4 +215,6 @@ def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> 
                 nothing: Any = None
                 theirs = stream_shard(path, start, start + marker.rows)
                 if any(a != b for a, b in zip_longest(theirs, stream_shard(file), fillvalue=nothing)):
-                    raise InputError(f"{large.file} does not hold the rows of {marker.file}: verify the run")
+                    raise InputError(
+                        f"{large.file} does not contain the rows of {marker.file}: run `camel run verify {folder.address}`"
+                    )

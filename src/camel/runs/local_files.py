@@ -1,4 +1,4 @@
-"""What attempts at a run leave on this machine's disk: journals, and data files, on their way to a store or in their place."""
+"""Files of a run on this machine's disk: journals, and data files, also those on their way to an object store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
-from camel.core.errors import InputError, mend_of
+from camel.core.errors import InputError, advice_for
 from camel.runs.markers import new_attempt
 from camel.storage import inside
 from camel.storage.files import sync
@@ -14,7 +14,7 @@ from camel.storage.journal import Damage, Journal, JournalBroken, read, scan
 from camel.storage.store import DiskStore
 
 _ROOM = 256 << 10
-"""Bytes that must be free where journals are: what a window of calls may say."""
+"""Minimum free disk space for journals in bytes: room for the replies of all concurrent calls."""
 
 
 class LocalFiles:
@@ -24,31 +24,31 @@ class LocalFiles:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """The path below `root` of a file or folder, for what takes a path; raises where it leads through a link."""
+        """Return the path of a file or folder below `root`; raises `LinkInside` if it leads through a link."""
         return inside.path(self.root, name)
 
     def check_room(self) -> None:
-        """Raise unless journals can be written: a full disk is reported before anything is paid for."""
+        """Raise unless journals can be written, so that a full disk is reported before any call is paid."""
         probe = self.root / f".room-{new_attempt()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             probe.write_bytes(bytes(_ROOM))
         except OSError as error:
             raise InputError(
-                f"cannot write journals in {self.root}: {error.strerror}; {mend_of(error) or 'mend that, and the same command goes on'}"
+                f"cannot write journals in {self.root}: {error.strerror}; {advice_for(error) or 'fix this and run the same command again'}"
             ) from None
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
 
     def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
-        """Start the journal of an attempt."""
+        """Open the journal of a new attempt."""
         return Journal(self.path(f"journal/{stage}/{shard:06d}-{attempt}"))
 
     def replay(
         self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
     ) -> Generator[bytes]:
-        """Everything that earlier attempts at a shard have journaled; `damaged` gets what cannot be read."""
+        """Yield everything that earlier attempts at a shard have journaled; `damaged` gets what cannot be read."""
         for path in self.journals_of(stage, shard):
             settle(path)
             for one in scan(path):
@@ -58,25 +58,25 @@ class LocalFiles:
                     yield one
 
     def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
-        """What each earlier attempt at a shard has journaled.
+        """Yield what each earlier attempt at a shard has journaled.
 
-        Made durable first: what a killed process wrote and did not sync can be read, and would be gone after a power
-        cut, when the steps that followed from it are not.
+        Syncs the files first: records that a killed process wrote but did not sync are readable now, but a power failure
+        could remove them after later steps were based on them.
         """
         for path in self.journals_of(stage, shard):
             settle(path)
             yield read(path)
 
     def journal_stages(self) -> list[str]:
-        """The stages that have journals."""
+        """Return the stages that have journals."""
         return DiskStore(self.root).folders("journal")
 
     def with_data(self, stage: str) -> set[int]:
-        """The shards of which there is a data file on this disk, of whichever attempt."""
+        """Return the shards with a data file on this disk, of any attempt."""
         return set(self.by_shard("data", stage))
 
     def by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
-        """The files of a stage in one part of the folder, by the shard in their names."""
+        """Return the files of a stage in one part of the folder, by the shard in their names."""
         found: dict[int, list[Path]] = {}
         for path in self.files(part, stage):
             if (number := path.name.partition("-")[0]).isdecimal():
@@ -84,19 +84,19 @@ class LocalFiles:
         return found
 
     def files(self, part: str, stage: str) -> list[Path]:
-        """The files of attempts at a stage in one part of the folder, `journal` or `data`, in no order."""
+        """Return the files of attempts at a stage in one part of the folder, `journal` or `data`, unordered."""
         with contextlib.suppress(FileNotFoundError):
             names = inside.names(self.root, f"{part}/{stage}")
             return [self.root / part / stage / name for name in names if "-" in name and name[0] != "."]
         return []
 
     def journals_of(self, stage: str, shard: int) -> list[Path]:
-        """The journals of all attempts at a shard."""
+        """Return the journals of all attempts at a shard."""
         return sorted(path for path in self.files("journal", stage) if path.name.startswith(f"{shard:06d}-"))
 
 
 def settle(path: Path) -> None:
-    """Make durable what a killed process may have left in memory."""
+    """Sync data that a killed process may have left in the page cache."""
     try:
         sync(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Markers: what says that a shard is committed."""
+"""Markers: files that commit a shard."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from camel.storage.inside import check_name
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Says that a shard is finished, and which file holds it."""
+    """A shard is finished, and this file contains it."""
 
     stage: str
     shard: int
     file: str
-    """Relative to the run's folder."""
+    """Path relative to the run's folder."""
     rows: int
     sha256: str
     fingerprint: str
     totals: dict[str, float] = {}
     """Sums over its records: conversations, calls, tokens, money."""
     size: int = 0
-    """Bytes of the file; 0 where it was not noted."""
+    """Bytes of the file; 0 if unknown."""
     retry: int = 0
-    """Which retry has written the shard anew; 0: none."""
+    """The retry that has rewritten the shard; 0: none."""
 
     def __post_init__(self) -> None:
         check_name(self.file)
 
 
 def new_attempt() -> str:
-    """A name that no other attempt has."""
+    """Return a unique name for an attempt."""
     return secrets.token_hex(6)
 
 
 def marker_name(stage: str, shard: int, retry: int = 0) -> str:
-    """Of a shard's marker, in the run's folder."""
+    """Return the name of a shard's marker in the run's folder."""
     return f"committed/{again.StageName(stage, retry)}/{shard:06d}.json"

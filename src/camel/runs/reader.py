@@ -1,8 +1,8 @@
-"""Reading a run: its conversations one by one, or as a table for whatever you like to ask.
+"""Reads a run: its conversations one by one, or as a table for queries.
 
-Relies on markers only, so it can be used while the run continues: what is not committed is not there yet. Where small
-shards have been compacted, the larger file is read in their place. A run in an object store is read through temporary
-files: iteration holds a few at a time, tables and queries fetch what they need first.
+Uses only committed shards, so it works while the run is in progress. If small shards have been compacted, the larger
+file is read instead. A run in an object store is read through temporary files: iteration keeps a few at a time, tables
+and queries fetch what they need first.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from camel.runs.markers import Marker
 from camel.runs.run import open_folder
 
 LAST_STAGES = ("conversations", "answers")
-"""Names under which a campaign's records are kept."""
+"""Names of stages with a run's records."""
 
 
 class RunReader:
     """The records of a run, in the order of their items.
 
-    `camel.Run` has more that a program or a notebook wants of it.
+    Programs and notebooks use `camel.Run`, which has more methods.
     """
 
     def __init__(self, path: str | Path, stage: str = "") -> None:
@@ -40,21 +40,21 @@ class RunReader:
         stages = [name for name in LAST_STAGES if self.folder.committed(name)]
         self.stage = stage or (stages[0] if stages else LAST_STAGES[0])
         self._sound: set[str] = set()
-        """Files that were found to be as they were committed."""
+        """Files that match their markers."""
 
     @cached_property
     def markers(self) -> list[Marker]:
-        """The committed shards when first asked, in order."""
+        """The committed shards at the first access, in order."""
         return list(self.folder.markers(self.stage, sorted(self.folder.committed(self.stage))))
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Their files, in order: of shards, or of many shards together."""
+        """Their files in order: one per shard, or compacted."""
         return parts_of(self.folder, self.stage, self.markers)
 
     @property
     def files(self) -> list[Path]:
-        """Their Parquet files; those of an object store are fetched, and kept until the process ends."""
+        """Their Parquet files. Those of an object store are downloaded and kept until the process ends."""
         names = [part.file for part in self.parts]
         if self.folder.on_disk:
             return [self.folder.path(name) for name in names]
@@ -63,7 +63,7 @@ class RunReader:
     @cached_property
     def _fetched(self) -> list[Path]:
         scratch = tempfile.mkdtemp(prefix="camel-")
-        # Not with this object: what `sql` returns reads them when it is asked.
+        # They must outlive this object: the result of `sql` reads them later.
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         return self.folder.fetch_all((part.file for part in self.parts), Path(scratch))
 
@@ -76,11 +76,11 @@ class RunReader:
                 yield from stream_shard(file)
 
     def opened(self, parts: Sequence[Part]) -> AbstractContextManager[Iterator[Path]]:
-        """The files of some parts, each compared with its marker when it is first opened."""
+        """Open the files of some parts; each is compared with its marker the first time."""
         return open_parts(self.folder, parts, self._sound)
 
     def shard(self, number: int) -> list[Transcript]:
-        """The records of one committed shard, the `number`th of `markers`."""
+        """Return the records of one committed shard, the `number`th of `markers`."""
         shard = self.markers[number].shard
         part = next(part for part in self.parts if part.first <= shard <= part.last)
         start = sum(part.rows[: shard - part.first])
@@ -88,25 +88,27 @@ class RunReader:
             return list(stream_shard(next(files), start, start + self.markers[number].rows))
 
     def to_arrow(self, columns: list[str] | None = None) -> Any:
-        """All records as one Arrow table; give `columns` when the run is large."""
+        """Return all records as one Arrow table; pass `columns` for a large run."""
         pyarrow = need_module("pyarrow")
         self.need_some()
         with self.folder.opened(part.file for part in self.parts) as files:
             return pyarrow.concat_tables([read_shard(file, columns) for file in files])
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
-        """All records as a pandas frame."""
+        """Return all records as a pandas data frame."""
         need_module("pandas")
         return self.to_arrow(columns).to_pandas()
 
     def need_some(self) -> None:
-        """Raise an `InputError` where nothing is committed yet."""
+        """Raise an `InputError` if nothing is committed yet."""
         if not self.parts:
-            raise InputError(f"{self.folder.address} has no finished conversations yet")
+            raise InputError(
+                f"{self.folder.address} has no finished conversations yet: wait until `camel run status` shows some"
+            )
 
 
 def need_module(module: str, extra: str = "data") -> Any:
-    """A module of an extra; without it, the error names the extra."""
+    """Import a module; if it is missing, the error names the extra to install."""
     try:
         return import_module(module)
     except ImportError:

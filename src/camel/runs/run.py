@@ -1,22 +1,22 @@
-"""A run's folder: the only truth about what has been done.
+"""A run's folder, which alone decides what has been done.
 
     run.json                            the configuration and its fingerprint
     journal/<stage>/<shard>-<attempt>   replies, durable before they are used; dropped once the shard is committed
-    data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker never happened
+    data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker does not count
     committed/<stage>/<shard>.json      the marker, written last and only once
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.runs.compact`)
     index/<stage>/*, text/<stage>/*     derived from the data (`camel.index`); may be missing
-    again/<number>.json                 items that are done again (`camel.runs.again`)
-    stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
-    batches/*.json                      what was submitted to a batch API (`camel.jobs.batched`)
+    again/<number>.json                 items of a retry (`camel.runs.again`)
+    stages/<stage>.json                 settings of a stage that are not in the run's configuration
+    batches/*.json                      submissions to a batch API (`camel.jobs.batched`)
     holders/<stage>.json                in an object store: which folder has the journals of a stage
 
-The one decision to know: a marker is created, never replaced. A second process, such as a paused worker
-or another machine, finds that it exists, and its own file is garbage.
+The one decision to know: a marker is created, never replaced. A second process, such as a paused worker or another
+machine, finds that it exists, and its own file is garbage.
 
-A run lives in a folder, or in an object store (`open_folder("s3://bucket/prefix")`). The journal needs a disk either
-way: a run in an object store also has a local folder, `root`, for its journals, lock and log, and for shards on their
-way to the store. A run on a disk is its own.
+A run lives in a folder, or in an object store (`open_folder("s3://bucket/prefix")`). Journals always need a disk: a run
+in an object store also has a local folder, `root`, for its journals, lock and log, and for shards on their way to the
+store. For a run on a disk, `root` is the run itself.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from camel.storage.inside import check_name
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 JOURNALS, USUAL_JOURNALS = "CAMEL_JOURNALS", "runs/.journals"
-"""Environment: the folder below which runs in object stores keep their journals, and what it is unless set."""
+"""Environment variable and default of the folder in which runs in object stores keep their journals."""
 HOLDER = "holder.json"
-"""The file in such a folder that tells it from others."""
+"""The file in such a folder that identifies it."""
 _AT_HAND = 256
-"""Markers kept in memory at most."""
+"""Maximum number of cached markers."""
 _FETCHES = 4
-"""Files being fetched while others are read."""
+"""Files that are fetched ahead of the reader."""
 DRIVER = ".driver"
-"""The file in a run's folder while workers elsewhere may be at work for a driver, alive or just dead (`engine.fence`)."""
+"""A file in a run's folder while workers on other machines may be running for a driver, alive or just dead (`engine.fence`)."""
 T = TypeVar("T")
 
 
 class Kept(NamedTuple):
-    """A data file where it lasts, for its marker."""
+    """A durable data file, for its marker."""
 
     file: str
     size: int
@@ -72,37 +72,37 @@ class RunFolder(LocalFiles):
         super().__init__(root)
         self.store: Store = store or DiskStore(root)
         self._known: dict[str, set[int]] = {}
-        """Shards seen committed; a marker never goes away."""
+        """Shards known to be committed; a marker is never removed."""
         self._recent: dict[tuple[str, int], Marker] = {}
-        """Markers that are cached."""
+        """Cached markers."""
         self._newest: dict[str, dict[int, int]] = {}
-        """By stage and shard the last retry that has written it anew, when last listed."""
+        """The last retry that has rewritten each shard, by stage, as last listed."""
 
     @property
     def address(self) -> str:
-        """Where the run is, as people write it."""
+        """The run's path or address."""
         return self.store.address
 
     @property
     def exists(self) -> bool:
-        """Whether a run has been made here."""
+        """Whether there is a run here."""
         return self.store.exists("run.json")
 
     def create(self, settings: Settings) -> None:
-        """Make a new run; an existing one is never overwritten."""
+        """Create a new run; never overwrites an existing one."""
         data = msgspec.json.format(msgspec.json.encode(settings), indent=2)
         try:
             made = self.store.create("run.json", data)
             if isinstance(self.store, DiskStore):
-                with contextlib.suppress(PermissionError):  # a folder in which one may write and not list
+                with contextlib.suppress(PermissionError):  # a folder that is writable but not listable
                     sync(self.root.parent)
         except OSError as error:
-            raise InputError(f"cannot make a run in {self.address}: {error.strerror}") from None
+            raise InputError(f"cannot create a run in {self.address}: {error.strerror}") from None
         if not made:
-            raise InputError(f"{self.address} holds a run already")
+            raise InputError(f"{self.address} already contains a run: choose another folder")
 
-    def make_anew(self, settings: Settings) -> bool:
-        """Give a run in which nothing was paid for yet other settings; False where something was."""
+    def reset_settings(self, settings: Settings) -> bool:
+        """Replace the settings of a run if nothing was paid for yet; returns False otherwise."""
         with self.locked():
             if (
                 self.stages()
@@ -116,22 +116,22 @@ class RunFolder(LocalFiles):
         return True
 
     def settings(self) -> Settings:
-        """What the run was made with."""
+        """The settings that the run was created with."""
         self.check_links()
         try:
             settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
             raise InputError(
-                f"{self.address} is not a run: it has no run.json{self._meant()}; camel runs lists those below a folder"
+                f"{self.address} is not a run: it has no run.json{self._meant()}; `camel run list FOLDER` lists the runs in a folder"
             ) from None
         if settings.schema > SCHEMA:
             raise InputError(
-                f"{self.address}/run.json has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
+                f"{self.address}/run.json has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade camel"
             )
         return settings
 
     def _meant(self) -> str:
-        """A suggestion where there is no run here, and one with a similar name in the same folder on a disk."""
+        """Suggest a run with a similar name in the same folder, or return an empty string."""
         if not self.on_disk:
             return ""
         try:
@@ -146,21 +146,21 @@ class RunFolder(LocalFiles):
         return f" (did you mean {self.root.with_name(close)}?)" if close else ""
 
     def accepted(self) -> dict[str, Any]:
-        """Changes of what the run was made with that a person has accepted since, the newest of each name."""
+        """Return changes of the run's settings that a user has accepted since, the newest value per name."""
         found: dict[str, Any] = {}
         for name in sorted(self.store.names("accepted")):
             found |= self._decoded(f"accepted/{name}", dict[str, Any])
         return found
 
     def accept(self, changes: dict[str, Any]) -> None:
-        """Keep changes that a person has accepted: what is committed stays, what is open continues with them."""
+        """Store changes that a user has accepted: committed items stay, open items continue with them."""
         number = len(self.store.names("accepted"))
         while not self.store.create(f"accepted/{number:06d}.json", msgspec.json.encode(changes)):
             number += 1
 
     def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet. The caller
-        has `locked` the run."""
+        """Return the settings of a stage outside of the run's configuration: stores `settings` if nothing was paid for yet.
+        The caller has `locked` the run."""
         name = f"stages/{stage}.json"
         done = self.committed(stage) or self._has_replies(stage)
         if not done and not self.held_elsewhere(stage):
@@ -169,26 +169,26 @@ class RunFolder(LocalFiles):
         return self._decoded(name, dict[str, Any])
 
     def begun_with(self, stage: str) -> dict[str, Any]:
-        """What a stage was begun with; empty where it has nothing of its own, or is not begun."""
+        """Return a stage's own settings; empty if it has none or has not started."""
         try:
             return self._decoded(f"stages/{stage}.json", dict[str, Any])
         except FileNotFoundError:
             return {}
 
     def _has_replies(self, stage: str) -> bool:
-        """Whether something that was paid for is in the journals of a stage."""
+        """Return whether the journals of a stage contain paid replies."""
         return any(True for shard in self.by_shard("journal", stage) for _ in self.replay(stage, shard))
 
     def has_own_settings(self, stage: str) -> bool:
-        """Whether a stage was begun with something that is not of the run's configuration."""
+        """Return whether a stage has settings that are not in the run's configuration."""
         return self.store.exists(f"stages/{stage}.json")
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Keep a second process from working on the same run, and paying for it twice.
+        """Prevent a second process from working on the same run and paying twice.
 
-        What is locked is `root`: of a run in an object store that is the folder of its journals, for the store has no
-        locks. A process that uses another such folder is kept out by `hold_journals`.
+        Locks `root`, which for a run in an object store is the folder of its journals, because the store has no locks.
+        `hold_journals` excludes a process that uses another folder.
         """
         if isinstance(self.store, BucketStore):
             self._claim_journals()
@@ -198,46 +198,46 @@ class RunFolder(LocalFiles):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"another process is working on {self.address}: wait for it or stop it"
+                    f"another process is working on {self.address}: wait for it, or stop it with `camel run stop {self.address}`"
                 ) from None
             yield
 
     def check_links(self) -> None:
-        """Raise where something right in the run's folder is a link: a start writes to many files there."""
+        """Raise `LinkInside` if there is a link directly in the run's folder: a run writes many files there."""
         with contextlib.suppress(OSError):
             inside.names(self.root)
 
     def _claim_journals(self) -> None:
-        """Journals of another run, once at the same address, would answer what they were not asked."""
+        """Raise if the journals belong to another run that was at the same address before."""
         data = self.store.get("run.json") if self.exists else b""
         beside = DiskStore(self.root)
         if data and not beside.create("claim.json", data) and beside.get("claim.json") != data:
             raise InputError(
-                f"{self.root} has the journals of another run that was at {self.address}: remove that folder"
+                f"{self.root} has the journals of another run that was at {self.address} before: remove {self.root}"
             )
         make_folder(self.root)
 
     def hold_journals(self, stage: str) -> None:
-        """Have the journals of a stage here and nowhere else; of a run on a disk they are.
+        """Claim the journals of a stage for this folder; does nothing for a run on a disk.
 
-        A process with another folder, by mistake or at the same time, would pay for what is answered there. The folder
-        holds them, not the process: every further start from it continues, wherever it has been moved.
+        A process with another folder would pay again for replies in these journals. The folder owns them, not the
+        process: a later process with this folder resumes, also after the folder was moved.
         """
         if self.on_disk:
             return
         beside = DiskStore(self.root)
-        # Here first: a process that is killed in between must find its own holder in the store, or none.
+        # Locally first: after a kill in between, the store has this holder or none.
         beside.create(HOLDER, msgspec.json.encode(Holder(platform.node(), str(self.root.absolute()))))
         while not self.store.create(f"holders/{stage}.json", beside.get(HOLDER)):
             if other := self.held_elsewhere(stage):
                 raise InputError(
-                    f"the journals of {self.address} are in {other}, and what is answered there would be paid for again "
-                    f"from {self.root}: start it there, or set {JOURNALS} so that they are found. If they are lost, remove "
-                    f"{self.address}/holders/{stage}.json, and what is not committed is asked again"
+                    f"the journals of {self.address} are in {other}, and not in {self.root}: run the command there, or set "
+                    f"{JOURNALS} to that folder's parent. If the journals are lost, remove "
+                    f"{self.address}/holders/{stage}.json; calls that are not committed are then paid for again"
                 )
 
     def held_elsewhere(self, stage: str) -> Holder | None:
-        """Which other folder has the journals of a stage."""
+        """Return the other folder that has the journals of a stage, or None."""
         if self.on_disk:
             return None
         try:
@@ -250,14 +250,14 @@ class RunFolder(LocalFiles):
         return holder
 
     def stages(self) -> list[str]:
-        """The stages of which something is committed; what a retry has committed is its stage's."""
+        """Return the stages with committed shards; those of a retry belong to its stage."""
         return [name for name in self.store.folders("committed") if not again.named(name).retry]
 
     def committed(self, stage: str) -> set[int]:
-        """The shards of a stage that are finished, by the names of their markers alone."""
+        """Return the finished shards of a stage; reads only the names of markers."""
         self._look_for_retries(stage)
         known = self._known.setdefault(stage, set())
-        # Markers only come: where all shards up to one are known, a store is asked for those after it. Not beyond
+        # Markers are never removed: if all shards up to one are known, only later ones are listed. Not beyond
         # five digits: "1000000" sorts before "999999", and after "099999".
         first = next((shard for shard in range(100_000) if shard not in known), 100_000)
         after = f"{first - 1:06d}.json" if first else ""
@@ -269,17 +269,17 @@ class RunFolder(LocalFiles):
         return set(known)
 
     def is_committed(self, stage: str, shard: int) -> bool:
-        """Whether a shard is finished."""
+        """Return whether a shard is finished."""
         return self.store.exists(marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
-        """Read a marker, the newest where a retry has written the shard anew."""
+        """Read a marker, the newest one if a retry has rewritten the shard."""
         if recent := self._recent.get((stage, shard)):
             return recent
-        return self._decoded(marker_name(stage, shard, self.written_anew(stage).get(shard, 0)), Marker)
+        return self._decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
 
-    def written_anew(self, stage: str) -> dict[int, int]:
-        """By shard, the last retry that has written it anew, as far as is known since the stage was last listed."""
+    def rewritten(self, stage: str) -> dict[int, int]:
+        """Return the last retry that has rewritten each shard, as of the last listing of the stage."""
         if stage not in self._newest:
             self._look_for_retries(stage)
         return self._newest[stage]
@@ -290,31 +290,31 @@ class RunFolder(LocalFiles):
             self._recent = {}
         self._newest[stage] = found
 
-    def have_at_hand(self, marker: Marker) -> None:
-        """Cache a marker: it is committed on a thread and read on an event loop, which must not wait for a store."""
+    def cache_marker(self, marker: Marker) -> None:
+        """Cache a marker: it is written on a thread and read on the event loop, which must not wait for a store."""
         if len(self._recent) >= _AT_HAND:
             self._recent = {}
         self._recent[str(again.StageName(marker.stage, marker.retry)), marker.shard] = marker
 
     def markers(self, stage: str, shards: Iterable[int]) -> Iterator[Marker]:
-        """Read many markers, of an object store several at once."""
+        """Read many markers; from an object store, several at a time."""
         one = partial(self.marker, stage)
         return map(one, shards) if self.on_disk else ahead(one, shards, AT_ONCE)
 
     def commit(self, marker: Marker) -> bool:
-        """Commit a shard; False where another process has."""
+        """Commit a shard; returns False if another process already has."""
         return self.store.create(
             marker_name(marker.stage, marker.shard, marker.retry), msgspec.json.encode(marker)
         )
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
-        """Where an attempt at a shard writes its file."""
+        """Return where an attempt at a shard writes its file."""
         folder = self.path(f"data/{stage}")
         make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
-    def keep(self, path: Path) -> Kept:
-        """Make a finished file at a `data_path` durable, before its marker is made."""
+    def persist(self, path: Path) -> Kept:
+        """Make a finished file at a `data_path` durable, before its marker is created."""
         kept = Kept(path.relative_to(self.root).as_posix(), path.stat().st_size)
         if isinstance(self.store, BucketStore):
             self.store.upload(path, kept.file)
@@ -322,26 +322,26 @@ class RunFolder(LocalFiles):
         return kept
 
     def discard(self, path: Path) -> None:
-        """Remove a file whose shard another process has committed."""
+        """Remove a file because another process has committed its shard."""
         path.unlink(missing_ok=True)
         if not self.on_disk:
             self.store.remove([path.relative_to(self.root).as_posix()])
 
     @property
     def on_disk(self) -> bool:
-        """Whether the run's files can be opened where they are."""
+        """Whether the run's files are on a local disk."""
         return isinstance(self.store, DiskStore)
 
     def read(self, file: str) -> bytes:
-        """A small file of the run."""
+        """Return the content of a small file of the run."""
         check_name(file)
         return self.store.get(file)
 
     @contextlib.contextmanager
     def opened(self, files: Iterable[str]) -> Generator[Iterator[Path]]:
-        """Files of the run as local ones, one after the other; of an object store a few are fetched ahead.
+        """Yield files of the run as local paths, one after the other; from an object store, a few are fetched ahead.
 
-        Each is there until the next is asked for.
+        Each is valid until the next one is requested.
         """
         if not isinstance(self.store, BucketStore):
             yield (self.path(file) for file in files)
@@ -374,13 +374,13 @@ class RunFolder(LocalFiles):
                 shutil.move(path, made[-1])
         return made
 
-    def save_beside(self, name: str) -> None:
-        """Copy a file that lies with the journals, such as the log, to the object store."""
+    def copy_to_store(self, name: str) -> None:
+        """Copy a file next to the journals, such as the log, to the object store."""
         if isinstance(self.store, BucketStore) and inside.exists(self.root, name):
             self.store.put(name, inside.read(self.root, name))
 
-    def read_beside(self, name: str) -> bytes:
-        """A file that lies with the journals, or the copy of it in the object store; empty when there is neither."""
+    def read_local(self, name: str) -> bytes:
+        """Return a file next to the journals, or its copy in the object store; empty if there is neither."""
         with contextlib.suppress(FileNotFoundError):
             return inside.read(self.root, name)
         with contextlib.suppress(FileNotFoundError):
@@ -388,23 +388,23 @@ class RunFolder(LocalFiles):
         return b""
 
     def journaled(self, stage: str) -> set[int]:
-        """The shards that are being worked on, or were when the run stopped: those that have journals and no marker."""
+        """Return the shards in progress, now or when the run stopped: those with journals but no marker."""
         shards = set(self.by_shard("journal", stage))
         return shards - self.committed(stage) if shards else shards
 
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""
         if not self.is_committed(stage, shard):
-            raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are still needed")
+            raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are needed")
         _remove(self.journals_of(stage, shard))
 
     def sweep(self, stage: str) -> None:
-        """Remove what a crash left behind of committed shards: their journals, and files that no marker names.
+        """Remove what a crash left of committed shards: their journals, and files without a marker.
 
-        Objects that no marker names are left to `camel gc`: to find them a large run would have to be listed.
+        Does not remove objects without a marker, because finding them needs a full listing; `camel run gc` does.
         """
         if self.on_disk:
-            # The process that made the last names here may have been killed before they were durable.
+            # The process that created the last names here may have been killed before they were durable.
             settle(self.root)
         for part in ("journal", "data", "committed"):
             for made in (self.path(part), self.path(f"{part}/{stage}")):
@@ -417,7 +417,7 @@ class RunFolder(LocalFiles):
             if not self.on_disk:  # a copy on its way to the store
                 if self.is_committed(stage, shard):
                     _remove(paths)
-            # The rule is one file for each shard: resuming a large run does not read every marker.
+            # Usually a shard has one file, so resuming a large run does not read every marker.
             elif len(paths) > 1 and self.is_committed(stage, shard):
                 named = self.root / self.marker(stage, shard).file
                 _remove([path for path in paths if path != named])
@@ -429,21 +429,21 @@ class RunFolder(LocalFiles):
         except FileNotFoundError:
             raise
         except NotADirectoryError:
-            raise InputError(f"{self.address} is a file, and not the folder of a run") from None
+            raise InputError(f"{self.address} is a file, not the folder of a run") from None
         except OSError as error:
             raise InputError(f"cannot read {where}: {error.strerror}") from None
         except (msgspec.MsgspecError, RecursionError) as error:
-            mend = "restore it from a copy"
+            advice = "restore it from a copy"
             if name.startswith("committed/"):
-                mend += f"; camel verify {self.address} finds all that is damaged"
-            raise Damaged(f"{where} is damaged: {error}: {mend}") from None
+                advice += f", or run `camel run verify {self.address}` for a list of all damage"
+            raise Damaged(f"{where} is damaged: {error}; {advice}") from None
 
 
 def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
-    """The run at a folder or an address such as `s3://bucket/prefix`, there or about to be made.
+    """Return the existing or new run at a folder or an address such as `s3://bucket/prefix`.
 
-    `journal` is the folder, on a disk, of an object store's run for its journals. The one it had before must be used
-    to continue what was in progress; what is committed needs none.
+    `journal` is the local folder for the journals of a run in an object store. To resume items in progress, use the same
+    folder as before; committed items do not need it.
     """
     if not is_remote(where):
         return RunFolder(Path(where))
@@ -452,7 +452,7 @@ def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
 
 
 def journals() -> Path:
-    """Where the journals of runs in object stores are, each run's in a folder of its own."""
+    """Return the folder with the journals of runs in object stores, one subfolder per run."""
     return Path(os.environ.get(JOURNALS) or USUAL_JOURNALS)
 
 

@@ -1,4 +1,4 @@
-"""What a run says about itself and its holder."""
+"""Contents of `run.json`, and the holder of a run's journals."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ SCHEMA = 1
 
 
 class Planned(NamedTuple):
-    """What a stage is to have."""
+    """The planned size of a stage."""
 
     items: int
     shard_size: int
 
     def rows(self, shard: int) -> int:
-        """Of a shard."""
+        """Return the rows of a shard."""
         return max(0, min(self.shard_size, self.items - shard * self.shard_size))
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What `run.json` holds."""
+    """The contents of `run.json`."""
 
     fingerprint: str
     config: dict[str, Any]
     version: str
-    """Of the package that made the run."""
+    """Version of camel that created the run."""
     forked_from: str = ""
     schema: int = SCHEMA
     lists: dict[str, str] = {}
-    """By level, a hash of what its lists are made from, so that a fork knows which it can take over."""
+    """A hash of the inputs of each level's lists, so that a fork knows which lists it can reuse."""
     planned: dict[str, Planned] = {}
-    """By stage, what it is to have; runs of earlier versions do not say."""
+    """The planned size of each stage; missing in runs of earlier versions."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A folder that has journals of a run in an object store."""
+    """A folder with journals of a run in an object store."""
 
     host: str
     folder: str
     token: str = msgspec.field(default_factory=partial(secrets.token_hex, 8))
-    """Of this folder alone, also where many machines have the same name."""
+    """Unique id of this folder, even if several machines have the same name."""
 
     def __str__(self) -> str:
         return f"{self.folder} on {self.host}"

@@ -1,8 +1,8 @@
-"""Verifying a run: every marker, and that the file it names is the one that was committed.
+"""Verifies a run: every marker is readable and its file is the one that was committed.
 
-The one decision to know: nothing is believed but what is read. Each file is hashed, its rows are counted from its own
-footer and its ids read; of a run in an object store each is fetched for it. Lists are text for people to edit, so an
-edited one is a note, not a fault.
+The one decision to know: everything is read again. Each file is hashed, its rows are counted from its footer and its ids
+are read; files in an object store are downloaded for this. Lists are text files that users may edit, so an edited list is
+a note, not a fault.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from camel.storage.store import ahead
 
 FILES_AT_ONCE = 4
 MOST_IDS = 5_000_000
-"""Rows up to which ids are compared over the whole stage; of more, within each file."""
+"""Maximum number of rows for which ids are compared over the whole stage; above it, within each file."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something that is wrong."""
+    """A problem in a run."""
 
     stage: str
     what: str
     file: str = ""
     marker: str = ""
-    """Of the file: without both a shard has never been, and `generate` makes it again."""
+    """The file's marker. If both are removed, `generate` makes the shard again."""
 
 
 class Verification(msgspec.Struct):
-    """What was found."""
+    """The result of a verification."""
 
     run: str
     files: int = 0
@@ -49,22 +49,22 @@ class Verification(msgspec.Struct):
     bytes: int = 0
     problems: list[Fault] = []
     missing: dict[str, int] = {}
-    """Shards that are planned and not committed, by stage: none once a run is complete."""
+    """Planned shards that are not committed, by stage; empty if the run is complete."""
     notes: list[str] = []
 
     @property
     def sound(self) -> bool:
-        """Whether everything that is there is as it was committed."""
+        """Whether no committed file is damaged or missing."""
         return not self.problems
 
     @property
     def complete(self) -> bool:
-        """Whether all that was planned is there."""
+        """Whether all planned shards are committed."""
         return not any(self.missing.values())
 
 
 class _Found(NamedTuple):
-    """What a look at one file gave."""
+    """What was found in one file."""
 
     size: int
     rows: int
@@ -79,9 +79,9 @@ def verify(
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verification:
-    """Look at every marker and every file of a run; `progress` gets how many files are done, and of how many.
+    """Check every marker and every file of a run; `progress` gets the number of checked files and of all files.
 
-    `planned` says what each stage is to have; without it a stage must only be without gaps.
+    `planned` gives the planned size of each stage; without it, only gaps are reported.
     """
     settings = folder.settings()
     report = Verification(folder.address, problems=[], missing={}, notes=[])
@@ -95,14 +95,14 @@ def verify(
         large = _compactions(folder, stage, report)
         held = {shard for one in large for shard in one.shards}
         total += len(large)
-        # The shards whose own file is gone because a compaction holds them.
+        # Shards whose own file was removed because a compaction contains them.
         gone: set[int] = set()
         if held:
             listed = {entry.name for entry in folder.store.entries(f"data/{stage}")}
             gone = {marker.shard for marker in markers if marker.shard in held and marker.file not in listed}
         seen: dict[bytes, str] = {}
         expected, whose = settings.fingerprint, "the run's"
-        # A translation has its own, of which the run knows nothing.
+        # A translation has its own fingerprint.
         if markers and folder.has_own_settings(stage):
             expected, whose = markers[0].fingerprint, "the stage's"
         small = [marker for marker in markers if marker.shard not in gone]
@@ -119,13 +119,15 @@ def verify(
             if one.fingerprint != expected:
                 wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
             if isinstance(one, Marker) and plan and one.rows != (rows := plan.rows(one.shard)):
-                wrong.append(f"it has {one.rows:,} rows, and {rows:,} are planned")
+                wrong.append(f"it has {one.rows:,} rows instead of the planned {rows:,}")
             if not again:
                 wrong += _repeated(found.ids, one.file, seen)
             named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
             report.problems += [Fault(stage, text, one.file, named) for text in wrong]
             if len(seen) > MOST_IDS:
-                report.notes.append(f"{stage}: ids were compared within files, not over all of them")
+                report.notes.append(
+                    f"{stage}: ids were compared within each file only, because there are too many for one comparison"
+                )
                 seen.clear()
         done += len(gone)
         report.problems += _compared(large, {marker.shard: marker for marker in markers}, stage)
@@ -137,7 +139,7 @@ def verify(
 
 
 def _journals(folder: RunFolder, stage: str) -> list[Fault]:
-    """What is damaged in the journals of shards that are still open."""
+    """Return the damage in journals of shards that are not committed."""
     found: list[Damage] = []
     problems: list[Fault] = []
     for shard in sorted(folder.journaled(stage)):
@@ -145,20 +147,18 @@ def _journals(folder: RunFolder, stage: str) -> list[Fault]:
             for _ in folder.replay(stage, shard, found.append):
                 pass
         except (FileNotFoundError, JournalBroken) as error:
-            if not folder.is_committed(stage, shard):  # else its worker has removed them meanwhile
+            if not folder.is_committed(stage, shard):  # otherwise its worker has removed them meanwhile
                 problems.append(Fault(stage, str(error), f"journal/{stage}"))
-    cost = (
-        "rerun the command: it pays for this again, and for later replies of the item if the new one differs"
-    )
+    cost = "to fix it, rerun the command; this reply is paid for again, and later replies of the item if the new one differs"
     return problems + [
         Fault(stage, f"{one.where}: {cost}", str(one.path.relative_to(folder.root))) for one in found
     ]
 
 
-def gone(folder: RunFolder, stage: str) -> list[str]:
-    """The files of committed shards that are not there, as listings of a disk tell it; of an object store, none is looked for.
+def missing_files(folder: RunFolder, stage: str) -> list[str]:
+    """Return missing files of committed shards, from listings of a local disk; an object store is not checked.
 
-    For the check before a run is called complete: cheap enough for each start, and blind to all other damage.
+    For the check before a run is reported as complete: fast, but finds no other damage.
     """
     if not folder.on_disk:
         return []
@@ -172,7 +172,7 @@ def gone(folder: RunFolder, stage: str) -> list[str]:
 
 
 def _count_shards(report: Verification, stage: str, shards: list[int], plan: Planned | None) -> None:
-    """Whether all are there, and none that should not be."""
+    """Report missing and unplanned shards."""
     if plan is None:
         if missing := sorted(set(range(shards[-1] + 1 if shards else 0)) - set(shards)):
             report.missing[stage] = len(missing)
@@ -180,27 +180,27 @@ def _count_shards(report: Verification, stage: str, shards: list[int], plan: Pla
     count = -(-plan.items // plan.shard_size)
     report.missing[stage] = len(set(range(count)) - set(shards))
     if beyond := [shard for shard in shards if shard >= count]:
-        report.problems.append(Fault(stage, f"shard {beyond[0]} is beyond the {count:,} that are planned"))
+        report.problems.append(Fault(stage, f"shard {beyond[0]} is beyond the {count:,} planned shards"))
 
 
 def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Verification) -> list[Marker]:
-    """The markers that can be read and are what their names say."""
+    """Return the markers that are readable and match their names."""
     good: list[Marker] = []
 
     def one(shard: int) -> Marker | str:
         try:
             return folder.marker(stage, shard)
-        except InputError as error:  # damaged; a store that fails is another matter
+        except InputError as error:  # damaged; errors of the store are not caught
             return str(error)
         except FileNotFoundError:
-            return "it was listed and is not there"
+            return "it was listed but cannot be found"
 
     for shard, marker in zip(shards, ahead(one, shards, 1 if folder.on_disk else 64), strict=True):
         name = marker_name(stage, shard)
         if isinstance(marker, str):
             report.problems.append(Fault(stage, marker, name, name))
         elif (marker.stage, marker.shard) != (stage, shard):
-            said = f"it is the marker of shard {marker.shard} of {marker.stage}"
+            said = f"it contains the marker of shard {marker.shard} of {marker.stage}"
             report.problems.append(Fault(stage, said, name, name))
         else:
             good.append(marker)
@@ -219,12 +219,12 @@ def _look(folder: RunFolder, one: Marker | Compaction) -> _Found:
     """Read one file."""
     try:
         with folder.opened([one.file]) as files:
-            return look_at(next(files), one)
+            return compare_file(next(files), one)
     except FileNotFoundError:
         return _Found(0, 0, [], ["it does not exist"], [])
 
 
-def look_at(path: Path, one: Marker | Compaction) -> _Found:
+def compare_file(path: Path, one: Marker | Compaction) -> _Found:
     """Compare a local file with its marker."""
     rows = one.rows if isinstance(one, Marker) else sum(one.rows)
     with path.open("rb") as file:
@@ -235,40 +235,40 @@ def look_at(path: Path, one: Marker | Compaction) -> _Found:
         return _Found(size, rows, [], [], edited)
     problems: list[str] = []
     if one.size and size != one.size:
-        problems.append(f"it has {size:,} bytes, and the marker says {one.size:,}")
+        problems.append(f"it has {size:,} bytes instead of {one.size:,}")
     changed = digest != one.sha256
     if changed:
-        problems.append("its SHA-256 is not the marker's")
+        problems.append("its SHA-256 differs from the marker's")
     ids: list[bytes] = []
     try:
         count, _ = shape_of(path)
         if count != rows:
-            problems.append(f"it has {count:,} rows, and the marker says {rows:,}")
+            problems.append(f"it has {count:,} rows instead of {rows:,}")
         column = read_shard(path, ["id"]).column("id")
         ids = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in column.to_pylist()]
     except CamelError as error:
-        if not changed:  # else it follows from that
+        if not changed:  # otherwise this follows from the changed bytes
             problems.append(str(error))
     return _Found(size, rows, ids, problems, [])
 
 
 def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
-    """Ids that stand in this file twice, or in another as well."""
+    """Report ids that occur twice in this file, or also in another."""
     problems: list[str] = []
     if len(set(ids)) < len(ids):
-        problems.append(f"{len(ids) - len(set(ids)):,} of its rows have the id of another")
+        problems.append(f"{len(ids) - len(set(ids)):,} of its rows repeat the id of another row")
     if also := [seen[one] for one in ids if one in seen]:
-        problems.append(f"{len(also):,} of its ids stand in {also[0]} as well")
+        problems.append(f"{len(also):,} of its ids are also in {also[0]}")
     seen.update(dict.fromkeys(ids, file))
     return problems
 
 
 def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -> list[Fault]:
-    """Whether compactions hold what the shards' markers say."""
+    """Return differences between compactions and the shards' markers."""
     return [
-        Fault(stage, f"it holds other rows of shard {shard} than are committed", one.file, one.name)
+        Fault(stage, f"its rows of shard {shard} differ from the committed ones", one.file, one.name)
         if shard in markers
-        else Fault(stage, f"it holds shard {shard}, which is not committed", one.file, one.name)
+        else Fault(stage, f"it contains shard {shard}, which is not committed", one.file, one.name)
         for one in large
         for shard, rows in zip(one.shards, one.rows, strict=True)
         if shard not in markers or markers[shard].rows != rows

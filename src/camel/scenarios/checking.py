@@ -10,11 +10,13 @@ from uuid import UUID
 
 import msgspec
 
+from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
 from camel.core.society import PLACEHOLDERS
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
+from camel.scenarios.lists import heading
 from camel.scenarios.reading import FILE, ScenarioProblem, folder_of, read
 from camel.scenarios.scenario import (
     Level,
@@ -35,10 +37,11 @@ _LITERAL = re.compile(r"YOUR_[A-Z_]+|CAMEL_TASK_DONE")
 """Placeholders of inception prompts that are not filled in."""
 
 
-def load(name_or_path: str | Path) -> Scenario:
+def load(name_or_path: str | Path, lists: Literal["shipped", "asked"] = "shipped") -> Scenario:
     """Load a shipped scenario by name or a user's own by the path of its folder; one with errors is refused.
 
-    A shipped name wins over a folder of the same name; write `./math` for the folder.
+    A shipped name wins over a folder of the same name; write `./math` for the folder. With `lists="asked"` a model is
+    asked for every list that has a prompt, also where the scenario brings the list.
     """
     folder = folder_of(name_or_path)
     scenario, problems = _examined(folder)
@@ -46,7 +49,7 @@ def load(name_or_path: str | Path) -> Scenario:
     if scenario is None or errors:
         more = f" ({len(errors) - 1} more: camel scenarios check {folder})" if len(errors) > 1 else ""
         raise InputError(f"{folder}: {errors[0].where}: {errors[0].message}{more}")
-    return scenario
+    return scenario.asking() if lists == "asked" else scenario
 
 
 def check(target: Scenario | str | Path) -> list[ScenarioProblem]:
@@ -79,6 +82,7 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
         if names.index(level.name) < place:
             yield f"level {level.name}", "the name is taken: every level needs its own"
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
+    yield from _headings(scenario)
     match scenario.end:
         case RolePlay():
             yield from _role_play(scenario.end, scenario)
@@ -129,17 +133,17 @@ def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
         yield where, f"count is {level.count}: it must be at least 1"
     if level.ask < 1:
         yield where, f"ask is {level.ask}: it must be at least 1"
-    if level.items:
-        yield from _items(level, where)
-    elif level.prompt:
+    for one in level.given:
+        yield from _items(f"{where} {heading(one.parents)}".rstrip(), level.count, one.items)
+    if level.prompt:
         yield from _list_prompt(level, where, known, place)
 
 
-def _items(level: Level, where: str) -> Iterator[_Found]:
-    if level.count > len(level.items):
-        yield where, f"gives {len(level.items)} items and count = {level.count}: lower it or add items"
+def _items(where: str, count: int, items: tuple[str, ...]) -> Iterator[_Found]:
+    if count > len(items):
+        yield where, f"gives {len(items)} items and count = {count}: lower it or add items"
     seen: set[str] = set()
-    for item in level.items:
+    for item in items:
         short = item if len(item) <= 40 else f"{item[:37]}..."
         if not item.strip():
             yield where, "an item is empty: write it or take it out"
@@ -151,6 +155,26 @@ def _items(level: Level, where: str) -> Iterator[_Found]:
                 f"the item {short!r} has {len(item):,} characters; at most {MAX_TASK_CHARS:,} are allowed",
             )
         seen.add(item.casefold())
+
+
+def _headings(scenario: Scenario) -> Iterator[_Found]:
+    """Lists under headings: there is one for every combination of the items that they depend on."""
+    for level in scenario.levels:
+        if not level.nested:
+            continue
+        where, found = f"level {level.name}", {one.parents for one in level.nested}
+        above = [scenario.level(name) for name in scenario.needs(level.name)]
+        if len(found) < len(level.nested):
+            yield where, "two of its lists have the same heading: rename one or take it out"
+        if any(not one.given or (one.prompt and not level.prompt) for one in above):
+            yield where, f"depends on {above[0].name}, which a model may be asked for: give it a prompt too"
+        elif all(one.count <= one.most for one in above):
+            for number in range(scenario.lists(level.name)):
+                facts = scenario.list_facts(level.name, number, lambda _name, _number: ())
+                if (parents := tuple(facts.values())) not in found:
+                    missing = shown(f"# {heading(parents)}")
+                    yield where, f"has no list {missing}: headings name the items of the levels before it"
+                    return
 
 
 def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iterator[_Found]:
@@ -182,7 +206,11 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         ("task", play.task, MAX_TASK_CHARS),
     ):
         yield from _template(f"{where}.{name}", template, known)
-        longest = {level.name: max(level.items, key=len) for level in scenario.levels if level.items}
+        longest = {
+            level.name: max((item for one in level.given for item in one.items), key=len)
+            for level in scenario.levels
+            if level.given
+        }
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
             yield f"{where}.{name}", f"can have {len(filled):,} characters; at most {limit:,} are allowed"
@@ -308,10 +336,7 @@ class Rendered(NamedTuple):
 
 def stand_ins(scenario: Scenario) -> dict[str, str]:
     """Facts for showing prompts: the first item where items are given, else the level's name in brackets."""
-    return {
-        level.name: level.items[0] if level.items else f"[{level.name.replace('_', ' ')}]"
-        for level in scenario.levels
-    }
+    return scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
 
 
 def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[Rendered]:
@@ -339,8 +364,8 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
                 (f"system prompt of the user, {roles.user}", roles.inception.user),
                 ("opening line to the user", roles.inception.opening),
             ]
-            shown = parts if play.specify else parts[1:]
-            rendered += [Rendered(title, fill(text, values)) for title, text in shown]
+            sent = parts if play.specify else parts[1:]
+            rendered += [Rendered(title, fill(text, values)) for title, text in sent]
         case Meeting() as meeting:
             society, task = meeting.filled(facts)
             if society.planner:

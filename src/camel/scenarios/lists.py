@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil
-from typing import NamedTuple
 
 from camel.core.checks import shown
 from camel.core.errors import InputError, ModelError
@@ -18,7 +17,7 @@ from camel.core.lists import parse_list
 from camel.core.message import Sampling, in_one_line
 from camel.core.model import THOUGHT_ONLY, Model, Request
 from camel.scenarios.duplicates import Distinct
-from camel.scenarios.scenario import DEFAULT_ASK, fill_count
+from camel.scenarios.scenario import DEFAULT_ASK, NamedList, fill_count
 
 ROUNDS = 8
 """Calls beyond those that the count needs at the least."""
@@ -101,13 +100,6 @@ def _again(calls: int) -> str:
 
 
 # --- as text -----------------------------------------------------------------------------------------------------
-
-
-class NamedList(NamedTuple):
-    """A list and the items of earlier levels that it belongs to."""
-
-    parents: tuple[str, ...]
-    items: tuple[str, ...]
 
 
 _LINE_NUMBER = re.compile(r"\d+[.)](?:\s+|\Z)")

@@ -20,11 +20,13 @@ from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry
 from camel.scenarios.critics import CriticSettings
 from camel.scenarios.declarations import parse_declaration
-from camel.scenarios.lists import read_lists
+from camel.scenarios.lists import NamedList, read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
 from camel.scenarios.societies import SOCIETY_FILE, read_society
 
 FILE = "scenario.toml"
+QUESTIONS = Path(__file__).parent / "table2"
+"""The fixed questions for the paper's Table 2, one file per domain."""
 
 
 class ScenarioProblem(NamedTuple):
@@ -220,15 +222,16 @@ class _Folder:
 
 def _level(table: LevelTable, folder: _Folder) -> Level:
     where = f"level {table.name}"
-    given = [name for name in ("prompt", "items", "file") if getattr(table, name)]
-    if len(given) != 1:
-        folder.report(where, f"give one of prompt, items and file, not {' and '.join(given) or 'none'}")
-    items = table.items
+    if table.items and table.file:
+        folder.report(where, "give items or file, not both")
+    if not (table.prompt or table.items or table.file):
+        folder.report(where, "give a prompt that asks for the list, or the list itself as items or file")
+    items, nested = table.items, ()
     if table.file and (text := folder.text(table.file)):
-        items = _items(text, table.file, folder)
+        items, nested = _items(text, table.file, folder)
     count = table.count
     if count is None:
-        count = len(items) or 1
+        count = len(items or (nested and nested[0].items)) or 1
         if table.prompt:
             folder.report(where, "count is missing: say how many to ask for, e.g. count = 10")
     return Level(
@@ -236,18 +239,22 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
         count=count,
         prompt=folder.text(table.prompt) if table.prompt else "",
         items=items,
+        nested=nested or msgspec.UNSET,
         ask=table.ask,
         names=table.names,
         sampling=table.sampling,
     )
 
 
-def _items(text: str, name: str, folder: _Folder) -> tuple[str, ...]:
+def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tuple[NamedList, ...]]:
+    """The items of a list without headings, or the lists under headings."""
     found = read_lists(text, source=name)
-    if len(found) != 1 or found[0].parents:
-        folder.report(name, "must hold one list without headings: one item on each line")
-        return ()
-    return found[0].items
+    if [one.parents for one in found] == [()]:
+        return found[0].items, ()
+    if len({len(one.parents) for one in found}) > 1 or not all(one.parents for one in found):
+        folder.report(name, "must hold one list without headings, or lists whose headings have equal parts")
+        return (), ()
+    return (), tuple(found)
 
 
 def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Question | Translate | None:

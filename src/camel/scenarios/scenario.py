@@ -68,6 +68,13 @@ def fill_count(template: str, count: int, values: Mapping[str, str] | None = Non
     return fill(template, {**(values or {}), **counts})
 
 
+class NamedList(NamedTuple):
+    """A list and the items of earlier levels that it belongs to."""
+
+    parents: tuple[str, ...]
+    items: tuple[str, ...]
+
+
 class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One link of the chain: `count` things in each of its lists."""
 
@@ -75,9 +82,11 @@ class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """In lower case; its placeholder is the same in capitals: `assistant_role`, `<ASSISTANT_ROLE>`."""
     count: int
     prompt: str = ""
-    """Asks for a list. Empty when the items are given."""
+    """Asks for a list. Not sent while the items are given; may be empty then."""
     items: tuple[str, ...] = ()
     """The items themselves, in which case no model is asked; the first `count` are used."""
+    nested: tuple[NamedList, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The same where the items depend on those of the levels before. Unset: levels without keep their fingerprints."""
     ask: int = DEFAULT_ASK
     """How many to ask for in one call."""
     names: bool | None = None
@@ -90,6 +99,16 @@ class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def placeholder(self) -> str:
         """Its name as prompts mention it, without the brackets."""
         return self.name.upper()
+
+    @property
+    def given(self) -> tuple[NamedList, ...]:
+        """The lists that come with the scenario; none if a model is asked."""
+        return self.nested or ((NamedList((), self.items),) if self.items else ())
+
+    @property
+    def most(self) -> int:
+        """How many items each given list has at least."""
+        return min((len(one.items) for one in self.given), default=0)
 
 
 class Cast(NamedTuple):
@@ -278,7 +297,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     @property
     def asked(self) -> tuple[Level, ...]:
         """The levels whose lists a model must be asked for, in order."""
-        return tuple(level for level in self.levels if not level.items)
+        return tuple(level for level in self.levels if not level.given)
 
     def needs(self, level: str) -> tuple[str, ...]:
         """The earlier levels that a level's lists depend on, through others too: a subtopic means nothing without its topic."""
@@ -331,8 +350,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
             if level.name not in places:
                 continue
             place = places[level.name]
-            if level.items:
-                facts[level.name] = level.items[place]
+            if level.given:
+                parents = tuple(facts[self.levels[other].name] for other in self._needs[at])
+                facts[level.name] = self._given[level.name][parents][place]
                 continue
             needed = [places[self.levels[other].name] for other in self._needs[at]]
             number = _number(needed, self._radix(at))
@@ -345,12 +365,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return facts
 
     @cached_property
+    def _given(self) -> dict[str, dict[tuple[str, ...], tuple[str, ...]]]:
+        return {level.name: dict(level.given) for level in self.levels}
+
+    @cached_property
     def _needs(self) -> tuple[tuple[int, ...], ...]:
         places = {level.placeholder: place for place, level in enumerate(self.levels)}
         needs: list[tuple[int, ...]] = []
         for at, level in enumerate(self.levels):
             mentioned = (places[name] for name in placeholders(level.prompt) if name in places)
             direct = [place for place in mentioned if place < at]
+            if level.given:  # its headings name the items of the levels just before it
+                direct = list(range(max(0, at - len(level.given[0].parents)), at))
             needs.append(tuple(sorted({*direct, *(far for near in direct for far in needs[near])})))
         return tuple(needs)
 
@@ -385,20 +411,33 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
             return total
         return f"{' × '.join(f'{level.count:,}' for level in self.levels)} = {total}"
 
+    def asking(self, names: Collection[str] | None = None) -> Scenario:
+        """A copy that asks a model for the lists of these levels, all with a prompt if None, and of those that depend on them."""
+        asked = {level.name for level in self.levels if level.prompt} if names is None else set(names)
+        levels: list[Level] = []
+        for level in self.levels:
+            if level.nested and not asked.isdisjoint(self.needs(level.name)):
+                asked.add(level.name)
+            given = level.name not in asked
+            levels.append(level if given else msgspec.structs.replace(level, items=(), nested=msgspec.UNSET))
+        return msgspec.structs.replace(self, levels=tuple(levels))
+
     def resized(self, counts: Mapping[str, int]) -> Scenario:
-        """A copy with other counts for the levels named."""
+        """A copy with other counts for the levels named. A model is asked for lists that are shorter than that."""
+        short: list[str] = []
         for name, value in counts.items():
             level, wanted = self.level(name), cast("Any", value)
             if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
                 raise InputError(
                     f"the count of {name} must be a whole number of at least 1, not {shown(wanted)}"
                 )
-            if level.items and wanted > len(level.items):
-                raise InputError(
-                    f"the count of {name} can be at most {len(level.items)}: that many items are given"
-                )
+            if level.given and wanted > level.most:
+                if not level.prompt:
+                    raise InputError(f"{name} can have at most {level.most} items: that many are given")
+                short.append(name)
         levels = (
-            msgspec.structs.replace(level, count=counts.get(level.name, level.count)) for level in self.levels
+            msgspec.structs.replace(level, count=counts.get(level.name, level.count))
+            for level in self.asking(short).levels
         )
         return msgspec.structs.replace(self, levels=tuple(levels))
 

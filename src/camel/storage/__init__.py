@@ -1,1 +1,1 @@
-"""Storage: what a run leaves on disk, and how it stays whole when the machine does not."""
+"""Storage: durable files, journals, and object stores."""

@@ -1,7 +1,7 @@
-"""Files and folders that are there whole or not at all, and the documents that go into them.
+"""Atomic writing of files and folders, and of collections of documents.
 
-Everything is written to a temporary name next to its place and renamed once it is durable. Names made from ids never lead
-out of their folder.
+Everything is written under a temporary name in the same folder and renamed once it is durable. Names made from ids never
+lead out of their folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Put = Callable[[str, bytes], None]
 
 @contextlib.contextmanager
 def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
-    """Where documents go, by how the path ends."""
+    """Open a destination for documents; the path's ending decides the format."""
     ending = next(
         (end for end in sorted(endings, key=len, reverse=True) if path.name.lower().endswith(end)), None
     )
@@ -37,7 +37,7 @@ def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
         ending == "" and path.suffix in (".zip", ".gz", ".tar", ".parquet", ".csv", ".txt")
     ):
         known = ", ".join(end or "a folder" for end in endings)
-        raise InputError(f"{path.name}: this format is written as {known}")
+        raise InputError(f"{path.name} has the wrong ending: this format is written as {known}")
     if ending == "":
         with new_folder(path) as folder:
             yield lambda name, data: _put_file(folder, name, data)
@@ -60,7 +60,7 @@ def _put_all(stream: IO[bytes], *parts: bytes) -> None:
 
 
 class _Array:
-    """A JSON array that is never in memory as a whole."""
+    """A JSON array, written element by element."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -79,11 +79,11 @@ def _put_file(folder: Path, name: str, data: bytes) -> None:
         with (folder / file_name(name)).open("xb") as file:
             file.write(data)
     except FileExistsError:
-        raise InputError(f"two conversations have the id {shown(name)}") from None
+        raise InputError(f"two conversations have the id {shown(name)}: export them separately") from None
 
 
 class _Archive:
-    """A tar whose bytes depend on nothing but its documents."""
+    """A tar archive whose bytes depend only on its documents."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
@@ -92,15 +92,15 @@ class _Archive:
     def put(self, name: str, data: bytes) -> None:
         entry = tarfile.TarInfo(file_name(name))
         if entry.name in self._names:
-            raise InputError(f"two conversations have the id {shown(name)}")
+            raise InputError(f"two conversations have the id {shown(name)}: export them separately")
         self._names.add(entry.name)
         entry.size = len(data)
         self._archive.addfile(entry, BytesIO(data))
-        cast("Any", self._archive).members = []  # kept for a listing that is never used
+        cast("Any", self._archive).members = []  # tarfile collects these for a listing that we never use
 
 
 def file_name(id: str) -> str:
-    """A file name for an id: letters, digits, `_`, `-` and `.` stay, and nothing leads out of the folder.
+    """Return a file name for an id: letters, digits, `_`, `-` and `.` stay, and nothing leads out of the folder.
 
     Different ids have different names; `urllib.parse.unquote` gives the id back unless it was very long.
     """
@@ -115,7 +115,7 @@ def file_name(id: str) -> str:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A file that takes the place of `path` once it is whole and durable."""
+    """Open a file that replaces `path` once it is complete and durable."""
     if path.is_dir():
         raise InputError(f"{path} is a folder")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
 
 @contextlib.contextmanager
 def taking_place(path: Path) -> Generator[Path]:
-    """Where to write the file that takes the place of `path` once it is whole and durable; the folder must be there."""
+    """Yield a temporary path; its file replaces `path` once it is complete and durable. The folder must exist."""
     temporary = _temporary_name(path)
     try:
         yield temporary
@@ -139,9 +139,9 @@ def taking_place(path: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Generator[Path]:
-    """A folder that appears as `path` once everything in it has been written. Never replaces one that holds anything."""
+    """Yield a temporary folder that becomes `path` once it is complete. Never replaces a folder that is not empty."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists: move it away or choose another name")
+        raise InputError(f"{path} already exists: move it or choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
     temporary.mkdir()
@@ -156,9 +156,9 @@ def new_folder(path: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def in_place_of(path: Path, force: bool) -> Generator[Path]:
-    """Where to write what is to be at `path`: there or, with `force`, next to the folder that it replaces once it is complete.
+    """Yield where to write `path`: there or, with `force`, a temporary folder that replaces it once it is complete.
 
-    A folder with files that the new one does not have is not replaced: a mistyped name must not cost any files.
+    Raises if the old folder has files that the new one does not have, so that a mistyped name deletes nothing.
     """
     if not (force and path.is_dir() and any(path.iterdir())):
         yield path
@@ -169,7 +169,7 @@ def in_place_of(path: Path, force: bool) -> Generator[Path]:
         known = set(_kinds(temporary))
         if others := sorted(name for kind, name in _kinds(path).items() if kind not in known):
             raise InputError(
-                f"{path} holds {shown(others[0])}, which this export does not write: choose another name, or remove it"
+                f"{path} contains {shown(others[0])}, which this export does not write: choose another name, or remove that file"
             )
         path.replace(old)
         try:
@@ -184,7 +184,7 @@ def in_place_of(path: Path, force: bool) -> Generator[Path]:
 
 
 def _kinds(folder: Path) -> dict[tuple[str, str], str]:
-    """The files of a folder, one of each kind: by name at the top; below it by folder and ending, as numbers in names change."""
+    """Return one file of each kind: by name at the top level; below it by folder and ending, because numbers in names change."""
     found: dict[tuple[str, str], str] = {}
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir():
@@ -203,13 +203,13 @@ def _compressed(file: IO[bytes], ending: str) -> Generator[IO[bytes]]:
     if not ending.endswith("gz"):
         yield file
         return
-    # No name and no time in the header, so that the bytes are the same every time.
+    # No name and no time in the header, so that the bytes are reproducible.
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as stream:
         yield cast("IO[bytes]", stream)
 
 
 def make_folder(folder: Path) -> None:
-    """Make `folder` and those above it, durably."""
+    """Create `folder` and its parents, durably."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
@@ -222,7 +222,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file that is there, or the names in a folder, durable."""
+    """Make an existing file, or the names in a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
 """Files below a folder: no name leads out of it, and no symbolic link in it is followed.
 
-A run may come from a stranger. A link in it would let `camel gc` remove, a log append to, or a page show a file that
+A run may come from an untrusted source. A link in it would let `camel run gc` remove, a log append to, or a page show a file that
 is not part of the run. The folder itself may be reached through a link, because you name it.
 
-Each component of a name is opened relative to the descriptor of the folder before it, so nothing can be exchanged
-between a check and the use. A library that takes a path, such as Arrow or DuckDB, gets one from `path`, which checks it
+Each component of a name is opened relative to the descriptor of its parent folder, so nothing can be swapped
+between the check and the use. A library that takes a path, such as Arrow or DuckDB, gets one from `path`, which checks it
 right before.
 """
 
@@ -24,40 +24,40 @@ from camel.storage.files import make_folder as make_durably
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Without waiting: a named pipe has no bytes for us, and would hold a reader forever."""
+"""Non-blocking: a named pipe would block a reader forever."""
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class LinkInside(Damaged):
-    """A run contains a symbolic link at a place that is to be read, written or removed."""
+    """A symbolic link in a run, at a path that would be read, written or removed."""
 
 
 class FileEntry(NamedTuple):
-    """A file, as a listing shows it."""
+    """A file in a listing."""
 
     name: str
-    """Relative to the run."""
+    """Path relative to the run."""
     size: int
     modified: float
-    """Seconds since 1970."""
+    """Modification time, in seconds since 1970."""
 
 
 def check_name(name: str) -> str:
     """Raise an `InputError` unless a name stays in its folder."""
     if "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-        raise InputError(f"{shown(name)} is not the name of a file in the run")
+        raise InputError(f"{shown(name)} is not a valid file name in a run: use a relative name without '..'")
     return name
 
 
 def path(root: Path, name: str) -> Path:
-    """The path of a file or folder, there or about to be made; raises a `LinkInside` where it leads through a link."""
+    """Return the path of an existing or new file or folder; raises `LinkInside` if it leads through a link."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         status_of(root, name)
     return root / name
 
 
 def status_of(root: Path, name: str) -> os.stat_result:
-    """The status of a file or folder that is not a link."""
+    """Return the status of a file or folder that is not a link."""
     with _parent(root, name) as (folder, last):
         found = os.stat(last, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
@@ -66,7 +66,7 @@ def status_of(root: Path, name: str) -> os.stat_result:
 
 
 def exists(root: Path, name: str) -> bool:
-    """Whether there is such a file or folder."""
+    """Return whether there is such a file or folder."""
     try:
         status_of(root, name)
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ def exists(root: Path, name: str) -> bool:
 
 
 def open_file(root: Path, name: str, flags: int = os.O_RDONLY) -> IO[Any]:
-    """A file, open in binary mode; with the flags `APPEND` it is made where it is missing, and its folder is not."""
+    """Open a file in binary mode. With the flags `APPEND` a missing file is created, but not its folder."""
     with _parent(root, name) as (folder, last):
         try:
             descriptor = os.open(last, flags | _FILE, 0o666, dir_fd=folder)
@@ -86,32 +86,32 @@ def open_file(root: Path, name: str, flags: int = os.O_RDONLY) -> IO[Any]:
 
 
 def read(root: Path, name: str) -> bytes:
-    """The content of a file."""
+    """Return the content of a file."""
     with open_file(root, name) as file:
         return file.read()
 
 
 def create(root: Path, name: str, data: bytes) -> bool:
-    """Make a file whole and durably, and the folders that lead to it; False where one exists, which stays."""
+    """Create a file atomically and durably, with its folders; returns False and changes nothing if it exists."""
     made = False
     with _parent(root, name, make=True) as (folder, last):
         with _temporary(folder, last, data) as temporary:
             try:
-                # A link, unlike a rename, fails when the name is taken.
+                # Unlike a rename, a link fails if the name exists.
                 os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 made = True
             except FileExistsError:
-                # A network file system may have lost the answer to the first request and repeated it.
+                # A network file system may have repeated the request after a lost answer.
                 ours = os.stat(temporary, dir_fd=folder, follow_symlinks=False)
                 with contextlib.suppress(FileNotFoundError):
                     theirs = os.stat(last, dir_fd=folder, follow_symlinks=False)
                     made = os.path.samestat(ours, theirs)
-        os.fsync(folder)  # also for another process's file: ours is given up because of it
+        os.fsync(folder)  # also for another process's file, because ours is discarded in its favor
     return made
 
 
 def write(root: Path, name: str, data: bytes | str) -> None:
-    """Make or replace a file whole and durably, and make the folders that lead to it."""
+    """Create or replace a file atomically and durably, with its folders."""
     data = data.encode() if isinstance(data, str) else data
     with _parent(root, name, make=True) as (folder, last):
         _check(folder, last, root / name)
@@ -121,19 +121,19 @@ def write(root: Path, name: str, data: bytes | str) -> None:
 
 
 def names(root: Path, folder: str = "") -> list[str]:
-    """All names in a folder, in no order; raises a `LinkInside` where one of them is a link."""
+    """Return all names in a folder, unordered; raises `LinkInside` if one of them is a link."""
     with _opened(root, folder) as descriptor, os.scandir(descriptor) as found:
         return [_plain(one, root / folder).name for one in found]
 
 
 def folders(root: Path, folder: str) -> list[str]:
-    """The names of the folders in a folder, in no order."""
+    """Return the names of the folders in a folder, unordered."""
     with _opened(root, folder) as descriptor, os.scandir(descriptor) as found:
         return [one.name for one in found if _plain(one, root / folder).is_dir(follow_symlinks=False)]
 
 
 def entries(root: Path, folder: str) -> Iterator[FileEntry]:
-    """All files below a folder, sorted; none where there is no such folder."""
+    """Yield all files below a folder, sorted; none if there is no such folder."""
     found: list[tuple[str, os.stat_result]] = []
     with (
         contextlib.suppress(FileNotFoundError),
@@ -153,7 +153,7 @@ def entries(root: Path, folder: str) -> Iterator[FileEntry]:
 
 
 def remove(root: Path, name: str) -> None:
-    """Delete a file, or the link itself where it is one; nothing happens where it is missing."""
+    """Delete a file; of a link, the link itself. Does nothing if it is missing."""
     with (
         contextlib.suppress(FileNotFoundError),
         _parent(root, name) as (folder, last),
@@ -163,7 +163,7 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
-    """A durable file with a name of its own in a folder, removed unless it was renamed."""
+    """Create a durable file with a temporary name in a folder; it is removed unless renamed."""
     name = f".{last[:100]}.{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
     try:
@@ -179,7 +179,7 @@ def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
 
 @contextlib.contextmanager
 def _parent(root: Path, name: str, make: bool = False) -> Generator[tuple[int, str]]:
-    """The folder of a file, open, and the file's name in it."""
+    """Yield the open folder of a file, and the file's name in it."""
     folder, _, last = check_name(name).rpartition("/")
     with _opened(root, folder, make) as descriptor:
         yield descriptor, last
@@ -187,7 +187,7 @@ def _parent(root: Path, name: str, make: bool = False) -> Generator[tuple[int, s
 
 @contextlib.contextmanager
 def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
-    """A descriptor of a folder, which is made durably where it is missing and `make` is set."""
+    """Yield a descriptor of a folder; with `make`, a missing folder is created durably."""
     parts: Sequence[str] = check_name(folder).split("/") if folder else ()
     if make:
         make_durably(root)
@@ -214,7 +214,7 @@ def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
 
 
 def _check(folder: int, name: str, where: Path) -> None:
-    """Raise a `LinkInside` where a name in a folder is a link."""
+    """Raise `LinkInside` if a name in a folder is a link."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise _refused(where)
@@ -228,5 +228,5 @@ def _plain(entry: os.DirEntry[str], folder: Path) -> os.DirEntry[str]:
 
 def _refused(where: Path) -> LinkInside:
     return LinkInside(
-        f"{where} is a symbolic link, and links in a run are not followed: remove it, or replace it with a copy of what it points to"
+        f"{where} is a symbolic link, and links in a run are not followed: replace it with a copy of its target, or remove it"
     )

@@ -1,15 +1,15 @@
 """The journal: an append-only log in which a paid-for reply is durable before it is used.
 
-A file is a header and a row of frames, one per record. The header gives the file a random tag, with which every frame
-begins, so that no text inside a record can pass for a frame. A frame has its number, the number of the first frame that
-was written together with it, the checksum of the frame before it, the kind, length and checksum of its payload, and a
-checksum of all this.
+A file is a header and a sequence of frames, one per record. The header gives the file a random tag, with which every
+frame begins, so that no text inside a record can pass for a frame. A frame contains its number, the number of the first
+frame of its group, the checksum of the previous frame, the kind, length and checksum of its payload, and a checksum of
+all this.
 
-The one decision to know: a crash can only leave frames unfinished in the last group, and all that comes before was
-durable. A bad frame in the last group is therefore a torn tail, which is ignored; one with a later group behind it is
-damage, which is reported. In both cases the frames behind it are found by their tag and used.
+The one decision to know: a crash can only leave unfinished frames in the last group; everything before it was durable.
+A bad frame in the last group is therefore a torn tail, which is ignored. A bad frame with a later group after it is
+damage, which is reported. In both cases the frames after it are found by their tag and used.
 
-Appends that arrive while the disk is busy are written together (group commit) by one thread, off the event loop; each
+Appends that arrive while the disk is busy are written together (group commit) by one thread, off the event loop. Each
 returns once its bytes are on the disk.
 """
 
@@ -24,29 +24,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from camel.core.errors import CamelError, mend_of
+from camel.core.errors import CamelError, advice_for
 from camel.storage.files import make_folder, sync_folder
 
 _MAGIC = b"camel-journal:2\n"
 _HEADER = struct.Struct("<16s8sI")
-"""The magic, the tag, and the checksum of both."""
+"""Header: magic, tag, checksum of both."""
 _FRAME = struct.Struct("<8sIIIBIII")
-"""The tag, the number, the first number of the group, the checksum of the frame before, the kind, length and checksum of
-the payload, and the checksum of all before it."""
+"""Frame: tag, number, first number of the group, checksum of the previous frame, kind, length and checksum of the
+payload, and the checksum of all these."""
 _OLD_MAGIC = b"camel journal 1\n"
 _OLD_FRAME = struct.Struct("<II")
-"""Of the first format, which is only read: the length and checksum of the payload."""
+"""Frame of the first format, which is only read: length and checksum of the payload."""
 MAX_PAYLOAD = 64 * 2**20
 REPLY = 1
-"""The kind of a record that holds a reply. Intents and results of actions will be other kinds."""
+"""The kind of a record that holds a reply."""
 
 
 class JournalBroken(CamelError):
-    """The journal could not be written, e.g. because the disk is full; nothing after this point is durable."""
+    """The journal could not be written, for example because the disk is full. Later records are not durable."""
 
 
 class Journal:
-    """One file being written, made with its first record. Use on one event loop; `close()` when done."""
+    """A journal file for writing, created with its first record. Use it on one event loop; `close()` when done."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,17 +55,17 @@ class Journal:
         self._group: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._broken = ""
-        """Why nothing more can be written, in words."""
+        """Why nothing more can be written."""
         self._closed = False
         self._tag = secrets.token_bytes(8)
         self._number = self._first = self._previous = 0
 
     async def append(self, payload: bytes) -> None:
-        """Return when `payload` is durable; raises `JournalBroken` when it is not."""
+        """Append `payload` and return when it is durable; raises `JournalBroken` if that fails."""
         if self._broken or self._closed:
             raise JournalBroken(f"{self.path}: {self._broken or 'closed'}")
         if not 0 < len(payload) <= MAX_PAYLOAD:
-            # Reading would stop at it, and lose all that follows.
+            # A reader would stop at it and lose everything after it.
             raise ValueError(f"a record must have 1 to {MAX_PAYLOAD:,} bytes, not {len(payload):,}")
         loop = asyncio.get_running_loop()
         if self._group is None:
@@ -76,11 +76,11 @@ class Journal:
         group = self._group
         if self._writer is None:
             self._writer = loop.create_task(self._write())
-        # Shielded: one cancelled call must not undo the wait of the others in its group.
+        # Shielded: a cancelled call must not cancel the others in its group.
         await asyncio.shield(group)
 
     async def _write(self) -> None:
-        """Write group after group until nothing waits."""
+        """Write groups until nothing is waiting."""
         loop = asyncio.get_running_loop()
         while (group := self._group) is not None:
             data, self._waiting, self._group = b"".join(self._waiting), [], None
@@ -88,16 +88,16 @@ class Journal:
                 if not self._broken:
                     await loop.run_in_executor(None, self._put, data)
             except BaseException as error:
-                # What was written of this group is a torn tail; a frame after it would never be read.
+                # The written part of this group is a torn tail; a frame after it would never be read.
                 self._broken = (isinstance(error, OSError) and error.strerror) or repr(error)
-                if isinstance(error, OSError) and (advice := mend_of(error)):
+                if isinstance(error, OSError) and (advice := advice_for(error)):
                     self._broken += f"; {advice}"
-                if not isinstance(error, Exception):  # the loop itself is going down
+                if not isinstance(error, Exception):  # the event loop is shutting down
                     group.cancel()
                     raise
             if self._broken:
                 group.set_exception(JournalBroken(f"{self.path}: {self._broken}"))
-                group.exception()  # seen, even if every waiter has gone
+                group.exception()  # mark as retrieved, even if no waiter remains
             else:
                 group.set_result(None)
         self._writer = None
@@ -113,11 +113,11 @@ class Journal:
         while view:
             view = view[os.write(self._file, view) :]
         os.fdatasync(self._file)
-        if made:  # its name must last as well
+        if made:  # its name must be durable, too
             sync_folder(self.path.parent)
 
     async def close(self) -> None:
-        """Refuse further records, wait for what is being written and close the file."""
+        """Reject further records, wait for pending writes and close the file."""
         self._closed = True
         if self._writer is not None:
             # Shielded: a waiting append gets its result even if the caller of `close` is cancelled.
@@ -138,7 +138,7 @@ def _packed(tag: bytes, number: int, first: int, previous: int, kind: int, paylo
 
 
 class Frame(NamedTuple):
-    """A frame whose head is as it was written."""
+    """A frame with an intact head."""
 
     number: int
     first: int
@@ -146,26 +146,26 @@ class Frame(NamedTuple):
     previous: int
     kind: int
     checksum: int
-    """Of its head, which covers the checksum of the payload."""
+    """Checksum of its head, which includes the checksum of the payload."""
     payload: bytes | None
-    """None: not as it was written."""
+    """The payload; None if it is damaged."""
     end: int
     """Where the next frame begins."""
 
 
 class Damage(NamedTuple):
-    """A part of a journal that was durable and is not as it was written."""
+    """A damaged part of a journal that was durable before."""
 
     path: Path
     start: int
     end: int
-    """Of the bytes."""
+    """End of the byte range."""
     records: int | None
-    """How many records are lost; None: all of the file, and how many it held is not known."""
+    """Number of lost records; None if the whole file is lost and the number is unknown."""
 
     @property
     def where(self) -> str:
-        """What is damaged and lost, in words."""
+        """A description of the damage."""
         count = "all" if self.records is None else f"{self.records:,}"
         return f"bytes {self.start:,} to {self.end:,} are damaged, {count} record{'s'[: count != '1']} lost"
 
@@ -174,7 +174,7 @@ class Damage(NamedTuple):
 
 
 def _frame(data: bytes, at: int, tag: bytes) -> Frame | None:
-    """The frame that begins at `at`; None where there is none, or not all of it."""
+    """Return the frame that begins at `at`; None if there is none or it is incomplete."""
     head = data[at : at + _FRAME.size]
     if len(head) < _FRAME.size:
         return None
@@ -190,7 +190,7 @@ def _frame(data: bytes, at: int, tag: bytes) -> Frame | None:
 
 
 def _tag_of(data: bytes) -> bytes:
-    """The tag of a file, from its header or, where that is damaged, from its first frame; empty if there is none."""
+    """Return the tag of a file from its header or, if that is damaged, from its first frame; empty if there is none."""
     magic, tag, check = _HEADER.unpack_from(data)
     if magic == _MAGIC and zlib.crc32(magic + tag) == check:
         return tag
@@ -199,12 +199,12 @@ def _tag_of(data: bytes) -> bytes:
 
 
 def scan(path: Path) -> Iterator[bytes | Damage]:
-    """All payloads of a journal that are as they were written, in order, and then what is damaged."""
+    """Yield all intact payloads of a journal in order, and then the damage."""
     data = path.read_bytes()
     if data.startswith(_OLD_MAGIC):
         yield from _first_format(data)
         return
-    if len(data) < _HEADER.size:  # cut before anything was durable
+    if len(data) < _HEADER.size:  # cut off before anything was durable
         return
     tag = _tag_of(data)
     if not tag:
@@ -221,29 +221,29 @@ def scan(path: Path) -> Iterator[bytes | Damage]:
         if frame.number > wanted or at > bad:
             holes.append((wanted, Damage(path, bad, at, frame.number - wanted)))
         elif last is not None and frame.previous != last.checksum:
-            # Another frame was written there than the one that is there.
+            # The checksum of the next frame shows that another frame was written here.
             holes.append((last.number, Damage(path, at, at, 0)))
         if frame.payload is None:
             holes.append((frame.number, Damage(path, at, frame.end, 1)))
         elif frame.kind != REPLY:
-            raise JournalBroken(f"{path}: written by a newer version of camel; upgrade it")
+            raise JournalBroken(f"{path} was written by a newer version of camel: upgrade camel")
         else:
             yield frame.payload
         last, wanted = frame, frame.number + 1
         at = bad = frame.end
         if at >= len(data):
             break
-    # Whatever is bad in the last group, or behind it, may never have been durable.
+    # Bad frames in or after the last group may never have been durable.
     yield from (damage for number, damage in holes if last is not None and number < last.first)
 
 
 def read(path: Path) -> Iterator[bytes]:
-    """The payloads of a journal that are as they were written."""
+    """Yield the intact payloads of a journal."""
     return (one for one in scan(path) if not isinstance(one, Damage))
 
 
 def _first_format(data: bytes) -> Iterator[bytes]:
-    """The payloads of a journal of the first format, which cannot tell damage from its end."""
+    """Yield the payloads of a journal of the first format, in which damage looks like the end."""
     at = len(_OLD_MAGIC)
     while at + _OLD_FRAME.size <= len(data):
         length, checksum = _OLD_FRAME.unpack_from(data, at)
@@ -255,9 +255,9 @@ def _first_format(data: bytes) -> Iterator[bytes]:
 
 
 class Tail:
-    """A journal that is being written by another process, read as it grows; `close()` when done.
+    """Follows a journal that another process writes; `close()` when done.
 
-    It stays open, so that what was written before the journal was dropped can still be read after.
+    The file stays open, so that the rest can be read even after the journal was deleted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -265,7 +265,7 @@ class Tail:
         self._at, self._tag = 0, b""
 
     def new(self) -> Iterator[bytes]:
-        """The payloads that have become whole since the last time; none beyond a damaged one."""
+        """Yield the payloads completed since the last call; stops at a damaged one."""
         self._file.seek(self._at)
         data, at = self._file.read(), 0
         if not self._at:
@@ -278,5 +278,5 @@ class Tail:
             yield frame.payload
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()

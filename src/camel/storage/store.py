@@ -1,14 +1,14 @@
-"""Stores: where the files of a run last, a folder on a disk or a place in an object store.
+"""Stores for the files of a run: a folder on a disk, or a prefix in an object store.
 
     runs/trial                 a folder: `DiskStore`
-    s3://bucket/prefix         S3 and what speaks its protocol: `BucketStore`; also gs:// and az://
+    s3://bucket/prefix         S3 and compatible stores: `BucketStore`; also gs:// and az://
 
-Names are relative to the run and have forward slashes. The one decision to know: what is made with `create` is made
-whole and once, however many processes try, so that a marker settles a race. On a disk a link does that, in a bucket a
-conditional put; where the answer to one was lost, the content of the object tells whose it was.
+Names are relative to the run and have forward slashes. The one decision to know: `create` is atomic, and of several
+processes exactly one succeeds, so a marker decides a race. A disk uses a link for this, a bucket a conditional put. If
+the answer to a put is lost, the content of the object shows which process wrote it.
 
-Credentials come from the usual environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …) and are never shown: an error
-says the operation, the name, and the status that the store gave, nothing else of what it said.
+Credentials come from the usual environment variables (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …) and are never shown:
+an error contains the operation, the name and the store's status, and nothing else from the store's answer.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from camel.storage import inside
 from camel.storage.inside import FileEntry
 
 PATIENCE = 180.0
-"""Seconds for which a store that fails is tried again; then a run stops, and can be resumed."""
+"""Seconds for which requests to a failing store are retried; then the run stops and can be resumed."""
 AT_ONCE = 64
-"""Requests for small objects in flight."""
+"""Concurrent requests for small objects."""
 _CHUNK = 8 * 2**20
 _AHEAD = 2**18
-"""Bytes that are fetched at least when a part of an object is read."""
+"""Minimum number of bytes to fetch when a part of an object is read."""
 _SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 A = TypeVar("A")
@@ -47,56 +47,56 @@ B = TypeVar("B")
 
 
 class StoreFailed(CamelError):
-    """An object store did not do what it was asked, however often; what is committed is safe."""
+    """Requests to an object store failed, retries included. Committed data is safe."""
 
     lost = False
-    """Whether there was no answer at all, so that it may have been done."""
+    """Whether there was no answer, so that the request may have been executed."""
 
 
 def is_remote(where: str | Path) -> bool:
-    """Whether an address is a place in an object store; also one that a `Path` has taken a slash from."""
+    """Return whether an address is in an object store, also after `Path` has removed a slash from it."""
     scheme, _, rest = str(where).partition(":/")
     return rest.startswith("/") or (scheme in _SCHEMES and bool(rest))
 
 
 def absolute_place(where: str | Path) -> str:
-    """The same place in every process that sees the same file system."""
+    """Return an absolute path or address, valid in every process on the same file system."""
     return str(where) if is_remote(where) else str(Path(where).absolute())
 
 
 class DiskStore:
-    """A folder on a disk. Durable means synced: the file, and the names that lead to it. No link in it is followed.
+    """A folder on a disk. Files and the names of their folders are synced. Links are not followed.
 
-    What is missing raises `FileNotFoundError`, here and in a `BucketStore`.
+    A missing file raises `FileNotFoundError`, here and in a `BucketStore`.
     """
 
     def __init__(self, root: Path) -> None:
         self.root, self.address = root, str(root)
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return inside.exists(self.root, name)
 
     def get(self, name: str) -> bytes:
-        """A small file."""
+        """Return the content of a small file."""
         return inside.read(self.root, name)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a small file whole and durably; False where another process has, and its file stays."""
+        """Create a small file atomically and durably; returns False and changes nothing if it exists."""
         return inside.create(self.root, name, data)
 
     def put(self, name: str, data: bytes) -> None:
-        """Make or replace a small file, durably."""
+        """Create or replace a small file durably."""
         inside.write(self.root, name, data)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
-        """The files right in a folder, without its name. `after` is for object stores: a disk lists all of them."""
+        """Return the files directly in a folder, without its name. `after` only affects object stores."""
         with contextlib.suppress(FileNotFoundError):
             return [name for name in inside.names(self.root, folder) if not name.startswith(".")]
         return []
 
     def folders(self, folder: str) -> list[str]:
-        """The folders in a folder. At the top these may be links: it may be a folder of runs, and a run can be linked to."""
+        """Return the folders in a folder. At the top level they may be links, because a folder of runs may link to runs."""
         with contextlib.suppress(FileNotFoundError):
             if folder:
                 found = inside.folders(self.root, folder)
@@ -106,7 +106,7 @@ class DiskStore:
         return []
 
     def entries(self, folder: str) -> Iterator[FileEntry]:
-        """All files below a folder."""
+        """Yield all files below a folder."""
         return inside.entries(self.root, folder)
 
     def remove(self, names: Sequence[str]) -> None:
@@ -116,24 +116,24 @@ class DiskStore:
 
 
 class BucketStore:
-    """A place in an object store, through `obstore`, which repeats requests that fail and waits longer each time.
+    """A prefix in an object store, accessed with `obstore`, which retries with increasing waits.
 
-    Can be sent to another process, which opens its own connections.
+    Can be pickled; another process opens its own connections.
     """
 
     patience = PATIENCE
-    """Seconds for which requests are repeated. A caller that only looks may set fewer."""
+    """Seconds for which requests are retried. A caller that only reads may set fewer."""
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition(":/")
         bucket, _, prefix = rest.removeprefix("/").rstrip("/").partition("/")
         if scheme not in _SCHEMES or not bucket:
             raise InputError(
-                f"{shown(url)} is not a place for a run: a folder, or s3://bucket/prefix, gs://… or az://…"
+                f"{shown(url)} is not a location for a run: use a folder, s3://bucket/prefix, gs://… or az://…"
             )
         if "@" in rest or "?" in rest or ".." in prefix.split("/"):
             raise InputError(
-                "the address of an object store is scheme://bucket/prefix: credentials go into the environment"
+                "the address of an object store must not contain credentials: set them in the environment, and use scheme://bucket/prefix"
             )
         self.address = f"{scheme}://{bucket}/{prefix}".rstrip("/")
 
@@ -152,7 +152,7 @@ class BucketStore:
                 self.address,
                 client_options={
                     "allow_http": endpoint.startswith("http://"),
-                    # The whole request, a shard's download included; and no byte for so long.
+                    # Limits on the whole request, a shard's download included, and on the wait for the next byte.
                     "timeout": timedelta(seconds=self.patience),
                     "read_timeout": timedelta(seconds=30),
                 },
@@ -160,10 +160,9 @@ class BucketStore:
             )
 
     def _ask(self, doing: str, name: str, request: Callable[[], A]) -> A:
-        """The result of a request that may be sent again: it is, while its answer is lost.
+        """Return the result of an idempotent request; repeats it while its answer is lost.
 
-        The client repeats what the store refuses, and reads whose connection breaks. What it does not repeat is a write
-        whose answer it has not seen.
+        The client itself repeats rejected requests and interrupted reads, but not a write whose answer was lost.
         """
         until, wait = time.monotonic() + self.patience, 0.1
         while True:
@@ -178,30 +177,30 @@ class BucketStore:
 
     @contextlib.contextmanager
     def _typed(self, doing: str, name: str) -> Generator[None]:
-        """Turn the client's errors into ours, without the secrets that they may quote."""
+        """Turn the client's errors into ours, without the secrets that they may contain."""
         what = f"{doing} {self.address}/{name}".rstrip("/")
         try:
             yield
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
-                raise InputError(f"{what} failed: there is no such bucket; make it first") from None
+                raise InputError(f"{what} failed: the bucket does not exist; create it first") from None
             raise FileNotFoundError(2, f"{self.address}/{name} does not exist") from None
-        except (CamelError, OSError):  # a disk's are their own
+        except (CamelError, OSError):  # errors of the local disk pass unchanged
             raise
-        except Exception as error:  # obstore's own, and what its parts raise, have no common base
+        except Exception as error:  # errors of obstore and its dependencies have no common base
             said = _said(error)
             if said.startswith(("401", "403")):
-                hint = "check the credentials in the environment, and what they allow"
+                hint = "check the credentials in the environment and their permissions"
             elif "NoSuchBucket" in said:
-                hint = "make the bucket first"
+                hint = "create the bucket first"
             else:
-                hint = "run the same command again when the store is well; what is committed is safe"
+                hint = "committed data is safe; run the same command again when the store is available"
             failed = StoreFailed(f"{what} failed: {said}; {hint}")
             failed.lost = not said[:1].isdecimal()
             raise failed from None
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object."""
+        """Return whether there is such an object."""
         try:
             self._ask("reading", name, lambda: self._client.head(name))
         except FileNotFoundError:
@@ -209,14 +208,14 @@ class BucketStore:
         return True
 
     def get(self, name: str) -> bytes:
-        """A small object."""
+        """Return the content of a small object."""
         return self._ask("reading", name, lambda: bytes(self._client.get(name).bytes()))
 
     def create(self, name: str, data: bytes) -> bool:
-        """A conditional put; False when another object is there.
+        """Create an object with a conditional put; returns False if another object exists.
 
-        One whose answer is lost may have been done. So an object that is found there is read: our own bytes mean that it was
-        ours, for they name a file that no other attempt has.
+        A put whose answer was lost may have succeeded. So an existing object is compared with `data`, which names a file
+        that no other attempt has.
         """
         exists = import_module("obstore.exceptions").AlreadyExistsError
 
@@ -226,14 +225,14 @@ class BucketStore:
             except exists:
                 try:
                     return bytes(self._client.get(name).bytes()) == data
-                except FileNotFoundError:  # another is being decided, and we are to ask again
+                except FileNotFoundError:  # a concurrent put is in progress; retry
                     raise RuntimeError from None
             return True
 
         return self._ask("writing", name, request)
 
     def put(self, name: str, data: bytes) -> None:
-        """Make or replace a small object."""
+        """Create or replace a small object."""
         self._ask("writing", name, lambda: self._client.put(name, data))
 
     def upload(self, path: Path, name: str) -> None:
@@ -251,7 +250,7 @@ class BucketStore:
         self._ask("reading", name, request)
 
     def reader(self, name: str) -> IO[bytes]:
-        """An object as a file that can be read anywhere, of which only what is read is fetched."""
+        """Return an object as a seekable file; fetches only the parts that are read."""
         size: int = self._ask("reading", name, lambda: self._client.head(name)["size"])
 
         def part(start: int, end: int) -> bytes:
@@ -262,7 +261,7 @@ class BucketStore:
         return io.BufferedReader(_Ranges(part, size), _AHEAD)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
-        """The objects right in a folder, without its name; only those that sort after `after`."""
+        """Return the objects directly in a folder that sort after `after`, without the folder's name."""
         start, offset = len(folder) + 1, f"{folder}/{after}" if after else None
 
         def request() -> list[str]:
@@ -273,7 +272,7 @@ class BucketStore:
         return [name for name in found if "/" not in name and not name.startswith(".")]
 
     def folders(self, folder: str) -> list[str]:
-        """The folders right in a folder."""
+        """Return the folders directly in a folder."""
 
         def request() -> list[str]:
             return self._client.list_with_delimiter(folder or None)["common_prefixes"]
@@ -282,7 +281,7 @@ class BucketStore:
         return sorted(name for name in found if not name.startswith("."))
 
     def entries(self, folder: str) -> Iterator[FileEntry]:
-        """All objects below a folder."""
+        """Yield all objects below a folder."""
 
         def request() -> list[FileEntry]:
             return [
@@ -294,23 +293,23 @@ class BucketStore:
         return iter(self._ask("listing", folder, request))
 
     def remove(self, names: Sequence[str]) -> None:
-        """Delete objects, many with one request where the store can."""
+        """Delete objects, many per request if the store supports it."""
         if names:
             with contextlib.suppress(FileNotFoundError):
                 self._ask("removing", names[0], lambda: self._client.delete(list(names)))
 
 
 Store = DiskStore | BucketStore
-"""Where a run's files last. Names of folders and files that begin with a dot are hidden from every listing."""
+"""A store for a run's files. Listings skip names that begin with a dot."""
 
 
 def open_store(where: str | Path) -> Store:
-    """The store at an address."""
+    """Return the store at an address."""
     return BucketStore(str(where)) if is_remote(where) else DiskStore(Path(where))
 
 
 class _Ranges(io.RawIOBase):
-    """A file whose parts are fetched when they are read."""
+    """A file whose parts are fetched on demand."""
 
     def __init__(self, part: Callable[[int, int], bytes], size: int) -> None:
         self._part, self._size, self._at = part, size, 0
@@ -340,7 +339,7 @@ class _Ranges(io.RawIOBase):
 
 
 def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
-    """`work` of each in order, on threads, no more than `at_once` begun and not yet taken."""
+    """Yield the results of `work` in order, computed on threads, with at most `at_once` results ahead of the reader."""
     pool = ThreadPoolExecutor(at_once)
     begun: deque[Future[B]] = deque()
     try:
@@ -359,7 +358,7 @@ _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 
 
 def _said(error: Exception) -> str:
-    """What of a client's error can be shown: a status and its code. The rest may quote a signature or a key."""
+    """Return the status and code of a client's error. The rest may contain a signature or a key."""
     text = str(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status:

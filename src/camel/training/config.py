@@ -112,7 +112,7 @@ def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
     if recipe and recipe not in RECIPES:
         raise InputError(f"no recipe {recipe!r}: there are {', '.join(RECIPES)}")
     if not ("model" in given or "model" in RECIPES.get(recipe, {})):
-        raise InputError("which model is to be trained? Name it: --model NAME, or model = in the file")
+        raise InputError("which model is to be trained? Name it: --base-model NAME, or model = in the file")
     return convert_table({"rows": [], **RECIPES.get(recipe, {}), **given}, TrainConfig)
 
 

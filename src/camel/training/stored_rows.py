@@ -12,7 +12,7 @@ from camel.core.errors import Damaged, InputError
 from camel.record.arrow import stream_groups
 from camel.record.parquet import Table
 from camel.runs.run import RunFolder, open_folder
-from camel.runs.verify import look_at
+from camel.runs.verify import compare_file
 from camel.storage.files import taking_place
 
 SHAPED, MIXED = "rows", "mixed"
@@ -71,7 +71,7 @@ class Rows:
         """Raise unless the files are those that were committed: a training is dearer than their hashes."""
         with anew(self.folder), self.opened() as files:
             for file, marker in zip(files, self.markers, strict=True):
-                if problems := look_at(file, marker).problems:
+                if problems := compare_file(file, marker).problems:
                     raise InputError(f"{marker.file}: {problems[0]}")
 
 

@@ -1,8 +1,8 @@
-"""Inception prompts: the texts that set two agents talking without a human (paper, section 3.2, Figure 2).
+"""Inception prompts: the texts with which two agents converse without a human (paper, section 3.2, Figure 2).
 
-The words are the paper's, in text files beside this one. The one decision to know: placeholders are filled in a
-single pass, so text that is put in is never itself searched for placeholders; braces in code and maths are safe, and
-a role called `<TASK>` stays a role called `<TASK>`.
+The wording is the paper's, in text files next to this one. The one decision to know: placeholders are filled in a
+single pass, so inserted text is never searched for placeholders. Braces in code and math are safe, and a role called
+`<TASK>` stays a role called `<TASK>`.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ class Inception(msgspec.Struct, frozen=True):
     specifier: str
     """Asks for a more specific task."""
     opening: str
-    """Opens the AI user's chat: endpoints want a first line from the other side, and nobody has spoken yet.
-    The paper leaves it out; it repeats the prompt's own call to begin."""
+    """First message in the AI user's chat, because endpoints need a user message before the first reply. The paper does
+    not print it; it repeats the prompt's own call to begin."""
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace each `<name>` of `template` that `values` knows, in capitals or not; others, such as `<CAMEL_TASK_DONE>`, stay."""
+    """Replace each `<name>` in `template` that is in `values`, in any case; others, such as `<CAMEL_TASK_DONE>`, stay."""
     known = {name.lower(): value for name, value in values.items()}
     return _PLACEHOLDER.sub(lambda found: known.get(found[1].lower(), found[0]), template)
 
 
 def placeholders(*templates: str) -> frozenset[str]:
-    """The names, in small letters, of all placeholders in templates."""
+    """Return the names of all placeholders in templates, in lower case."""
     return frozenset(name.lower() for text in templates for name in _PLACEHOLDER.findall(text))
 
 
 def load(folder: Path) -> Inception:
-    """Read `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt` of a folder; what it lacks is the paper's.
+    """Read `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt` of a folder; missing ones are the paper's.
 
-    Other texts are refused: a name that is misspelt would leave the paper's prompt in its place unseen.
+    Other text files raise an `InputError`: a misspelled name would silently keep the paper's prompt.
     """
     files = {name: folder / f"{name}.txt" for name in Inception.__struct_fields__}
     found = {name: _read(path) for name, path in files.items() if path.exists()}
     wanted = ", ".join(path.name for path in files.values())
     if found and (stray := sorted(path.name for path in folder.glob("*.txt") if path.stem not in files)):
-        raise InputError(f"{folder} has {', '.join(stray)}, which no prompt is called: they are {wanted}")
+        raise InputError(f"{folder} has {', '.join(stray)}, not a prompt: rename to one of {wanted}")
     if not found:
-        raise InputError(f"there is no prompt in {folder}: put one there, or several, as {wanted}")
+        raise InputError(f"there is no prompt in {folder}: add at least one of {wanted}")
     return msgspec.structs.replace(paper(), **found)
 
 
 @cache
 def paper() -> Inception:
-    """The AI Society prompts of the paper's Figure 2."""
+    """Return the AI Society prompts of the paper's Figure 2."""
     folder = Path(__file__).parent
     return Inception(**{name: _read(folder / f"{name}.txt") for name in Inception.__struct_fields__})
 
 
 @cache
 def critic() -> Mapping[str, str]:
-    """The critic's prompts, by the names of their files; they are ours, as the paper prints none."""
+    """Return the critic's prompts by file name. They were written for CAMEL; the paper prints none."""
     folder = Path(__file__).parent / "critic"
     return MappingProxyType({path.stem: _read(path) for path in sorted(folder.glob("*.txt"))})
 
 
 @cache
 def summary() -> str:
-    """Asks a speaker's model for a summary of what it is about to forget."""
+    """Return the prompt that asks a speaker's model to summarize the turns it is about to forget."""
     return _read(Path(__file__).parent / "summary.txt")
 
 

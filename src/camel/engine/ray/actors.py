@@ -1,8 +1,7 @@
-"""The two kinds of processes on the cluster: a coordinator and workers. Only carries calls; what they do is elsewhere.
+"""The Ray actors of the coordinator and the workers; they only forward calls.
 
-The one decision to know: nothing secret is an argument of an actor's *creation*, which the cluster keeps. What a worker
-needs of the driver's environment comes as an argument of a call to it, which goes from process to process and lives in
-memory alone.
+The one decision to know: no secret is an argument of an actor's *creation*, which the cluster stores. A worker gets the
+driver's environment variables as an argument of a call, which is only in memory.
 """
 
 from __future__ import annotations
@@ -23,13 +22,21 @@ from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator, Totals
 from camel.engine.ray.metrics import Metrics
-from camel.engine.site import Beat, Desk, DeskGone, Divide, Factory, Orders, Turn
+from camel.engine.site import (
+    CoordinatorClient,
+    CoordinatorGone,
+    Divide,
+    Factory,
+    Heartbeat,
+    HeartbeatReply,
+    Turn,
+)
 
-ray: Any = import_module("ray")  # whose types say little that holds
+ray: Any = import_module("ray")  # its types are incomplete
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
-    """What a worker is told when it starts."""
+    """What a worker gets when it starts."""
 
     worker: str
     factory: Factory
@@ -37,7 +44,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
 
 
 class CoordinatorActor:
-    """The coordinator in a process of its own."""
+    """The coordinator in its own process."""
 
     def __init__(self, concurrency: int, ttl: float, share: Divide, run: str) -> None:
         _settle()
@@ -50,65 +57,65 @@ class CoordinatorActor:
         self._coordinator.begin(turn, shards, done)
 
     async def halt(self, reason: str) -> None:
-        """Have everybody stop."""
+        """Ask all workers to stop."""
         self._coordinator.halt(reason)
 
     async def pause(self, paused: bool) -> None:
-        """Have nobody take new steps for now, or go on."""
+        """Pause or continue all workers."""
         self._coordinator.pause(paused)
 
     async def close(self) -> None:
-        """Send everybody home."""
+        """Ask all workers to exit."""
         self._coordinator.close()
 
     async def lost(self, worker: str) -> list[int]:
-        """A worker is dead; returns the shards that it held."""
+        """Handle a dead worker; returns its shards."""
         return self._coordinator.lost(worker)
 
-    async def shun(self, worker: str) -> None:
-        """A worker cannot be reached."""
-        self._coordinator.shun(worker)
+    async def mark_unreachable(self, worker: str) -> None:
+        """Handle an unreachable worker."""
+        self._coordinator.mark_unreachable(worker)
 
     async def look(self, seen: int, expected: int) -> Totals:
-        """How everything stands."""
+        """Return the overall state."""
         totals = self._coordinator.look(seen, expected)
         self._metrics.show(totals)
         return totals
 
     async def turn(self, worker: str) -> Turn | None:
-        """What a worker is to work on."""
+        """Return the current turn."""
         return self._coordinator.turn(worker)
 
     async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """A shard for a worker."""
+        """Lease a shard to a worker."""
         return self._coordinator.lease(worker, turn, number)
 
-    async def beat(self, beat: Beat) -> Orders:
-        """A worker's sign of life."""
+    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
+        """Process a worker's heartbeat."""
         return self._coordinator.beat(beat)
 
 
 class WorkerActor:
-    """A worker in a process of its own: one call that lasts for its life, on the main thread and a loop of its own.
+    """A worker in its own process: one long call on the main thread, with its own event loop.
 
-    No method may be async, or Ray would run it on a loop of Ray's.
+    No method may be async, because Ray would run it on Ray's event loop.
     """
 
     def run(self, job: WorkerOrder, coordinator: Any, environment: dict[str, str]) -> WorkerEnd:
-        """Work. `environment` is what this process needs of the driver's, where it has not its own."""
+        """Run the worker. `environment` has the driver's variables, used if this process does not set its own."""
         if job.version != __version__:
             return WorkerEnd(
                 "failed",
-                f"camel is {job.version} where you started it and {__version__} on {_node()}: "
+                f"the driver has camel {job.version}, and {_node()} has camel {__version__}: "
                 "install the same version on every node",
             )
         for name, value in environment.items():
             os.environ.setdefault(name, value)
         _settle()
-        return asyncio.run(_live(job, _RemoteDesk(coordinator)))
+        return asyncio.run(_live(job, _RemoteCoordinator(coordinator)))
 
 
-async def _live(job: WorkerOrder, desk: Desk) -> WorkerEnd:
+async def _live(job: WorkerOrder, desk: CoordinatorClient) -> WorkerEnd:
     try:
         site = await job.factory(job.worker)
     except CamelError as error:
@@ -116,8 +123,8 @@ async def _live(job: WorkerOrder, desk: Desk) -> WorkerEnd:
     return await ClusterWorker(job.worker, site, desk).live()
 
 
-class _RemoteDesk:
-    """The coordinator as its workers reach it."""
+class _RemoteCoordinator:
+    """The coordinator as seen by a worker."""
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
@@ -128,7 +135,7 @@ class _RemoteDesk:
     async def lease(self, worker: str, turn: int, number: int) -> int | None:
         return await self._call("lease", worker, turn, number)
 
-    async def beat(self, beat: Beat) -> Orders:
+    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
         return await self._call("beat", beat)
 
     async def _call(self, method: str, *args: Any) -> Any:
@@ -137,11 +144,11 @@ class _RemoteDesk:
         except ActorUnavailableError:
             raise TimeoutError from None
         except RayActorError:
-            raise DeskGone from None
+            raise CoordinatorGone from None
 
 
 def _settle() -> None:
-    """Ray brings a great many objects that never go: the collector need not look at them again and again."""
+    """Exclude Ray's many permanent objects from garbage collection."""
     gc.collect()
     gc.freeze()
 

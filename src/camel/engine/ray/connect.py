@@ -1,7 +1,7 @@
-"""Reaching a Ray cluster: one started here, or one that is there.
+"""Connects to a Ray cluster: a local one that is started here, or an existing one.
 
-The one decision to know: a cluster that CAMEL starts listens on loopback only, asks for a token that exists only as long as
-it does, has no dashboard and reports to nobody.
+The one decision to know: a cluster that CAMEL starts listens only on loopback, requires a temporary token, has no
+dashboard and sends no usage statistics.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from camel.core.errors import InputError, MissingExtra
 
 LOCAL, AUTO = "local", "auto"
 PATIENCE = 10.0
-"""Seconds for a head to let itself be reached."""
+"""Seconds to wait for a connection to the head."""
 OBJECT_STORE = 80 * 2**20
-"""Bytes, the least that Ray takes: nothing of size goes through it."""
-_START = "start one (ray start --head), or give host:port of its head, from a node of the cluster"
+"""Ray's minimum size of the object store in bytes: nothing large goes through it."""
+_START = "start one with `ray start --head`, or pass host:port of its head, from a node of the cluster"
 _ASKED = (
-    "export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE, the file of the token with which its head was started "
-    "(~/.ray/auth_token unless given)"
+    "export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE, the token file of its head "
+    "(default: ~/.ray/auth_token)"
 )
 
 
 @contextlib.contextmanager
 def connected(address: str, *, workers: int | None = None) -> Generator[None]:
-    """Be a driver on the cluster at `address`: `local`, `auto` or `host:port`."""
+    """Connect as a driver to the cluster at `address`: `local`, `auto` or `host:port`."""
     if address.startswith("ray://"):
         raise InputError(
-            "ray:// is Ray's client for other people's machines, and a run's driver must be a part of the cluster; "
-            "give host:port from a node of it, or send the command there with ray job submit"
+            "ray:// addresses are not supported, because a run's driver must be part of the cluster: pass host:port on a "
+            "node of the cluster, or send the command there with `ray job submit`"
         )
     if address not in (LOCAL, AUTO):
         _check_listens(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
-        # Said of other systems: what is no cluster lives on 127.0.0.1, and all its ports listen there only.
+        # Treat it as a single machine: all ports listen on 127.0.0.1 only.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not os.environ.get("RAY_AUTH_TOKEN") and not os.environ.get("RAY_AUTH_TOKEN_PATH"):
@@ -52,7 +52,7 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
     except ImportError:
         raise MissingExtra("A Ray cluster", "cluster") from None
     with _quiet():
-        with _overheard(address) as heard:
+        with _captured_output(address) as heard:
             try:
                 ray.init(**_settings(address, workers))
             except Exception as error:
@@ -64,11 +64,11 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
 
 
 def _check_listens(address: str) -> None:
-    """Fail within seconds where nobody listens: Ray itself tries for minutes."""
+    """Fail within seconds if nothing listens at the address; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
-    where = "give host:port of its head, whose port is 6379 unless ray start was told another"
+    where = "pass host:port of its head (the default port of `ray start` is 6379)"
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InputError(f"no Ray cluster at {address}: that is no address of one; {where}")
+        raise InputError(f"{address} is not the address of a Ray cluster: {where}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
     except OSError as error:
@@ -76,14 +76,14 @@ def _check_listens(address: str) -> None:
 
 
 class Seen(NamedTuple):
-    """A cluster as a driver sees it."""
+    """The size of a cluster."""
 
     nodes: int
     cpus: float
 
 
 def look_at(address: str) -> Seen:
-    """Reach the cluster at `address` and say what it offers; an `InputError` where there is none."""
+    """Connect to the cluster at `address` and return what it offers; raises an `InputError` if there is none."""
     with connected(address):
         ray: Any = import_module("ray")
         nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -108,7 +108,7 @@ def _settings(address: str, workers: int | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Generator[None]:
-    """Keep Ray from printing to where the run is shown; what it has to say comes as errors as well."""
+    """Stop Ray from printing to the terminal; its problems arrive as errors anyway."""
     worker: Any = import_module("ray._private.worker")
     name = "print_to_stdstream"
     before = getattr(worker, name, None)
@@ -122,10 +122,10 @@ def _quiet() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _overheard(address: str) -> Generator[Callable[[], str]]:
-    """Keep what Ray's C++ writes while it connects: twenty lines that hold the reason, where its error holds none.
+def _captured_output(address: str) -> Generator[Callable[[], str]]:
+    """Capture what Ray's C++ code writes to standard error while it connects: it contains the reason, the exception does not.
 
-    A cluster that is started here must not get such a file as its standard error.
+    A cluster that is started here must not inherit such a file as its standard error.
     """
     if address == LOCAL:
         yield lambda: ""
@@ -146,11 +146,11 @@ def _overheard(address: str) -> Generator[Callable[[], str]]:
 
 
 def _refusal(address: str, error: Exception, heard: str) -> str:
-    """Why there is no cluster for us, and after the last semicolon what to do."""
+    """Return why the connection failed and, after the last semicolon, what to do."""
     if type(error).__name__ == "AuthenticationError" or "Unauthenticated" in heard:
         given = os.environ.get("RAY_AUTH_MODE", "") == "token"
-        why = "it asks for a token" + (", and there is none here, or a wrong one" if given else "")
-        return f"no Ray cluster at {address} that lets us in: {why}; {_ASKED}"
+        why = "it requires a token" + (", and the one set here is wrong or missing" if given else "")
+        return f"the Ray cluster at {address} refused the connection: {why}; {_ASKED}"
     return f"no Ray cluster at {address}: {_line(error)}; {_START}"
 
 

@@ -1,6 +1,6 @@
-"""The run's figures for Ray's Prometheus endpoint, set by the coordinator from the sums it has anyway.
+"""Figures of a run for Ray's Prometheus endpoint, set by the coordinator.
 
-The one decision to know: what is counted by kind is one metric with the tag `kind`: `camel_errors` by class, `camel_stop` by
+The one decision to know: counts by kind are one metric with the tag `kind`: `camel_errors` by class, `camel_stop` by
 reason, `camel_open` by stage.
 """
 
@@ -13,11 +13,11 @@ from ray.util.metrics import Counter, Gauge
 from camel.engine.coordinator import Totals
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
-"""Of a usage, what is published."""
+"""Published fields of a usage."""
 
 
 class Metrics:
-    """Counters and gauges, made when their names first come up."""
+    """Counters and gauges, created at first use."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -25,7 +25,7 @@ class Metrics:
         self._before: dict[str, float] = {}
 
     def show(self, totals: Totals) -> None:
-        """Publish the figures. Gauges also where they have not changed: Ray exports those that were set lately."""
+        """Publish the figures. Sets unchanged gauges, too, because Ray only exports recently set ones."""
         counters, gauges = figures(totals)
         for name, value in counters.items():
             if (more := value - self._before.get(name, 0.0)) > 0:
@@ -48,7 +48,7 @@ class Metrics:
 
 
 def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
-    """What only grows, and what stands at the moment, by name; after a dot the kind."""
+    """Return counters and gauges by name; after a dot comes the kind."""
     report = totals.report
     counters = {name: float(getattr(report.usage, name)) for name in USED}
     gauges = {"workers": float(len(totals.live)), "in_flight": float(report.in_flight)}

@@ -1,8 +1,8 @@
-"""The supervisor on Ray: places workers, leases them shards, replaces those that die, and holds no truth.
+"""The supervisor on Ray: starts workers, gives them shards, and replaces those that die.
 
-Everything that matters is in the run's folder. The driver's death ends its actors, and running the command again goes
-on; a worker's death costs what it had in flight. The one decision to know: all that is done about the cluster is done by
-one thread, so that the driver is heard of by its workers whatever its event loop is busy with.
+All state is in the run's folder. When the driver dies, its actors end, and the same command resumes the run. The death of
+a worker costs only its calls in flight. The one decision to know: one thread handles the whole cluster, so the driver
+stays in contact with its workers even if its event loop is busy.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from camel.engine.cluster_worker import WorkerEnd
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.notices import Tell, shards_again, unheard
+from camel.engine.notices import Tell, describe_release, ignore_notice
 from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
 from camel.engine.site import Divide, Factory, Turn, no_limits
 from camel.engine.stage import ShardTable, Workload
 from camel.engine.supervisor import all_committed
 from camel.runs.run import RunFolder
 
-ray: Any = import_module("ray")  # whose types say little that holds
+ray: Any = import_module("ray")  # its types are incomplete
 TTL = 10.0
-"""Seconds of silence after which a worker is taken for dead."""
+"""Seconds without a heartbeat after which a worker counts as dead."""
 LOOK_EVERY = 0.25
 SCALE_EVERY = 3.0
 PATIENCE = 5
-"""Workers that may die one after the other without a single heartbeat before it is given up."""
+"""Number of workers in a row that may die before their first heartbeat; then the run stops."""
 AFTER_REFUSAL = 15.0
-"""Seconds until another worker is tried after one could not start; the next may be put on the same node."""
+"""Seconds to wait after a worker could not start, because the next may be placed on the same node."""
 SLOWEST = 5.0
-"""Seconds at most between the replacement of one worker that died at its start and the next."""
+"""Maximum seconds between replacements of workers that die at their start."""
 SOON = 15.0
-"""Seconds that a worker is given to show up before its part of the window goes to the others."""
-PLACELESS = 30.0
-"""Seconds without a single worker at work after which it is told what they wait for."""
+"""Seconds to wait for a worker's first heartbeat before the others get its part of the window."""
+IDLE_NOTICE = 30.0
+"""Seconds without any running worker after which a notice says what they wait for."""
 GRACE = 5.0
-"""Seconds that workers have to leave when they are sent home."""
+"""Seconds that workers have to exit."""
 
 
 class ClusterLost(CamelError):
-    """The driver cannot reach its own coordinator any more."""
+    """The driver cannot reach its coordinator."""
 
 
 class WorkersDie(CamelError):
@@ -60,7 +60,7 @@ class WorkersDie(CamelError):
 
 
 class WorkerFailed(CamelError):
-    """A worker met an error that concerns the whole run."""
+    """A worker had an error that affects the whole run."""
 
 
 class _Worker(NamedTuple):
@@ -70,7 +70,7 @@ class _Worker(NamedTuple):
 
 
 class RaySupervisor:
-    """Has workloads worked on by the Ray cluster that this process is connected to. Use as a context manager."""
+    """Runs workloads on the connected Ray cluster. Use as a context manager."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class RaySupervisor:
         share: Divide = no_limits,
         environment: dict[str, str] | None = None,
         watch: Callable[[Totals], None] = lambda totals: None,
-        tell: Tell = unheard,
+        tell: Tell = ignore_notice,
     ) -> None:
         """Describe the work; nothing is started yet.
 
-        `workers` is how many to have, by default one for each CPU of the cluster, but never more than `concurrency`,
-        which is what all of them together may have in flight. `environment` is handed to each worker where it has no
-        value of its own, and kept nowhere. `watch` is told how everything stands, and `tell` of workers that died, on the
-        event loop of the stage.
+        `workers` is the number of workers: by default one per CPU of the cluster, never more than `concurrency`, the
+        number of items in flight over all workers. `environment` is passed to each worker for variables that it does not
+        set itself, and is not stored. `watch` gets the overall state and `tell` gets notices of workers that died, both on
+        the event loop of the stage.
         """
         self._factory, self._folder, self._share = factory, folder, share
         self._concurrency, self._workers, self._cpus, self._ttl = concurrency, workers, cpus, ttl
@@ -99,14 +99,14 @@ class RaySupervisor:
         self._fence = Fence(folder, ttl)
         self._coordinator: Any = None
         self._running: dict[Any, _Worker] = {}
-        """The workers by the calls that last as long as they live."""
+        """The workers by their long-running calls."""
         self._wanted, self._scaled = 0, 0.0
         self._started = 0
         self._met: set[str] = set()
-        """Workers that were heard of."""
+        """Workers that have sent a heartbeat."""
         self._early, self._pause_until = 0, 0.0
         self._refused: set[str] = set()
-        """Why workers could not start while others worked; each is told once."""
+        """Reasons why workers could not start while others worked; each is reported once."""
         self._told_placeless = False
         self._turn, self._seen = 0, 0
         self._totals: Totals | None = None
@@ -120,7 +120,7 @@ class RaySupervisor:
         self._lock = threading.Lock()
         self._news: list[int] = []
         self._notices: list[tuple[str, str, list[int]]] = []
-        """What became of workers, to be told: a worker, a line, its shards."""
+        """Notices about workers: name, text, shards."""
         self._thread = threading.Thread(target=self._supervise, name="camel-supervisor", daemon=True)
 
     def __enter__(self) -> RaySupervisor:
@@ -152,7 +152,7 @@ class RaySupervisor:
                     del self._running[call]
                 ray.get(self._coordinator.look.remote(0, 1), timeout=GRACE)
         for actor in (*(worker.actor for worker in self._running.values()), self._coordinator):
-            with contextlib.suppress(Exception):  # a cluster that is gone has nothing to kill
+            with contextlib.suppress(Exception):  # the cluster may have stopped
                 ray.kill(actor)
         if not self._running:
             self._fence.lift()
@@ -168,7 +168,7 @@ class RaySupervisor:
         step: tuple[int, ...] = (),
         attempt: int = 0,
     ) -> bool:
-        """Finish a step, or as much of it as can be done before `halt`; True when every shard is committed."""
+        """Work on a step until it is finished or `halt` is set; returns True if every shard is committed."""
         for one in workloads:
             await asyncio.to_thread(folder.sweep, one.name)
         table = ShardTable(workloads)
@@ -183,19 +183,17 @@ class RaySupervisor:
                 committed(stage.name, shard)
 
             try:
-                while not self._step(halt, note):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
+                while not self._step(halt, note):  # noqa: ASYNC110 - the thread waits for Ray
                     await asyncio.sleep(LOOK_EVERY / 2)
             except asyncio.CancelledError:
-                self._patience = (
-                    0.0  # who does not wait for calls in flight does not wait for workers to say goodbye
-                )
+                self._patience = 0.0  # do not wait for workers if calls in flight are not awaited
                 raise
             for one in workloads:
                 await asyncio.to_thread(folder.sweep, one.name)
         return all_committed(workloads, folder)
 
     def _step(self, halt: Halt, committed: Callable[[int], None]) -> bool:
-        """Pass on what is new in both directions; True when the turn is over."""
+        """Exchange news with the thread; returns True if the turn is over."""
         with self._lock:
             news, self._news = self._news, []
             notices, self._notices = self._notices, []
@@ -229,13 +227,13 @@ class RaySupervisor:
                 self._replace()
         except RayError as error:
             self._error = ClusterLost(
-                f"the cluster, or its coordinator, is gone: run the same command again ({_line(error)})"
+                f"lost the connection to the cluster or its coordinator: run the same command again ({_line(error)})"
             )
         except Exception as error:
             self._error = error
 
     def _pass_on(self) -> None:
-        """Tell the coordinator what the event loop wants, and hear how everything stands."""
+        """Forward requests of the event loop to the coordinator, and get the overall state."""
         with self._lock:
             begin, self._begin = self._begin, None
         if begin is not None:
@@ -253,18 +251,18 @@ class RaySupervisor:
         if self._met.intersection(worker.name for worker in self._running.values()):
             self._early, self._told_placeless = 0, False
         elif not self._told_placeless:
-            self._tell_placeless()
+            self._report_idle()
         with self._lock:
             self._news += totals.committed
             self._totals = totals
             for worker, shards in totals.silent.items():
-                text = f"worker {worker} was silent for {self._ttl:g} s and is out: {shards_again(shards)}"
+                text = f"worker {worker} sent no heartbeat for {self._ttl:g} s and lost its lease: {describe_release(shards)}"
                 self._notices.append((worker, text, shards))
 
-    def _tell_placeless(self) -> None:
-        """Say why nobody works, if nobody has for a while."""
+    def _report_idle(self) -> None:
+        """Report why no worker is running, if there has been none for a while."""
         oldest = min((worker.since for worker in self._running.values()), default=math.inf)
-        if time.monotonic() - oldest < PLACELESS:
+        if time.monotonic() - oldest < IDLE_NOTICE:
             return
         self._told_placeless = True
         there, free = (
@@ -273,18 +271,18 @@ class RaySupervisor:
         if not there:
             cause = "its nodes have died; start them again"
         elif free < self._cpus:
-            cause = "stop what else runs there, or add a node"
+            cause = "stop other work on the cluster, or add a node"
         else:
             cause = "they are starting"
         text = (
-            f"no worker is at work for {PLACELESS:g} s: {len(self._running)} wait for {self._cpus:g} CPU each, {free:g} of "
+            f"no worker has run for {IDLE_NOTICE:g} s: {len(self._running)} wait for {self._cpus:g} CPU each, and {free:g} of "
             f"the cluster's {there:g} are free: {cause}"
         )
         with self._lock:
             self._notices.append(("", text, []))
 
     def _expected(self) -> int:
-        """Workers that are there or can be expected in a moment; others may wait for a place for hours."""
+        """Return the number of workers that run or will soon; others may wait for a CPU for hours."""
         young = time.monotonic() - SOON
         return sum(worker.name in self._met or worker.since > young for worker in self._running.values())
 
@@ -295,7 +293,7 @@ class RaySupervisor:
             raise ClusterLost("the coordinator does not answer: run the same command again") from None
 
     def _scale(self) -> None:
-        """Have as many workers as wanted."""
+        """Start missing workers."""
         now = time.monotonic()
         if now - self._scaled > SCALE_EVERY or not self._wanted:
             self._scaled = now
@@ -304,48 +302,46 @@ class RaySupervisor:
             self._started += 1
             name = f"w{self._started}-{secrets.token_hex(3)}"
             actor = self._make.remote()
-            # The environment is an argument of a call, and not of the actor's creation: the cluster keeps those.
+            # The environment is an argument of a call, not of the actor's creation, which the cluster stores.
             call = actor.run.remote(WorkerOrder(name, self._factory), self._coordinator, self._environment)
             self._running[call] = _Worker(name, actor, now)
 
     def _room(self) -> int:
-        """Workers for which there are CPUs, the present ones included.
+        """Return the number of workers for which there are CPUs, including running ones.
 
-        What others use is left to them: asking for it as well would have an autoscaler add nodes without end.
+        Does not count CPUs in use by others: requesting those would make an autoscaler add nodes without end.
         """
         placed = [worker for worker in self._running.values() if worker.name in self._met]
         if len(placed) < len(self._running):
-            return len(
-                self._running
-            )  # of those that are on their way it is not known whether they have a place
+            return len(self._running)  # workers that are starting may not have a CPU yet
         free = ray.available_resources().get("CPU", 0.0)
         return max(1, len(placed) + int(free / max(self._cpus, 0.01)))
 
     def _replace(self) -> None:
-        """Wait a moment for workers to end, and see to those that did."""
+        """Wait shortly for workers to end, and handle those that did."""
         if not self._running:
             self._closing.wait(LOOK_EVERY)
             return
         ended, _ = ray.wait(list(self._running), timeout=LOOK_EVERY)
         for call in ended:
             worker = self._running.pop(call)
-            self._bury(worker, *_how(call))
+            self._handle_end(worker, *_how(call))
 
-    def _bury(self, worker: _Worker, left: WorkerEnd | None, error: Exception | None) -> None:
+    def _handle_end(self, worker: _Worker, left: WorkerEnd | None, error: Exception | None) -> None:
         why = left.why if left else _line(error)
         if left is None:
             with contextlib.suppress(Exception):
                 ray.kill(worker.actor)
-        # A worker on a node that is out of reach may be alive: its lease has to run out first.
+        # A worker on an unreachable node may be alive, so its lease has to expire first.
         may_live = _may_live(error)
-        shards: list[int] = self._call("shun" if may_live else "lost", worker.name) or []
+        shards: list[int] = self._call("mark_unreachable" if may_live else "lost", worker.name) or []
         if left is None:
-            rest = f"its lease runs out in {self._ttl:g} s at most" if may_live else shards_again(shards)
-            how = "is out of reach" if may_live else "died"
+            rest = f"its lease expires in at most {self._ttl:g} s" if may_live else describe_release(shards)
+            how = "is unreachable" if may_live else "died"
             with self._lock:
                 self._notices.append((worker.name, f"worker {worker.name} {how} ({why}): {rest}", shards))
         failed = (left is not None and left.how == "failed") or isinstance(error, RayTaskError)
-        # A node that cannot work, by its mounts or its version, does not end what others are doing well.
+        # A node with wrong mounts or another version does not stop the other workers.
         others_work = any(one.name in self._met for one in self._running.values())
         if failed and worker.name not in self._met and others_work:
             self._pause_until = time.monotonic() + AFTER_REFUSAL
@@ -354,7 +350,9 @@ class RaySupervisor:
                 with self._lock:
                     self._notices.append((worker.name, f"worker {worker.name} cannot start: {why}", []))
         elif failed:
-            failure = WorkerFailed(why if left else f"a worker met a bug: {why}; see the logs of Ray")
+            failure = WorkerFailed(
+                why if left else f"a worker failed with an unexpected error: {why}; see Ray's logs"
+            )
             failure.__cause__ = error
             self._error = self._error or failure
             self._halting = self._halting or why
@@ -363,8 +361,8 @@ class RaySupervisor:
             self._pause_until = time.monotonic() + min(SLOWEST, 0.2 * 2**self._early)
             if self._early >= PATIENCE:
                 raise WorkersDie(
-                    f"{PATIENCE} workers died one after the other at their start; is the same environment, with camel, on "
-                    f"every node? The last: {why}"
+                    f"{PATIENCE} workers in a row died at their start, the last one with: {why}. Check that the same "
+                    f"environment with camel is on every node"
                 )
 
 
@@ -376,12 +374,12 @@ def _how(call: Any) -> tuple[WorkerEnd | None, Exception | None]:
 
 
 def _may_live(error: Exception | None) -> bool:
-    """Whether a worker that the cluster has given up may still be running: when all that is known is that its node went."""
+    """Return whether a lost worker may still be running: if only the loss of its node is known."""
     return isinstance(error, RayActorError) and "worker process has died" not in str(error)
 
 
 def _line(error: Exception | None) -> str:
-    """An error of Ray's, which likes to say a lot, in a line."""
+    """Shorten an error of Ray to one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or "died" in line or "dead" in line] or lines
     return (telling[-1] if telling else type(error).__name__)[:300]

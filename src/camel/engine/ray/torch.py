@@ -1,7 +1,7 @@
-"""A function on several workers of a Ray cluster that talk to one another as torch's processes do (Ray Train).
+"""Runs a function on several workers of a Ray cluster that communicate with torch.distributed (Ray Train).
 
-The one decision to know: Ray places the workers, joins them and starts them again when one dies. What they have done is
-in their own folder, from which they go on; Ray keeps no checkpoint.
+The one decision to know: Ray places the workers, connects them and restarts them when one dies. They store their progress
+in their own folder and resume from there; Ray keeps no checkpoint.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.engine.ray.connect import connected
 
 RESTARTS = 3
-"""Times that the workers are started again after one has died."""
+"""Maximum number of restarts after a worker has died."""
 
 
 class WorkersFailed(CamelError):
-    """The workers ended with an error, or died again and again."""
+    """The workers ended with an error, or died too often."""
 
 
 def fit(
@@ -31,7 +31,7 @@ def fit(
     workers: int,
     storage: str,
 ) -> None:
-    """Call `work(given)` on every worker at once; a GPU for each where the cluster has as many."""
+    """Call `work(given)` on all workers at once, each with a GPU if the cluster has enough."""
     os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
     with connected(address, workers=workers):
         try:
@@ -44,7 +44,7 @@ def fit(
         gpu = there.get("GPU", 0) >= workers
         if not gpu and there.get("CPU", 0) < workers:
             raise InputError(
-                f"the cluster has {there.get('CPU', 0):g} CPUs, and {workers} workers were asked for: lower devices"
+                f"the cluster has {there.get('CPU', 0):g} CPUs, but {workers} workers are requested: lower devices"
             )
         trainer = torch.TorchTrainer(
             work,
@@ -52,7 +52,7 @@ def fit(
             scaling_config=parts.ScalingConfig(num_workers=workers, use_gpu=gpu),
             run_config=parts.RunConfig(
                 name="ray",
-                storage_path=storage,  # what Ray writes of itself
+                storage_path=storage,  # Ray's own files
                 failure_config=parts.FailureConfig(max_failures=RESTARTS),
                 logging_config=parts.LoggingConfig(log_level="ERROR"),
             ),
@@ -60,13 +60,11 @@ def fit(
         try:
             trainer.fit()
         except Exception as error:
-            raise WorkersFailed(
-                f"{_reason(error)} (Ray's own account is in {Path(storage) / 'ray'})"
-            ) from None
+            raise WorkersFailed(f"{_reason(error)} (Ray's report is in {Path(storage) / 'ray'})") from None
 
 
 def _reason(error: Exception) -> str:
-    """The last line of what a worker said, below whatever Ray puts around it."""
+    """Return the last line of a worker's error, without Ray's wrapping."""
     failures: dict[int, Any] = getattr(error, "worker_failures", {})
     text = str(next(iter(failures.values()), error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,12 +1,12 @@
-"""A simulated OpenAI-compatible endpoint on loopback: the witness for tests, benchmarks and fault drills.
+"""A simulated OpenAI-compatible endpoint on loopback, for tests, benchmarks and fault injection.
 
-The one decision to know: it imports nothing from the rest of CAMEL, so that no mistake of the client can hide
-in code the two share. Replies depend on what was asked and never on when; its ledger counts what was paid.
+The one decision to know: it imports nothing from the rest of CAMEL, so that client and simulator cannot share a bug.
+Replies depend only on the requests, never on time; its ledger counts what was paid.
 
     async with Simulator(SimulatorSettings(seed=7)) as sim:     # in this event loop
         ... sim.base_url, sim.ledger.counters
 
-    with spawn(SimulatorSettings(faults={"500": 0.02})) as sim:  # in a process of its own
+    with spawn(SimulatorSettings(faults={"500": 0.02})) as sim:  # in its own process
         ... sim.base_url, sim.ledger()
 """
 

@@ -21,14 +21,21 @@ def main() -> None:
         prog="python -m camel.models.simulator",
         description="A simulated OpenAI-compatible endpoint on 127.0.0.1.",
     )
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 chooses a free one")
     parser.add_argument("--settings", default="{}", help="SimulatorSettings as JSON")
     options = parser.parse_args()
     try:
         settings = msgspec.json.decode(options.settings, type=SimulatorSettings)
     except msgspec.DecodeError as problem:
         parser.error(f"--settings: {problem}")
-    asyncio.run(_serve(settings, options.port))
+    try:
+        asyncio.run(_serve(settings, options.port))
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        parser.exit(
+            2,
+            f"simulator: cannot listen on 127.0.0.1 port {options.port}: {reason}: choose another with --port\n",
+        )
 
 
 async def _serve(settings: SimulatorSettings, port: int) -> None:
@@ -54,7 +61,7 @@ def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) 
     try:
         loop.add_reader(source, read)
     except PermissionError:
-        # /dev/null or a file: no process holds the other end, so only a signal stops the server.
+        # /dev/null or a file: there is no parent at the other end, so only a signal stops the server.
         return
 
 

@@ -1,8 +1,7 @@
-"""Authors write the replies. An author is a plain function from the facts of a conversation to a text.
+"""Authors write the simulated replies. An author is a function from the facts of a conversation to a text.
 
-The one decision to know: sentences come from a fixed pool that is divided by turn, so no sentence returns
-within 128 turns of a conversation. A society that talks at random would repeat an instruction in one
-conversation out of twenty, and the loop detectors would be right to fire.
+The one decision to know: sentences come from a fixed pool that is divided by turn, so no sentence repeats within 128 turns
+of a conversation. Random sentences would repeat an instruction in 5 % of conversations, and the loop detectors would fire.
 """
 
 from __future__ import annotations
@@ -68,14 +67,14 @@ _decode_content: Callable[[msgspec.Raw], str | list[_ContentPart] | None] = msgs
 
 
 class ChatMessage(msgspec.Struct, gc=False):
-    """One message of a request, its content left undecoded until an author reads it."""
+    """One message of a request; its content is decoded when an author reads it."""
 
     role: str
     content: msgspec.Raw = msgspec.Raw(b"null")
 
     @property
     def text(self) -> str:
-        """The content as text: a string as it is, or the text parts of a list."""
+        """Return the content as text: a string, or the text parts of a list."""
         content = _decode_content(self.content)
         if isinstance(content, list):
             return "".join(part.text for part in content)
@@ -83,28 +82,28 @@ class ChatMessage(msgspec.Struct, gc=False):
 
 
 class Facts(NamedTuple):
-    """All that an author may look at; a reply is a function of nothing else."""
+    """The only input of an author; a reply depends on nothing else."""
 
     system: str
     messages: list[ChatMessage]
     turns: int
-    """How many messages this speaker has already written."""
+    """Number of messages that this speaker has written."""
     conversation: int
-    """64-bit draw of the system message and the server's seed: the same throughout a conversation."""
+    """64-bit hash of the system message and the server's seed: the same throughout a conversation."""
     draw: int
-    """64-bit draw of all messages, both seeds and the choice's index: new for each reply."""
+    """64-bit hash of all messages, both seeds and the choice's index: new for each reply."""
     words: float
     length: float
-    """Messages this conversation is to have, the closing one included; infinite when it never closes."""
+    """Number of messages in this conversation, the closing one included; infinite if it never closes."""
     model: str = ""
-    """The name that was asked for: an endpoint may serve several, and an author tell them apart."""
+    """The requested model name, in case an author distinguishes models."""
 
 
 Author = Callable[[Facts], str]
 
 
 def society(facts: Facts) -> str:
-    """Play the seat that the system message describes: AI user, AI assistant, or a critic, a judge, a translator."""
+    """Answer as the role in the system message: AI user, AI assistant, critic, judge or translator."""
     if "You will always instruct me" in facts.system:
         return _instruct(facts)
     block = facts.conversation + facts.turns
@@ -126,7 +125,7 @@ _OPTION = re.compile(r"^Option \d+:$", re.MULTILINE)
 
 
 def _judged(facts: Facts) -> str:
-    """A critic's answer about the options it is shown, in the form it is asked for."""
+    """Return a critic's answer about its options, in the requested format."""
     count = len(_OPTION.findall(facts.messages[1].text))
     asked = facts.messages[-1].text
     reasons = _sentences(facts.draw, facts.draw >> 7, count)
@@ -139,7 +138,7 @@ def _judged(facts: Facts) -> str:
 
 
 def _compared(facts: Facts) -> str:
-    """A judge's answer about two solutions: mostly the first, now and then neither."""
+    """Return a judge's answer about two solutions: mostly the first, sometimes a draw."""
     one, two = mix(facts.draw, 1) % 8 + 2, mix(facts.draw, 2) % 8 + 1
     better = 0 if one == two else 1 if one > two else 2
     reason = _sentences(facts.draw, facts.draw >> 7, 1)[0]
@@ -160,7 +159,7 @@ _LETTERS = {
 
 
 def _translated(text: str, language: str) -> str:
-    """The words in other letters, the markers as they were: as much of a translation as a client can check."""
+    """Return the words in other letters with unchanged markers, which is as much as a client can check."""
     first = _LETTERS.get(language)
     letters = {ord("a") + i: first + i if first else ord("a") + (i + 5) % 26 for i in range(26)}
     parts = _MARKERS.split(text)
@@ -168,17 +167,17 @@ def _translated(text: str, language: str) -> str:
 
 
 def _item(draw: int) -> str:
-    """One entry of a list, short enough for a role and odd enough to be unlike the next."""
+    """Return one list entry: short enough for a role, and different from the others."""
     nouns = f"{_NOUNS[(draw >> 8) % 66]} {_NOUNS[(draw >> 16) % 66]}"
     return f"{_ADJECTIVES[draw % 48]} {nouns} {_VERBS[(draw >> 24) % 48]}".capitalize()
 
 
 AUTHORS: dict[str, Author] = {"society": society}
-"""Authors by name; later scenarios add theirs (lists, judges)."""
+"""Authors by name."""
 
 
 def find_author(name: str) -> Author:
-    """The author called `name`, or the function at `package.module:function`."""
+    """Return the author called `name`, or the function at `package.module:function`."""
     if name in AUTHORS:
         return AUTHORS[name]
     module, _, function = name.partition(":")
@@ -188,7 +187,7 @@ def find_author(name: str) -> Author:
 
 
 def _instruct(facts: Facts) -> str:
-    # The two seats alternate and the user opens, so its next message has this number in the transcript.
+    # The user speaks first and the two alternate, so its next message has this number in the transcript.
     if 2 * facts.turns + 1 >= facts.length:
         return TASK_DONE
     instruction, context = _sentences(facts.draw, facts.conversation + facts.turns, 2)
@@ -201,7 +200,7 @@ def _paragraph(facts: Facts, block: int) -> str:
 
 
 def _sentences(draw: int, block: int, count: int) -> list[str]:
-    # An odd stride visits all of a block of 64 before it repeats.
+    # An odd stride visits all 64 sentences of a block before it repeats.
     sentences = _block(block % _TURNS)
     start, stride = draw & 63, draw >> 5 & 62 | 1
     return [sentences[(start + stride * step) % _PER_TURN] for step in range(count)]

@@ -1,8 +1,8 @@
-"""From the body of a chat request to a reply, whole or as a stream of events.
+"""Turns the body of a chat request into a reply, complete or as a stream of events.
 
-The one decision to know: a reply is a function of the server's seed, the messages, the request's seed and
-the choice's index. Not of the model's name or the temperature, not of order or time. Contents are hashed as
-they were sent, so two clients that escape their JSON differently get different replies.
+The one decision to know: a reply depends on the server's seed, the messages, the request's seed and the choice's index. It
+does not depend on the model's name, the temperature, order or time. Contents are hashed as sent, so two clients that escape
+their JSON differently get different replies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from camel.models.simulator.settings import SimulatorSettings, fraction, mix
 
 BYTES_PER_TOKEN = 4
 CREATED = 1_700_000_000
-"""The time in every reply: a clock would make equal replies unequal."""
+"""The time in every reply, fixed so that equal requests get equal replies."""
 
 _Positive = Annotated[int, Meta(ge=1)]
 _encode = msgspec.json.Encoder().encode
@@ -35,7 +35,7 @@ class _StreamOptions(msgspec.Struct):
 
 
 class ChatRequest(msgspec.Struct):
-    """The fields of a chat request that change the reply; the others are not even decoded."""
+    """The fields of a chat request that affect the reply; the others are not decoded."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     model: str = ""
@@ -59,7 +59,7 @@ class SimulatedChoice(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A composed reply, before it is put on the wire."""
+    """A composed reply, before it is encoded."""
 
     id: str
     model: str
@@ -68,14 +68,14 @@ class Completion(NamedTuple):
 
 
 class PrefixCache:
-    """A bounded memory of message prefixes, the least recently used forgotten first."""
+    """An LRU cache of message prefixes."""
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def lookup(self, messages: list[ChatMessage]) -> int:
-        """Bytes of the longest prefix of `messages` asked before; all its prefixes are remembered now."""
+        """Return the bytes of the longest cached prefix of `messages`, and cache all its prefixes."""
         if not self._entries:
             return 0
         rolling, size, longest = sha256(), 0, 0
@@ -94,14 +94,14 @@ class PrefixCache:
         return longest
 
     def clear(self) -> None:
-        """Forget every prefix."""
+        """Remove all prefixes."""
         self._seen.clear()
 
 
 def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
 ) -> Completion:
-    """Have the author write every choice, and count the tokens."""
+    """Let the author write every choice, and count the tokens."""
     roles = [message.role for message in request.messages]
     contents = b"\n".join([message.content for message in request.messages])
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
@@ -121,7 +121,7 @@ def compose(
 
 
 def body(completion: Completion) -> bytes:
-    """The reply as one JSON object."""
+    """Return the reply as one JSON object."""
     choices = b",".join(
         b'{"index":%d,"message":{"role":"assistant","content":%s,"refusal":null},'
         b'"logprobs":null,"finish_reason":"%s"}' % (index, _encode(choice.text), choice.finish.encode())
@@ -132,7 +132,7 @@ def body(completion: Completion) -> bytes:
 
 
 def events(completion: Completion, include_usage: bool, tokens_per_event: int) -> Iterator[bytes]:
-    """The reply as server-sent events, one step of all choices at a time."""
+    """Yield the reply as server-sent events, one step of all choices at a time."""
     head = b"data: " + _reply_head(completion, "chat.completion.chunk") + b'"choices":['
     tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
     choices = completion.choices
@@ -152,7 +152,7 @@ def events(completion: Completion, include_usage: bool, tokens_per_event: int) -
 
 
 def error(status: int, message: str, headers: bytes = b"") -> bytes:
-    """A whole response with OpenAI's shape of error."""
+    """Return a complete response in OpenAI's error format."""
     kind = {429: "rate_limit_exceeded", 404: "not_found_error"}.get(
         status, "server_error" if status >= 500 else "invalid_request_error"
     )

@@ -1,7 +1,7 @@
-"""What arrived, what became of it, and what was billed: the figures a client's own account is held against.
+"""The ledger: requests, their outcomes and what was billed, to compare with a client's own figures.
 
-The one decision to know: a request enters the ledger when its last byte has arrived, so nothing the client
-does afterwards, its death included, can take it out again.
+The one decision to know: a request is recorded when its last byte has arrived, so nothing that the client does afterwards,
+including its death, can remove it.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ class LedgerRow(msgspec.Struct, gc=False):
     """One request."""
 
     seq: int
-    """Order of arrival; rows are written in order of completion."""
+    """Order of arrival; rows are written in the order of completion."""
     time: float
     session: str
     hash: str
-    """Of the whole request body, hexadecimal."""
+    """Hash of the whole request body, in hexadecimal."""
     seen: int
-    """How many times the same body had arrived before."""
+    """Number of earlier requests with the same body."""
     client: int = 0
-    """Port of the connection at the client's end, which tells whose request it was."""
+    """The client's port, which identifies the client."""
     outcome: str = ""
     """`served`, a fault's kind, `client_gone`, `capacity`, `burst`, `rejected` (a bad request), `error`
     (the author failed) or `stopped` (the simulator ended first)."""
     status: int = 0
-    """Status line that was sent; 0 when none was."""
+    """The status that was sent; 0 if none."""
     billed: bool = False
-    """Whether the model wrote a reply, delivered or not. A client that leaves early is billed in full."""
+    """Whether the model wrote a reply, delivered or not. A client that disconnects early is billed in full."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     delay: float = 0.0
-    """Seconds that the model was to take over it: what no client can go below."""
+    """Simulated seconds of the model: the minimum for any client."""
 
 
 class Counters(msgspec.Struct):
-    """The ledger in sums, as `GET /ledger` gives it. Tokens are those of billed requests."""
+    """Totals of the ledger, as returned by `GET /ledger`. Tokens are those of billed requests."""
 
     requests: int = 0
     served: int = 0
     billed: int = 0
     billed_repeats: int = 0
-    """Billed requests whose body had been billed before: what a client paid for twice."""
+    """Billed requests with a body that was billed before: what a client paid for twice."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     in_flight: int = 0
     max_in_flight: int = 0
     digest: int = 0
-    """Sum of the hashes of all requests: equal for two runs that sent the same ones, in whatever order."""
+    """Sum of the hashes of all requests: equal for two runs with the same requests in any order."""
     outcomes: dict[str, int] = {}
 
 
 class Ledger:
-    """Counters in memory, and rows in a file when a path is given."""
+    """Counters in memory, and rows in a file if a path is given."""
 
     def __init__(self, path: str | None = None) -> None:
         self.counters = Counters()
@@ -80,7 +80,7 @@ class Ledger:
             self._file = Path(path).open("ab", buffering=1 << 18)  # noqa: SIM115 - closed by close()
 
     def arrive(self, session: str, digest: int, client: int = 0) -> LedgerRow:
-        """Enter a request whose body hashes to `digest`."""
+        """Record a request whose body hashes to `digest`."""
         known = self._known.get(digest, 0)
         self._known[digest] = known + 2
         row = LedgerRow(self._sequence, time.time(), session, f"{digest:016x}", known >> 1, client)
@@ -94,7 +94,7 @@ class Ledger:
         return row
 
     def finish(self, row: LedgerRow, outcome: str, status: int, tokens: TokenCount | None) -> None:
-        """Close a row; `tokens` are what it is billed for, if it is."""
+        """Complete a row; `tokens` is what it is billed for, if anything."""
         counters = self.counters
         counters.in_flight -= 1
         counters.outcomes[outcome] = counters.outcomes.get(outcome, 0) + 1
@@ -106,12 +106,12 @@ class Ledger:
             self._file.write(self._encode(row) + b"\n")
 
     def flush(self) -> None:
-        """Put every finished row in the file."""
+        """Write every finished row to the file."""
         if self._file is not None:
             self._file.flush()
 
     def clear(self) -> None:
-        """Forget everything but the requests in flight, which count as arrivals of the new ledger."""
+        """Remove everything except the requests in flight, which count as arrivals of the new ledger."""
         in_flight = self.counters.in_flight
         self.counters = Counters(requests=in_flight, in_flight=in_flight, max_in_flight=in_flight)
         self._known.clear()
@@ -138,5 +138,5 @@ class Ledger:
 
 
 def read_rows(path: str | Path) -> list[LedgerRow]:
-    """The rows of a ledger file."""
+    """Return the rows of a ledger file."""
     return msgspec.json.Decoder(LedgerRow).decode_lines(Path(path).read_bytes())

@@ -1,7 +1,7 @@
-"""What to do about a request, decided in full before the first byte is sent.
+"""Plans: the complete answer to a request, decided before the first byte is sent.
 
-The one decision to know: every answer, good or faulty, is a `ReplyPlan`: bytes, their timing, how the connection
-ends, and what the ledger is to say. The server only plays plans, so a new fault is a new plan and no new I/O.
+The one decision to know: every answer, good or faulty, is a `ReplyPlan`: bytes, their timing, how the connection ends, and
+the ledger entry. The server only executes plans, so a new fault needs no new I/O code.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class ReplyPlan(NamedTuple):
 
     outcome: str
     status: int
-    """Status line that goes out, for the ledger; 0 when none does."""
+    """The status for the ledger; 0 if none is sent."""
     pieces: Iterable[bytes]
     row: LedgerRow | None = None
-    """The request's place in the ledger; `None` for requests that are not chat."""
+    """The request's row in the ledger; `None` for requests that are not chat."""
     tokens: TokenCount | None = None
-    """What it is billed for, if it is."""
+    """What it is billed for, if anything."""
     delay: float = 0.0
     """Seconds before the first piece."""
     interval: float = 0.0
-    """Seconds between pieces; at 0 they are sent as one."""
+    """Seconds between pieces; 0: sent as one."""
     ending: Ending = "keep"
 
 
 class ReplyPlanner:
-    """Turns requests into plans. Holds all that outlives a request: ledger, prefix cache, clock."""
+    """Turns requests into plans. Owns all state beyond a request: ledger, prefix cache, clock."""
 
     def __init__(self, settings: SimulatorSettings, author: Author) -> None:
         self.ledger = Ledger(settings.ledger_path)
@@ -57,13 +57,13 @@ class ReplyPlanner:
         }
 
     def plan(self, request: wire.HttpRequest, client: int = 0) -> ReplyPlan:
-        """Decide about one request; `client` is the port it came from."""
+        """Return the plan for a request; `client` is the client's port."""
         if request.path == "/v1/chat/completions" and request.method == "POST":
             return self._plan_chat(request, client)
         route = self._routes.get((request.method, request.path))
         if route is not None:
             return ReplyPlan("", 200, (wire.respond(200, route()),))
-        return ReplyPlan("", 404, (chat.error(404, f"no such thing: {request.method} {request.path}"),))
+        return ReplyPlan("", 404, (chat.error(404, f"not found: {request.method} {request.path}"),))
 
     def _plan_chat(self, request: wire.HttpRequest, client: int) -> ReplyPlan:
         digest = int.from_bytes(sha256(request.body).digest()[:8], "big")
@@ -101,7 +101,7 @@ class ReplyPlanner:
         return settings.fault_at(fraction(mix(settings.seed, digest, row.seen, 1)))
 
     def _fail(self, row: LedgerRow, fault: FaultKind | None) -> ReplyPlan | None:
-        """The faults that strike before the model has written anything, so that nothing is billed."""
+        """Return the plan of a fault before the model has written anything, which is not billed."""
         match fault:
             case "500" | "503" | "429":
                 return self._error(row, fault, int(fault), "simulated fault")
@@ -131,7 +131,7 @@ class ReplyPlanner:
     def _spoil(
         self, plan: ReplyPlan, fault: FaultKind | None, asked: chat.ChatRequest, completion: chat.Completion
     ) -> ReplyPlan:
-        """The faults that strike on the way to the client, once the reply is written and billed."""
+        """Return the plan of a fault on the way to the client, after the reply is written and billed."""
         if fault is None:
             return plan
         plan = plan._replace(outcome=fault)
@@ -153,7 +153,7 @@ class ReplyPlanner:
                 whole = chat.body(completion)
                 return plan._replace(pieces=(wire.respond(200, whole[: len(whole) // 2]),))
             case _:
-                raise AssertionError(f"{fault} was to strike before the reply was written")
+                raise AssertionError(f"{fault} must happen before the reply is written")
 
     def _events(self, asked: chat.ChatRequest, completion: chat.Completion) -> Iterable[bytes]:
         include_usage = asked.stream_options is not None and asked.stream_options.include_usage
@@ -170,7 +170,7 @@ class ReplyPlanner:
         return msgspec.json.encode({"object": "list", "data": [{"id": self._settings.model, **model}]})
 
     def _reset(self) -> bytes:
-        """As if just started: the ledger, the prefix cache and the clock of bursts and capacity."""
+        """Reset the ledger, the prefix cache and the clock of bursts and capacity."""
         self.ledger.clear()
         self._cache.clear()
         self._started = time.monotonic()
@@ -178,6 +178,6 @@ class ReplyPlanner:
 
 
 def _first_half(reply: bytes) -> bytes:
-    """The head and half of what follows it, so that the cut is in the body."""
+    """Return the head and half of the body."""
     body_at = reply.index(b"\r\n\r\n") + 4
     return reply[: (body_at + len(reply)) // 2]

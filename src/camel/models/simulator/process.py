@@ -1,7 +1,7 @@
-"""The simulator in a process of its own, so that it shares no event loop and no core with the client.
+"""The simulator in its own process, so that it shares no event loop with the client.
 
-The one decision to know: the child stops when its standard input closes. The parent holds the other end, so
-however the parent dies, no orphan survives it.
+The one decision to know: the child stops when its standard input closes. The parent holds the other end, so the child ends
+with the parent in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The line a simulator process prints once it listens."""
+    """The line that a simulator process prints when it is ready."""
 
     url: str
     base_url: str
@@ -30,7 +30,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class SimulatorProcess:
-    """A running simulator process, seen from outside."""
+    """A running simulator process."""
 
     def __init__(self, ready: Ready) -> None:
         self.url = ready.url
@@ -40,15 +40,15 @@ class SimulatorProcess:
         self._open = build_opener(ProxyHandler({})).open
 
     def ledger(self) -> Counters:
-        """The counters as they stand."""
+        """Return the current counters."""
         return msgspec.json.decode(self._call("GET", "/ledger"), type=Counters)
 
     def flush(self) -> None:
-        """Have every finished row written to the ledger's file."""
+        """Write every finished row to the ledger's file."""
         self._call("POST", "/ledger/flush")
 
     def reset(self) -> None:
-        """Begin again with an empty ledger."""
+        """Reset the ledger."""
         self._call("POST", "/reset")
 
     def _call(self, method: str, path: str) -> bytes:
@@ -59,12 +59,12 @@ class SimulatorProcess:
 
 @contextmanager
 def spawn(settings: SimulatorSettings | None = None, *, port: int = 0) -> Generator[SimulatorProcess]:
-    """Run a simulator as a child process for the length of a `with` block."""
+    """Run a simulator as a child process for the duration of a `with` block."""
     encoded = msgspec.json.encode(settings or SimulatorSettings()).decode()
     command = [sys.executable, "-m", "camel.models.simulator", "--port", str(port), "--settings", encoded]
-    # The parent's whole path, so that the child finds the same camel, and authors that live in test files.
+    # Pass the parent's path, so that the child finds the same camel, and authors in test files.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # In a session of its own Ctrl-C does not reach it, so its ledger is still there for the parent's last look.
+    # In its own session, Ctrl-C does not reach it, so the parent can still read its ledger.
     with subprocess.Popen(  # noqa: S603 - our own interpreter and module
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
     ) as child:

@@ -1,7 +1,7 @@
-"""The server: one asyncio protocol per connection, which reads requests and plays their plans.
+"""The server: one asyncio protocol per connection, which reads requests and executes their plans.
 
-The one decision to know: an instant reply is written from inside `buffer_updated`, without a task or a
-timer; anything slower is a chain of timers that dies with its connection.
+The one decision to know: an instant reply is written inside `buffer_updated`, without a task or a timer. Slower replies are
+chains of timers that end with their connection.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from camel.models.simulator.ledger import Ledger
 from camel.models.simulator.plans import Ending, ReplyPlan, ReplyPlanner
 from camel.models.simulator.settings import SimulatorSettings
 
-# Shared by all connections, since each empties it before the loop turns to the next one: a plain protocol
-# allocates 256 kB for every read.
+# Shared by all connections, since each empties it before the event loop handles the next one. A plain protocol would
+# allocate 256 kB for every read.
 _ARRIVALS = memoryview(bytearray(256 << 10))
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 
@@ -58,7 +58,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.settle("client_gone")
 
     def settle(self, reason: str) -> None:
-        """Give up the plan being played, if any, and say so in the ledger."""
+        """Abort the current plan, if any, and record it in the ledger."""
         plan, self._plan = self._plan, None
         if self._timer is not None:
             self._timer.cancel()
@@ -105,7 +105,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._finish(plan, b"".join(self._pieces))
             return
         piece, self._next = self._next or next(self._pieces, b""), next(self._pieces, b"")
-        if not self._next:  # a client that has the last piece may hang up at once, and was served
+        if not self._next:  # a client may disconnect right after the last piece; it was served
             self._finish(plan, piece)
             return
         self._begun = True
@@ -113,7 +113,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(plan.interval, self._resume)
 
     def _finish(self, plan: ReplyPlan, rest: bytes) -> None:
-        # The ledger first: a client that has read the reply must find it there.
+        # Update the ledger first: a client that has read the reply must find it there.
         if plan.row is not None:
             self._planner.ledger.finish(plan.row, plan.outcome, plan.status, plan.tokens)
         self._plan = self._timer = None
@@ -131,7 +131,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 def _announcing(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same reply, announcing that the connection closes: otherwise clients use it again."""
+    """Add `Connection: close` to a reply, so that clients do not reuse the connection."""
     rest = iter(pieces)
     yield next(rest, b"").replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
     yield from rest
@@ -145,7 +145,7 @@ class Simulator:
     ) -> None:
         self.settings = settings or SimulatorSettings()
         self.url = ""
-        """Root of the server, e.g. `http://127.0.0.1:8000`; known once it listens."""
+        """Root URL of the server, e.g. `http://127.0.0.1:8000`; set when it listens."""
         self._author = author or find_author(self.settings.author)
         self._port = port
         self._connections: set[_Connection] = set()
@@ -154,12 +154,12 @@ class Simulator:
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client calls its base URL."""
+        """The base URL for OpenAI clients."""
         return f"{self.url}/v1"
 
     @property
     def ledger(self) -> Ledger:
-        """What arrived and what became of it; readable after the server has stopped."""
+        """The ledger; readable after the server has stopped."""
         return self._planner.ledger
 
     async def __aenter__(self) -> Self:

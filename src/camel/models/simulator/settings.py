@@ -1,7 +1,7 @@
-"""Every knob of the simulator, as one frozen value that travels as JSON.
+"""All settings of the simulator, as one frozen value that can be sent as JSON.
 
-The one decision to know: nothing here is random. A distribution is asked for its value at a point between
-0 and 1, and that point is a hash of the request, so the same settings and requests give the same run.
+The one decision to know: nothing is random. A distribution returns its value at a point between 0 and 1, and that point is
+a hash of the request, so the same settings and requests give the same results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(*values: int) -> int:
-    """A well-spread 64-bit number made from `values` alone (splitmix64), the same in every process."""
+    """Return a well-distributed 64-bit hash of `values` (splitmix64), the same in every process."""
     state = 0
     for value in values:
         state = (state ^ value) + 0x9E3779B97F4A7C15 & _MASK
@@ -33,7 +33,7 @@ def mix(*values: int) -> int:
 
 
 def fraction(draw: int) -> float:
-    """A 64-bit draw as a number strictly between 0 and 1."""
+    """Convert a 64-bit hash to a number strictly between 0 and 1."""
     return ((draw >> 11) + 0.5) / (1 << 53)
 
 
@@ -43,12 +43,12 @@ class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
     value: float
 
     def at(self, point: float) -> float:
-        """The value, whatever the point."""
+        """Return the value."""
         return self.value
 
 
 class LogNormal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="lognormal"):
-    """Log-normal, by the two figures people know: the median and the 99th percentile."""
+    """A log-normal distribution, given by its median and its 99th percentile."""
 
     median: float
     p99: float
@@ -58,7 +58,7 @@ class LogNormal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
             raise ValueError(f"log-normal needs 0 < median <= p99, not {self.median} and {self.p99}")
 
     def at(self, point: float) -> float:
-        """The quantile at `point`, strictly between 0 and 1."""
+        """Return the quantile at `point`, strictly between 0 and 1."""
         sigma = math.log(self.p99 / self.median) / _P99
         return self.median * math.exp(sigma * _STANDARD.inv_cdf(point))
 
@@ -81,40 +81,40 @@ class Burst(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"a burst of {self.length} s does not fit a period of {self.period} s")
 
     def covers(self, elapsed: float) -> bool:
-        """Whether the moment `elapsed` seconds after the start lies in a burst."""
+        """Return whether `elapsed` seconds after the start is in a burst."""
         return elapsed % self.period >= self.period - self.length
 
 
 class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the endpoint says, how fast, and how it fails. Defaults: instant and faultless."""
+    """Replies, speed and faults of the endpoint. Defaults: instant and without faults."""
 
     seed: int = 0
     model: str = "simulated"
     """The name in `/v1/models`, and in replies to requests that name no model."""
     author: str = "society"
-    """What writes the replies: a name in `AUTHORS`, or `package.module:function`."""
+    """The author of the replies: a name in `AUTHORS`, or `package.module:function`."""
     words: float = 160.0
-    """Mean words of a solution or an answer; each draws between half and one and a half of it. With the short
-    instructions between them that is about 150 tokens a message, as in the paper's role plays."""
+    """Mean number of words of a solution or an answer; each has between half and one and a half of it. With the short
+    instructions between them that is about 150 tokens per message, as in the paper's role plays."""
     length: Constant | LogNormal | None = LogNormal(median=16, p99=60)
     """Messages in a conversation, the closing `<CAMEL_TASK_DONE>` included; `None` never closes one. The user
     closes and speaks at odd numbers, so an even length ends one message later."""
     latency: Constant | LogNormal | None = None
-    """Seconds before the first byte of whatever the model had to write."""
+    """Seconds before the first byte of a reply that the model writes."""
     tokens_per_second: float | None = None
-    """Pace of a streamed reply; `None` sends it at once. One that is not streamed comes whole after `latency`."""
+    """Speed of a streamed reply; `None` sends it at once. A reply that is not streamed comes after `latency`."""
     tokens_per_event: int = 1
     prefix_cache: int = 0
-    """Message prefixes remembered for `cached_tokens`; 0 turns it off. It is the one part of a reply that
-    depends on what was asked before."""
+    """Number of cached message prefixes, for `cached_tokens`; 0: none. This is the only part of a reply that
+    depends on earlier requests."""
     capacity: int | None = None
     """Requests in flight beyond this get 429; `None` is no limit."""
     capacity_schedule: tuple[CapacityChange, ...] = ()
     """Later values of `capacity`, by rising `at`."""
     retry_after: float = 1
-    """Seconds named by every 429."""
+    """Seconds in the `Retry-After` of every 429."""
     faults: dict[FaultKind, float] = {}
-    """Rate of each fault. A request that is sent again draws again."""
+    """Rate of each fault. A repeated request draws again."""
     burst: Burst | None = None
     hang_seconds: float = 600.0
     drip_seconds: float = 0.05
@@ -134,7 +134,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
             raise ValueError("capacity_schedule must be in order of time")
 
     def capacity_at(self, elapsed: float) -> int | None:
-        """How many requests may be in flight `elapsed` seconds after the start."""
+        """Return how many requests may be in flight `elapsed` seconds after the start."""
         capacity = self.capacity
         for change in self.capacity_schedule:
             if change.at <= elapsed:
@@ -142,7 +142,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return capacity
 
     def fault_at(self, point: float) -> FaultKind | None:
-        """The fault that holds `point` between 0 and 1, each taking up as much room as its rate."""
+        """Return the fault at `point` between 0 and 1, where each fault occupies an interval as long as its rate."""
         for kind, rate in self.faults.items():
             if point < rate:
                 return kind

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as an OpenAI-compatible endpoint needs, from bytes to requests and back."""
+"""The part of HTTP/1.1 that an OpenAI-compatible endpoint needs: parses requests and writes responses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATUS_LINES = {
 
 
 class BadRequest(Exception):
-    """The bytes are not a request this server takes."""
+    """The bytes are not a request that this server accepts."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -52,18 +52,18 @@ class _Head(NamedTuple):
 
 
 class RequestReader:
-    """Collects the bytes of one connection and hands out whole requests."""
+    """Collects the bytes of one connection and returns complete requests."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._head: _Head | None = None
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Add what came from the socket."""
+        """Add bytes from the socket."""
         self._buffer += data
 
     def next(self) -> HttpRequest | None:
-        """The next whole request, or `None` until more bytes come."""
+        """Return the next complete request, or `None` until more bytes arrive."""
         head = self._head
         if head is None:
             head = self._head = _parse_head(self._buffer)
@@ -78,7 +78,7 @@ class RequestReader:
         return HttpRequest(head.method, head.path, head.session, body, head.closes)
 
     def wants_continue(self) -> bool:
-        """Whether the client waits for `100 Continue` before its body; true once per request."""
+        """Return whether the client waits for `100 Continue` before its body; true once per request."""
         if self._head is None or not self._head.expects:
             return False
         self._head = self._head._replace(expects=False)
@@ -86,12 +86,12 @@ class RequestReader:
 
 
 def respond(status: int, body: bytes, headers: bytes = b"") -> bytes:
-    """A whole JSON response; `headers` are lines that each end in CRLF."""
+    """Return a complete JSON response; `headers` are lines that each end in CRLF."""
     return b"%s%sContent-Length: %d\r\n\r\n%s" % (_STATUS_LINES[status], headers, len(body), body)
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of a streamed response."""
+    """Return one chunk of a streamed response."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
@@ -134,7 +134,7 @@ def _take_body(buffer: bytearray, head: _Head) -> tuple[bytes, int] | None:
 
 
 def _take_chunks(buffer: bytearray, at: int) -> tuple[bytes, int] | None:
-    # Starts over with each packet: hopping over the sizes is cheap, and nothing is copied before the end.
+    # Starts over with each packet: skipping over the sizes is cheap, and nothing is copied before the end.
     if len(buffer) - at > 2 * _MAX_BODY:
         raise BadRequest(413, f"the request's body exceeds {_MAX_BODY} bytes")
     spans: list[slice] = []
@@ -144,7 +144,7 @@ def _take_chunks(buffer: bytearray, at: int) -> tuple[bytes, int] | None:
         except ValueError:
             raise BadRequest(400, "a chunk of the body has no size") from None
         if size == 0:
-            # Either the closing blank line follows at once, or trailers do and end in one.
+            # The final blank line follows directly, or after trailers.
             end = buffer.find(b"\r\n\r\n", line_end)
             return (b"".join(buffer[span] for span in spans), end + 4) if end >= 0 else None
         at = line_end + 2 + size + 2

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import force_setattr, replace
 
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
@@ -14,6 +15,7 @@ from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.evaluation.contest_records import JUDGE_PROMPT
 from camel.evaluation.humaneval.problems import COUNT
+from camel.training.recipe import QUESTION_SETS
 
 SHIPPED = {"society": "society-1", "code": "code-1"}
 """Domains whose questions have a prompt of their own; those of others are asked for by their subjects."""
@@ -29,7 +31,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     title: str = ""
     """As it stands in the table; the name unless given."""
     file: str = ""
-    """Questions of your own, as JSON lines with a `question`; else they are written by a model."""
+    """Questions as JSON lines with a `question`, or the name of a shipped set, e.g. `table2_math`; else a model writes them."""
     subjects: tuple[str, ...] = ()
     """The questions are spread evenly over these, e.g. physics, chemistry and biology; the title unless given."""
 
@@ -54,10 +56,10 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 DOMAINS = (
-    Domain("society", 20, "AI Society"),
-    Domain("code", 20, "Code"),
-    Domain("math", 20, "Math", subjects=("mathematics",)),
-    Domain("science", 60, "Science", subjects=("physics", "chemistry", "biology")),
+    Domain("society", 20, "AI Society", "table2_society"),
+    Domain("code", 20, "Code", "table2_code"),
+    Domain("math", 20, "Math", "table2_math", ("mathematics",)),
+    Domain("science", 60, "Science", "table2_science", ("physics", "chemistry", "biology")),
 )
 """The paper's: 20 tasks of AI Society, 20 of code, 20 of mathematics, 60 of the sciences (section 5.2)."""
 
@@ -90,6 +92,8 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """Who writes the questions; the first judge unless given."""
     out: str = "emergence"
     domains: tuple[Domain, ...] = DOMAINS
+    lists: Literal["shipped", "asked"] = "shipped"
+    """`asked`: the writer writes the questions of domains that would use a shipped set."""
     onward: bool = False
     """Each model is trained on from the one before, on what is added alone. Otherwise, as the paper's data grows: from the base
     model, on all data so far."""
@@ -118,6 +122,9 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """The first so many of HumanEval's."""
 
     def __post_init__(self) -> None:
+        if self.lists == "asked":
+            own = (replace(one, file="") if one.file in QUESTION_SETS else one for one in self.domains)
+            force_setattr(self, "domains", tuple(own))
         if not self.steps:
             raise InputError("a chain needs steps: name the data that is added, or models, under [[steps]]")
         if not self.domains:

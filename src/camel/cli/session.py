@@ -1,0 +1,190 @@
+"""A conversation on the terminal, shared by `camel play` and `camel society`: shown as it is written, saved however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from camel.cli.keyboard import disable_echo
+from camel.cli.screen import Screen, visible
+from camel.cli.signals import SignalHandler
+from camel.core.errors import InputError, ModelError
+from camel.core.message import Message, Sampling
+from camel.core.model import Model
+from camel.core.play import Play
+from camel.core.role_playing import AGENT_SAMPLING
+from camel.core.transcript import Transcript
+from camel.models.local import LOCAL, LOCAL_SAMPLING
+from camel.models.person import PERSON
+from camel.models.spec import ModelSpec, find_spec
+
+HUNG_UP = 129
+"""Exit status after the terminal was closed; nothing more is printed then."""
+SMALL_MODEL = "SmolLM2-135M on this machine is for trying things out: the format of its replies is right, their content rarely is."
+
+
+def run_session(
+    play: Play,
+    chat: Model,
+    screen: Screen,
+    *,
+    files: Sequence[Path] = (),
+    show_prompts: bool = False,
+    show_reasoning: bool = False,
+    on_start: Callable[[], None] = lambda: None,
+    on_message: Callable[[Message], None] | None = None,
+    intercept: Callable[[], bool] = lambda: False,
+    people: bool = False,
+) -> int:
+    """Run a conversation, show it and write its transcript to `files`, however it ends. Returns the exit status.
+
+    `on_start` is called before the first message, `on_message` with each message. `intercept` is called on Ctrl-C and returns
+    whether it handled it. With `people` the files are written after every message.
+    """
+
+    def save() -> None:
+        for path in files:
+            _write(path, play.transcript)
+
+    async def converse() -> None:
+        signals.task = asyncio.current_task()
+        async with chat:
+            conversation = await play.prepare()
+            screen.end_message()
+            on_start()
+            if show_prompts:
+                screen.prompts(play.transcript)
+            async for message in conversation:
+                on_message(message) if on_message else _show_critic(screen, message)
+                if show_reasoning and message.reasoning:
+                    screen.note(f"  reasoning: {message.reasoning}\n")
+                if people:
+                    # A full disk is reported at the end and does not stop the conversation.
+                    with suppress(OSError):
+                        save()
+
+    started, code = time.monotonic(), 0
+    with SignalHandler(intercept) as signals:
+        try:
+            try:
+                with disable_echo() if people else nullcontext():
+                    asyncio.run(converse())
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                play.end(signals.reason)
+                code = signals.exit_status
+            except ModelError as error:
+                play.end(f"{type(error).__name__}: {error}", "error")
+                typer.echo(f"camel: {visible(str(error))}", err=True)
+                code = 1
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                play.end("the terminal was closed")
+                code = HUNG_UP
+            if code != HUNG_UP:
+                screen.end_message()
+                screen.summary(play.transcript, time.monotonic() - started)
+        finally:
+            # Whatever happens to the terminal, such as a closed pipe, the transcript is saved.
+            signals.ignore()
+            save()
+    if code != HUNG_UP:
+        for path in files:
+            screen.note(f"  saved {path}")
+    return code
+
+
+def _show_critic(screen: Screen, message: Message) -> None:
+    screen.end_message()
+    if not (message.deliberation and message.deliberation.critic == PERSON):
+        screen.deliberation(message)
+
+
+def open_chat(
+    say: Callable[[str], None],
+    model: str,
+    base_url: str,
+    local: bool,
+    context: int | None,
+    guided: str = "",
+    dialect: str = "",
+) -> Model:
+    """The model that the options name."""
+    guide = read_guide(guided or ("llama.cpp" if local else ""))
+    settings: dict[str, Any] = {"context_tokens": context, "guided": guide, "dialect": dialect}
+    spec = ModelSpec(LOCAL, **settings) if local else find_spec(model, base_url=base_url, **settings)
+    spec.prepare(say)
+    return spec.open(None, max_attempts=4)
+
+
+def warn_small_model(screen: Screen) -> None:
+    """Tell the user what to expect of the small model."""
+    screen.note(f"{SMALL_MODEL} For real work, set OPENAI_API_KEY or --base-url.\n", "yellow")
+
+
+def read_sampling(
+    local: bool,
+    temperature: str | None,
+    max_tokens: int | None,
+    *,
+    seed: int | None = None,
+    most: int | None = None,
+) -> Sampling:
+    """The sampling of the options; defaults are the paper's or the small model's. `most` limits tokens where nothing else does."""
+    default = LOCAL_SAMPLING if local else AGENT_SAMPLING
+    return Sampling(
+        temperature=default.temperature if temperature is None else read_temperature(temperature),
+        max_tokens=(default.max_tokens or most) if max_tokens is None else max_tokens,
+        seed=seed,
+    )
+
+
+def read_guide(text: str) -> Any:
+    """The checked value of `--guided`."""
+    if text in ("", "off"):
+        return None
+    if text not in ("llama.cpp", "vllm", "openai"):
+        raise InputError(f"--guided must be llama.cpp, vllm, openai or off, not {text!r}")
+    return text
+
+
+def read_temperature(text: str) -> float | None:
+    """The checked value of `--temperature`."""
+    if text == "default":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--temperature must be a number or 'default', not {text!r}") from None
+
+
+def check_file(path: Path) -> Path:
+    """Refuse a file that cannot be written, before anything is paid for."""
+    if path.suffix not in (".json", ".md"):
+        raise InputError(f"--save needs a file that ends in .json or .md, not {path.name!r}")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        _temporary(path).touch()
+        _temporary(path).unlink()
+    except OSError as error:
+        raise InputError(f"--save cannot write {path}: {error.strerror or error}") from None
+    return path
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
+def _write(path: Path, transcript: Transcript) -> None:
+    """Replace the file as a whole."""
+    data = transcript.to_json() if path.suffix == ".json" else transcript.to_markdown().encode()
+    _temporary(path).write_bytes(data)
+    _temporary(path).replace(path)

@@ -1,0 +1,139 @@
+"""`camel show`: print the summary of a run, or one of its conversations, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+from camel.cli import options as shared
+from camel.cli.options import acknowledged, argument, print_json
+from camel.core.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.core.transcript import Transcript
+    from camel.jobs.progress import Snapshot
+
+FIRST = 10
+"""Conversations that a summary lists."""
+
+
+def show(
+    run: shared.RunPlace,
+    id: Annotated[str, argument("ID", "Conversation to print; without it, a summary of the run.")] = "",
+    acknowledge: shared.Acknowledge = None,
+    show_prompts: shared.ShowPrompts = False,
+    show_reasoning: shared.ShowReasoning = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Print a summary of a run, or one conversation."""
+    from rich.console import Console
+
+    from camel.library.run import Run
+
+    records, labels, console = Run(run), acknowledged(acknowledge), Console(highlight=False)
+    if not id:
+        _show_run(console, records.status(), list(islice(records, FIRST)), len(records), labels, as_json)
+        return
+    try:
+        found = records[id].transcript
+    except KeyError:
+        advice = f"camel show {run} lists the first ids, camel explore {run} finds others"
+        raise InputError(f"{run} has no conversation {id!r}: {advice}") from None
+    if hidden := _hidden(found, labels):
+        raise InputError(f"{id} is labeled {hidden}: add --acknowledge {hidden} to read it")
+    if as_json:
+        print_json(found)
+    else:
+        _show_conversation(console, found, show_prompts, show_reasoning)
+
+
+def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
+    """A label that must be acknowledged before the conversation is shown; empty if there is none."""
+    from camel.record.release import RESTRICTED
+
+    return next(
+        (label for label in transcript.labels if label in RESTRICTED and label not in acknowledged), ""
+    )
+
+
+def _show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
+    from camel.cli.screen import Screen
+
+    screen = Screen(console, {speaker.name: speaker.role for speaker in transcript.speakers})
+    models = dict.fromkeys(speaker.model for speaker in transcript.speakers if speaker.model)
+    screen.note(" · ".join(part for part in (transcript.id, transcript.scenario, *models) if part), "bold")
+    screen.note(f"Task: {transcript.task.text}\n")
+    if prompts:
+        screen.prompts(transcript)
+    for message in transcript.messages:
+        screen.show_message(message)
+        screen.deliberation(message)
+        if reasoning and message.reasoning:
+            screen.note(f"  reasoning: {message.reasoning}\n")
+    screen.summary(transcript)
+
+
+def _show_run(
+    console: Console,
+    now: Snapshot,
+    first: Sequence[Transcript],
+    total: int,
+    labels: Sequence[str],
+    as_json: bool,
+) -> None:
+    from camel.cli.panel import current, echo
+    from camel.core.message import in_one_line
+    from camel.reports.numbers import counted, money, short
+
+    seats = _models(first)
+    rows: list[dict[str, Any]] = []
+    for one in first:
+        hidden = _hidden(one, labels)
+        rows.append(
+            {
+                "id": one.id,
+                "messages": len(one.messages),
+                "ended": one.stop.reason if one.stop else "",
+                "roles": {} if hidden else {speaker.name: speaker.role for speaker in one.speakers},
+                "task": f"[hidden: --acknowledge {hidden}]" if hidden else one.task.text,
+            }
+        )
+    if as_json:
+        print_json({**now.to_dict(), "seats": seats, "conversations": rows})
+        return
+    echo(console, " · ".join(part for part in (now.run, now.scenario, now.state) if part), "bold")
+    used = {model for models in seats.values() for model in models} or {now.model}
+    models = "; ".join(f"{seat}: {', '.join(names)}" for seat, names in seats.items())
+    echo(console, f"models    {models if len(used) > 1 else next(iter(used))}")
+    if stage := current(now):
+        failed = f", {now.failed:,} failed" if now.failed else ""
+        echo(console, f"progress  {stage.title}: {stage.committed:,} of {stage.planned:,}{failed}")
+    if now.stops:
+        echo(console, "endings   " + ", ".join(f"{name} {count:,}" for name, count in now.stops.items()))
+    cost = "price unknown" if now.money is None else money(now.money)
+    echo(console, f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n")
+    width = max((len(row["id"]) for row in rows), default=0)
+    for row in rows:
+        figures = f"{counted(row['messages'], 'message')} · {row['ended'] or 'not ended'}"
+        roles = " & ".join(row["roles"].values())
+        first_line = " · ".join(part for part in (in_one_line(roles), figures) if part)
+        for left, text in ((row["id"], first_line), ("", in_one_line(row["task"]))):
+            line = f"{left:<{width}}  {text}"
+            echo(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
+    if total > len(rows):
+        echo(console, f"and {total - len(rows):,} more: camel explore {now.run}")
+
+
+def _models(transcripts: Sequence[Transcript]) -> dict[str, list[str]]:
+    """The models of each seat, the critic's included."""
+    found: dict[str, set[str]] = {}
+    for one in transcripts:
+        for speaker in one.speakers:
+            found.setdefault(speaker.name, set()).add(speaker.model)
+        for message in one.messages:
+            if message.deliberation:
+                found.setdefault("critic", set()).add(message.deliberation.critic)
+    return {seat: sorted(names) for seat, models in found.items() if (names := models - {""})}

@@ -1,0 +1,54 @@
+"""The index rows of conversations that readers have annotated, in a small file with a few more columns.
+
+The one decision to know: a question about annotations is asked of this file instead of the index. It has the rows of what
+readers have annotated and no others, so that such a question is quick however large the run is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from camel.index.facets import FACETS, Facet, joined
+from camel.index.files import Header, Indexed
+from camel.query.parts import IndexPart
+from camel.record.parquet import arrow
+from camel.runs.annotations import Annotation
+from camel.runs.markers import new_attempt
+
+YES = "yes"
+ANNOTATED = {"starred": Facet("starred"), "noted": Facet("noted"), "tag": Facet("tags", many=True)}
+"""Filters by what readers have said. The value of `starred` and `noted` is `yes`."""
+FILTERS = {**FACETS, **ANNOTATED}
+
+
+def annotated_part(
+    parts: Sequence[IndexPart], annotations: Mapping[str, Annotation], scratch: Path
+) -> IndexPart | None:
+    """The file of annotated rows; None where there are none. `looked` says whether detectors have read a conversation."""
+    pa, pq = arrow(), arrow("pyarrow.parquet")
+    tables = [
+        table.append_column("looked", pa.array([not part.unknown]))
+        for part in parts
+        for table in part.rows_with(annotations)
+    ]
+    if not tables:
+        return None
+    table = pa.concat_tables(tables).sort_by([("shard", "ascending"), ("row", "ascending")])
+    rows: Counter[int] = Counter(table.column("shard").to_pylist())
+    said = [annotations[id] for id in table.column("id").to_pylist()]
+    columns = {
+        "starred": [YES if one.star else "" for one in said],
+        "noted": [YES if one.note else "" for one in said],
+        "tags": [joined(one.tags) for one in said],
+    }
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values, pa.string()))
+    path = scratch / f"annotated-{new_attempt()}.parquet"
+    scratch.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    made = IndexPart(path, Header("", "", [Indexed(shard, "", rows[shard]) for shard in sorted(rows)], None))
+    places = zip(table.column("shard").to_pylist(), table.column("row").to_pylist(), strict=True)
+    made.places = {place: position for position, place in enumerate(places)}
+    return made

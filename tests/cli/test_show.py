@@ -1,0 +1,96 @@
+"""`camel show`: a run's summary and one conversation, for people at 80 columns and as JSON; text of models is escaped."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from camel.cli.show import _show_conversation  # pyright: ignore[reportPrivateUsage]
+from camel.core.message import Deliberation, Message, Proposal
+from camel.core.transcript import Speaker
+from tests.support.command import camel
+from tests.support.contests import a_run, conversation
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    a_run(tmp_path / "run", numbers=range(890, 902), size=5)
+    return tmp_path
+
+
+def test_the_summary_of_a_run(folder: Path):
+    done = camel("show", "run", cwd=folder)
+    assert done.status == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert "ai_society" in lines[0]
+    assert lines[1].split() == ["models", "base"]
+    assert any("12 of 12" in line for line in lines)
+    assert [line.split()[0] for line in lines if "3 messages · done" in line] == [
+        str(n) for n in range(890, 900)
+    ]
+    assert "  Build shed 891" in next(line for line in lines if "shed 891" in line)
+    assert "2 more" in lines[-1]
+    assert "camel explore run" in lines[-1]
+
+
+def test_the_summary_as_json(folder: Path):
+    found = json.loads(camel("show", "run", "--json", cwd=folder).stdout)
+    assert found["scenario"] == "ai_society"
+    assert [one["id"] for one in found["conversations"]] == [str(n) for n in range(890, 900)]
+    assert found["conversations"][0]["ended"] == "done"
+    assert found["conversations"][0]["task"].startswith("Build shed 890")
+
+
+def test_a_conversation(folder: Path):
+    done = camel("show", "run", "891", cwd=folder)
+    assert done.status == 0, done.stderr
+    assert "▌ Trader (user)" in done.stdout
+    assert "Solution: Boards for 891." in done.stdout
+    assert "3 messages" in done.stdout
+    assert json.loads(camel("show", "run", "891", "--json", cwd=folder).stdout)["id"] == "891"
+
+
+def test_labeled_conversations_must_be_acknowledged(folder: Path):
+    refused = camel("show", "run", "900", cwd=folder)
+    assert (refused.status, refused.stdout) == (2, "")
+    assert "--acknowledge misalignment" in refused.stderr
+    assert camel("show", "run", "900", "--acknowledge", "misalignment", cwd=folder).status == 0
+    a_run(folder / "labeled", numbers=range(900, 902))
+    for more in ([], ["--json"]):
+        hidden = camel("show", "labeled", *more, cwd=folder).stdout
+        assert "Build shed" not in hidden
+        assert "--acknowledge misalignment" in hidden
+
+
+def test_mistakes_are_one_line(folder: Path):
+    for words, named in ((("run", "7"), "camel show run"), (("nothing",), "camel run list")):
+        done = camel("show", *words, cwd=folder)
+        assert done.status == 2
+        assert named in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_seats_have_colors_and_control_characters_are_replaced():
+    evil = "\x1b]0;title\x07 and more"
+    chosen = Deliberation("judge", (Proposal("a"), Proposal("b")), 1)
+    plain = conversation("ai_society", 1)
+    plain.speakers = [Speaker("user", evil, model="m"), Speaker("assistant", "Smith")]
+    plain.messages = [
+        Message(0, "user", evil, f"word {evil} " * 30),
+        replace(plain.messages[1], content="short", deliberation=chosen, reasoning=evil),
+    ]
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, highlight=False, color_system="standard")
+    _show_conversation(console, plain, prompts=True, reasoning=True)
+    text = out.getvalue()
+    assert "\x1b]0" not in text
+    assert "\x07" not in text
+    assert "\x1b[1;36m▌" in text
+    assert "\x1b[1;32m▌ Smith" in text
+    assert "critic: 2 of 2" in text
