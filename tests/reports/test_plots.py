@@ -21,7 +21,7 @@ from camel.reports.plots import (
     count_axis,
     dots,
     drawn,
-    names,
+    heat,
     outcomes,
     panels,
     plot,
@@ -98,11 +98,11 @@ def test_colors_belong_to_seats_and_never_repeat():
     assert members[8:] == [GRAY, GRAY]
 
 
-def test_labels_are_broken_not_rotated():
-    top = names("x", ["one two three", "four"], orient="top")["axis"]
-    assert top["labelAngle"] == 0
-    assert "split" in top["labelExpr"]
-    assert "labelExpr" not in names("x", ["one two"])["axis"]
+def test_labels_of_a_heat_map_are_broken_not_rotated():
+    cell = {"row": "+ Code", "column": "AI Society", "size": 0.4, "color": PALETTE[0], "words": "+40"}
+    picture = svg(Plot("x", "", "", heat([cell, cell | {"column": "Math", "span": "+10 to +70"}], (130, 54))))
+    assert "rotate" not in picture
+    assert {"AI", "Society", "+40", "+10 to +70"} <= set(re.findall(r">([^<>]+)</t", picture))
 
 
 def test_a_single_panel_has_no_title():

@@ -29,7 +29,7 @@ from camel.reports.blocks import (
 )
 from camel.reports.intervals import Difference, Rate, holm, paired, wilson
 from camel.reports.numbers import counted, percent, points
-from camel.reports.plots import GRAY, PALETTE, SHADES, Plot, Spec, names
+from camel.reports.plots import GRAY, PALETTE, Plot, heat
 
 SURE = 0.05
 DONE = "ended_done"
@@ -144,40 +144,21 @@ def plot(made: AblationFigures) -> Plot:
     """Sentences against behaviors, shaded by what removing the sentence does."""
     rows = [
         {
-            "sentence": _label(removal),
-            "behavior": effect.title,
-            "difference": effect.difference.difference,
-            "size": abs(effect.difference.difference),
-            "words": points(effect.difference.difference) + (" *" if effect.adjusted < SURE else ""),
+            "row": _label(removal),
+            "column": effect.title,
+            "size": abs(value),
+            "color": GRAY if value < 0 else PALETTE[0],
+            "words": points(value) + (" *" if effect.adjusted < SURE else ""),
         }
         for removal in made.removals
         for effect in removal.effects
+        for value in [effect.difference.difference]
     ]
-    color = {"condition": {"test": "datum.difference < 0", "value": GRAY}, "value": PALETTE[0]}
-    opacity = {
-        "field": "size",
-        "type": "quantitative",
-        "legend": None,
-        "scale": {"domain": [0, 0.6], "range": list(SHADES), "clamp": True},
-    }
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": {"step": 84},
-        "height": {"step": 24},
-        "encoding": {
-            "y": names("sentence", [_label(removal) for removal in made.removals], labelLimit=420),
-            "x": names("behavior", map(title_of, made.whole), orient="top"),
-        },
-        "layer": [
-            {"mark": "rect", "encoding": {"color": color, "opacity": opacity}},
-            {"mark": {"type": "text", "fontSize": 11}, "encoding": {"text": {"field": "words"}}},
-        ],
-    }
     caption = (
         f"Percentage points by which a behavior is more (blue, +) or less (gray, −) frequent without the sentence, in "
         f"{made.conversations:,} conversations of each variant; * where the difference is significant."
     )
-    return Plot("ablation", "What each sentence prevents", caption, spec)
+    return Plot("ablation", "What each sentence prevents", caption, heat(rows, (84, 24), most=0.6))
 
 
 def _label(removal: Removal, most: int = 62) -> str:

@@ -191,15 +191,15 @@ def _compared(
 
 
 def _order(made: Evaluation) -> list[Block]:
-    names = [
+    names = (
         "Verdicts that change",
         "to the first",
         "to the second",
         "Preference",
         "p",
         "A won, A first",
-        "A won, B first",
-    ]
+        "B first",
+    )
     rows = [
         (
             one,
@@ -361,7 +361,7 @@ def cost_row(step: str, model: str, usage: Usage, dollars: float | None) -> tupl
 def cost_table(rows: Sequence[Sequence[Cell]], title: str = "Cost") -> Grid:
     """What steps took."""
     return Grid(
-        ["Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"], rows, 2, title=title
+        ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"), rows, 2, title=title
     )
 
 
@@ -375,17 +375,7 @@ def _cost(made: Evaluation) -> list[Block]:
         )
         for one in made.systems
     ]  # fmt: skip
-    head = [
-        "Dataset",
-        "System",
-        "Made by",
-        "Written down by",
-        "Solutions",
-        "Characters",
-        "Failed",
-        "Cut off",
-        "From a part",
-    ]
+    head = ("Dataset", "System", "Made by", "Written down by", "Solutions", "Characters", "Failed", "Cut off", "From a part")  # fmt: skip
     return [
         cost_table([*rows, (Span(step, "strong"), *total)]),
         Grid(head, systems, 4, title="Solutions"),

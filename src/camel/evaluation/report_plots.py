@@ -115,7 +115,7 @@ def _length(made: Evaluation) -> Plot:
                 for at, (verdict, count) in enumerate(counts.items())
             ]
     most = max(found.wins + found.draws + found.losses for one in made.headline for found in one.length.bins)
-    unit = drawing("verdicts")
+    unit = {name: part for name, part in drawing("verdicts", [], 0).items() if name in ("mark", "encoding")}
     unit["encoding"]["x"]["axis"] |= count_axis(most)
     caption = (
         f"{sum(row['pairs'] for row in rows):,} pairs by the length of A's solution, in multiples of that of B's. If the colors "

@@ -27,8 +27,6 @@ CONFIG: Spec = msgspec.json.decode((LOOK / "vega-config.json").read_bytes())
 PALETTE: list[str] = CONFIG["range"]["category"]
 MUTED, GRAY = "#6a6c6f", "#7c7f83"
 SIDE_A, SIDE_B = PALETTE[6:8]
-SHADES = (0.06, 0.48)
-"""Opacity of a heat map's color: text on the darkest cell still has the contrast of WCAG AA."""
 SEATS = {
     "user": (PALETTE[0], "circle"),
     "assistant": (PALETTE[1], "square"),
@@ -118,7 +116,7 @@ def dots(
     usual = {"color": GRAY, "shape": "circle", "says": "", "span": ""}
     values = [{**usual, **row, "row": at} for at, row in enumerate(rows)]
     params = {"middle": middle, "from": low, "to": high, "shares": domain is None}
-    return _spec("dots", values, width, 32 if width > 600 else 48, **params)
+    return drawing("dots", values, width, 32 if width > 600 else 48, **params)
 
 
 def outcomes(rows: Sequence[Spec], width: int) -> Spec:
@@ -127,12 +125,23 @@ def outcomes(rows: Sequence[Spec], width: int) -> Spec:
     A row has `name`, the shares `won`, `drawn` and `lost`, the same in words (`won_words` …), and, where the share won has
     an interval, `low`, `high` and `says`.
     """
-    return _spec("outcomes", [{"says": "", **row, "row": at} for at, row in enumerate(rows)], width, 92)
+    return drawing("outcomes", [{"says": "", **row, "row": at} for at, row in enumerate(rows)], width, 92)
 
 
 def bars(rows: Sequence[Spec], width: int) -> Spec:
     """Counts by `name`, each with its `count` at the end of its bar."""
-    return _spec("bars", list(rows), width, 28)
+    return drawing("bars", rows, width, 28)
+
+
+def heat(rows: Sequence[Spec], size: tuple[int, int], *, most: float = 1.0) -> Spec:
+    """Cells by `row` and `column`, the darker the larger their `size` is; `most` is the size of the darkest.
+
+    A cell has a `color` and `words`, and optionally a `span` below them; some are `outlined`. Labels break at spaces, so that
+    none has to be rotated.
+    """
+    lines = max(len(row["column"].split()) for row in rows)
+    params = {"most": most, "lines": lines, "spans": any(row.get("span") for row in rows)}
+    return drawing("heat", rows, 0, **params) | {"width": {"step": size[0]}, "height": {"step": size[1]}}
 
 
 def panels(rows: list[Spec], field: str, unit: Spec, width: int, *, columns: int = 3) -> Spec:
@@ -157,24 +166,17 @@ def count_axis(most: float) -> Spec:
     return {"tickCount": max(1, min(4, int(most))), "tickMinStep": 1, "format": "d"}
 
 
-def drawing(name: str) -> Spec:
-    """A drawing of `specs/`."""
-    return msgspec.json.decode((Path(__file__).parent / "specs" / f"{name}.json").read_bytes())
-
-
-def _spec(name: str, rows: list[Spec], width: int, step: int, **params: Any) -> Spec:
-    made = drawing(name)
+def drawing(name: str, rows: Sequence[Spec], width: int, step: int = 0, **params: Any) -> Spec:
+    """A drawing of `specs/`, filled with data."""
+    made: Spec = msgspec.json.decode((Path(__file__).parent / "specs" / f"{name}.json").read_bytes())
     values = [{"name": key, "value": value} for key, value in {"wide": width > 600, **params}.items()]
-    return {**made, "data": {"values": rows}, "width": width, "height": {"step": step}, "params": values}
+    height = {"height": {"step": step}} if step else {}
+    return {**made, "data": {"values": list(rows)}, "width": width, "params": values, **height}
 
 
 def names(field: str, order: Iterable[str], **axis: Any) -> Spec:
-    """A channel of names in an order. Those above a heat map break at spaces: no label is rotated."""
-    given = list(order)
-    if axis.get("orient") == "top":
-        lines = max((len(name.split()) for name in given), default=1)
-        axis |= {"labelExpr": "split(datum.label, ' ')", "labelAngle": 0, "labelPadding": 13 * lines - 5}
-    return {"field": field, "type": "nominal", "sort": given, "title": None, "axis": axis}
+    """A channel of names in an order."""
+    return {"field": field, "type": "nominal", "sort": list(order), "title": None, "axis": axis}
 
 
 def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) -> Spec:

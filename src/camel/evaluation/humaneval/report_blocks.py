@@ -34,7 +34,7 @@ from camel.reports.blocks import (
     styled,
 )
 from camel.reports.numbers import FEW, bounds, cost, counted
-from camel.reports.plots import PALETTE, SHADES, Plot, Spec, bands, bars, plot
+from camel.reports.plots import Plot, bars, drawing, plot
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
@@ -50,27 +50,8 @@ def _curve(made: HumanEvalReport) -> Plot:
         {"suite": SUITES[suite], **to_builtins(one)} for suite, found in made.curve.items() for one in found
     ]
     ticks = [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"]
-    x: Spec = {"field": "k", "type": "quantitative", "title": "k", "scale": {"type": "log", "nice": False}}
-    y: Spec = {
-        "field": "low", "type": "quantitative", "title": None, "axis": {"format": ".0%"}, "scale": {"domain": [0, 1]},
-    }  # fmt: skip
-    color = {"domain": list(SUITES.values()), "range": PALETTE[:2]}
-    line = {"type": "line", "point": True}
-
-    def draw(width: int) -> Spec:
-        return {
-            "data": {"values": rows},
-            "width": width - 50,
-            "height": 260,
-            "encoding": {
-                "x": {**x, "axis": {"values": ticks, "format": "d"}},
-                "color": {"field": "suite", "type": "nominal", "scale": color},
-            },
-            "layer": bands(y, "rate", line),
-        }
-
     caption = f"Unbiased estimates from {made.n:,} samples of each of {made.problems:,} problems; bands are 95% intervals."
-    return plot("pass-at-k", "pass@k", caption, draw)
+    return plot("pass-at-k", "pass@k", caption, lambda width: drawing("curve", rows, width - 50, ticks=ticks))
 
 
 def _outcomes(made: HumanEvalReport) -> Plot:
@@ -85,35 +66,13 @@ def _by_problem(made: HumanEvalReport) -> Plot:
         for suite, title in SUITES.items()
         for place, one in enumerate(made.by_problem)
     ]
-    opacity = {
-        "field": "share",
-        "type": "quantitative",
-        "legend": None,
-        "scale": {"domain": [0, 1], "range": [SHADES[0], 1]},
-    }
-
-    def draw(width: int) -> Spec:
-        each = list(range(0, made.problems, 20 if width > 600 else 40))
-        x = {
-            "field": "problem",
-            "type": "ordinal",
-            "title": "problem",
-            "axis": {"values": each, "labelAngle": 0},
-        }
-        return {
-            "data": {"values": rows},
-            "width": width - 90,
-            "height": {"step": 34},
-            "mark": {"type": "rect", "color": PALETTE[0]},
-            "encoding": {
-                "x": x,
-                "y": {"field": "suite", "type": "nominal", "title": None, "sort": list(SUITES.values())},
-                "opacity": opacity,
-            },
-        }
-
     caption = f"Each of {made.problems:,} problems is a column: the darker, the larger the share of its samples that pass."
-    return plot("by-problem", "Problem by problem", caption, draw)
+    return plot(
+        "by-problem",
+        "Problem by problem",
+        caption,
+        lambda width: drawing("strips", rows, width - 90, problems=made.problems),
+    )
 
 
 def report(made: HumanEvalReport) -> Report:
@@ -169,12 +128,11 @@ def _facts(made: HumanEvalReport) -> list[Fact]:
 
 
 def _results(made: HumanEvalReport) -> list[Block]:
+    note = "In percent; ours with 95% intervals (bootstrap over the problems). The paper's Table 3 has no intervals."
     return [
-        Points(notes(made)),
         table({made.model: (made.humaneval, made.plus)}),
-        Note(
-            "In percent; ours with 95% intervals (bootstrap over the problems). The paper's Table 3 has no intervals."
-        ),
+        Note(note),
+        Points(notes(made)),
         Picture("pass-at-k"),
     ]
 

@@ -42,7 +42,7 @@ from camel.reports.blocks import (
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
-from camel.reports.plots import MUTED, SHADES, SIDE_A, SIDE_B, Plot, Spec, names
+from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.training.emergence.experiment import Emergence
@@ -117,7 +117,7 @@ def table(made: Figures) -> Grid:
     )
     rows: list[RowGroup | list[Cell]] = []
     for (_, lines), total in zip(groupby(made.table, lambda one: one.seen), made.totals, strict=True):
-        rows.append(RowGroup([A, f" {total.after}  ", B, f" {total.before}"]))
+        rows.append(RowGroup([A, f" {total.after} against ", B, f" {total.before}"]))
         for one in (*lines, total):
             draws, before, after = one.paper or (0, 0, 0)
             cells: list[Cell] = [
@@ -201,7 +201,7 @@ def _results(made: Figures) -> list[Block]:
         for seen, lines in groupby(made.table, lambda one: one.seen)
     ]
     heat = Grid(("Added", *(one.title for one in made.domains)), rows)
-    return [Points(points(made)), Picture("emergence"), Details("The same as a table", [heat])]
+    return [Picture("emergence"), Points(points(made)), Details("The same as a table", [heat])]
 
 
 def _added(made: Figures, seen: tuple[int, int]) -> str:
@@ -276,44 +276,20 @@ def _method(made: Figures) -> list[Block]:
 def _heat_map(made: Figures) -> Plot:
     rows = [
         {
-            "added": _added(made, one.seen),
-            "domain": one.domain,
-            "effect": one.effect.value,
+            "row": _added(made, one.seen),
+            "column": one.domain,
             "size": abs(one.effect.value),
-            "shown": points_of(one.effect.value) + (" ●" if one.sure else ""),
+            "color": SIDE_B if one.effect.value < 0 else SIDE_A,
+            "words": points_of(one.effect.value) + (" ●" if one.sure else ""),
             "span": _span(one.effect),
-            "own": one.added and one.seen[1] == one.seen[0] + 1,
+            "outlined": one.added and one.seen[1] == one.seen[0] + 1,
         }
         for one in made.table
         if one.of
     ]
-    opacity: Spec = {"field": "size", "type": "quantitative", "legend": None}
-    shade: Spec = {
-        "color": {"condition": {"test": "datum.effect < 0", "value": SIDE_B}, "value": SIDE_A},
-        "opacity": {**opacity, "scale": {"domain": [0, 1], "range": list(SHADES)}},
-    }
-    outline = {"type": "rect", "filled": False, "strokeWidth": 1.5, "stroke": MUTED}
-    order = dict.fromkeys(_added(made, one.seen) for one in made.table)
-    x = names("domain", [one.title for one in made.domains], orient="top")
-    y = names("added", order)
-    spec: Spec = {
-        "data": {"values": rows},
-        "width": {"step": 130},
-        "height": {"step": 54},
-        "encoding": {
-            "y": {**y, "scale": {"paddingInner": 0.08}},
-            "x": {**x, "scale": {"paddingInner": 0.06}},
-        },
-        "layer": [
-            {"mark": "rect", "encoding": shade},
-            {"mark": outline, "transform": [{"filter": "datum.own"}]},
-            {"mark": {"type": "text", "fontSize": 14, "dy": -7}, "encoding": {"text": {"field": "shown"}}},
-            {"mark": {"type": "text", "fontSize": 10, "dy": 10}, "encoding": {"text": {"field": "span"}}},
-        ],
-    }
     caption = (
         "Rows: data added. Columns: questions. Share that the later model won minus share that it lost, in points with 95% "
         "intervals, against the model before. A: the later model is better, B: the earlier; ●: significant after correction; "
         "outlined: the domain that the data is about."
     )
-    return Plot("emergence", "Which data helped which domain", caption, spec)
+    return Plot("emergence", "Which data helped which domain", caption, heat(rows, (130, 54)))
