@@ -344,6 +344,12 @@ def questions(folder: Path, rows: int) -> int:
     )
     table.time("sample of 20, stop=error", None, lambda: catalogue.sample(some))
     table.time("histogram of tokens by stop", None, lambda: catalogue.histogram(everything, "tokens", "stop"))
+    for row in catalogue.sample(everything, 100):
+        catalogue.annotate("run", row.id, star=True)
+    table.time("facets, the first time after 100 stars", None, lambda: catalogue.facets(everything))
+    starred = Query(facets={"starred": ("yes",), "stop": ("done",)}, sort="tokens", order="desc")
+    table.time("first page, starred, done, by tokens", LIMITS["first page"], lambda: catalogue.page(starred))
+    table.time("facets, starred", LIMITS["facets"], lambda: catalogue.facets(starred))
     table.time("opening a conversation", LIMITS["opening"], lambda: catalogue.conversation("run", id))
     table.time("its neighbours", 0.5, lambda: catalogue.neighbours("run", id))
     return table.end(catalogue)

@@ -30,7 +30,7 @@ from camel.reports.markdown import render_markdown
 from camel.reports.plots import drawn
 from camel.runs.run import RunFolder
 from tests.support import command, planted
-from tests.support.closed_pages import check
+from tests.support.closed_pages import browse, check
 from tests.support.endpoints import serve
 from tests.support.forks import Program, wait_until
 from tests.support.gates import GatedEndpoint, serve_gated
@@ -322,6 +322,15 @@ def test_the_report_is_closed_and_says_what_the_model_said_as_text(tmp_path: Pat
     assert "<script>" not in re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert "57.9" in text
     assert "57.9" in html
+
+
+@pytest.mark.slow
+def test_a_browser_has_nothing_to_complain_about(tmp_path: Path):
+    blocks = report(evil_report(tmp_path))
+    (tmp_path / "humaneval.html").write_text(
+        render_html(blocks, {plot.name: drawn(plot) for plot in blocks.plots}), "utf-8"
+    )
+    browse(tmp_path / "humaneval.html")
 
 
 def test_the_paper_s_numbers_are_the_paper_s():

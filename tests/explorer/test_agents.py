@@ -1,4 +1,4 @@
-"""The agents app: one loop, whoever sits there; words in, words out; limits that hold; and nothing of the server's leaves it."""
+"""The agents app: one loop for models and people, limits that hold, and nothing of the server's in its pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
 from camel.explorer.app import create_app
-from camel.explorer.rooms import Agents, RoomLimits, Table, Wanted, prepared
+from camel.explorer.rooms import Agents, Room, RoomLimits, Wanted, prepared
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
 from camel.jobs.budget import Budget
@@ -63,7 +63,7 @@ def line(request: Request) -> str:
 
 
 class Slow(Model):
-    """A model that says word by word what it is told, and waits for leave to begin."""
+    """A model that says its text word by word, once it may start."""
 
     name = "slow"
 
@@ -120,22 +120,22 @@ class Visitor:
         wait_for(lambda: words in self.page(where).said)
 
     def wait_turn(self, agents: Agents, where: str) -> None:
-        """Wait until the person at the table may speak."""
-        wait_for(lambda: table_at(agents, where).waits)
+        """Wait until the person at the room may speak."""
+        wait_for(lambda: room_at(agents, where).waits)
 
     def wait_end(self, agents: Agents, where: str, reason: str) -> None:
         """Wait until the conversation has ended, for this reason."""
-        table = table_at(agents, where)
-        wait_for(lambda: table.ended)
-        assert table.transcript.stop
-        assert table.transcript.stop.reason == reason
-        assert table.transcript.stop.detail in self.page(where).said
+        room = room_at(agents, where)
+        wait_for(lambda: room.ended)
+        assert room.transcript.stop
+        assert room.transcript.stop.reason == reason
+        assert room.transcript.stop.detail[1:] in self.page(where).said
 
 
-def table_at(agents: Agents, where: str) -> Table:
-    table = agents.find(where.rpartition("/")[2])
-    assert table
-    return table
+def room_at(agents: Agents, where: str) -> Room:
+    room = agents.find(where.rpartition("/")[2])
+    assert room
+    return room
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def serving(
             yield Visitor(first), agents, another
 
 
-def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
+def test_a_conversation_of_two_agents_is_saved(tmp_path: Path):
     model = ScriptedModel(line)
     with serving(tmp_path, model) as (visitor, agents, _):
         where = visitor.begin(specify="on")
@@ -170,15 +170,15 @@ def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
         assert events[-1][0] == "ended"
         assert all(Page(html).wrong == [] for html in said)
         page = visitor.page(where)
-        assert "max messages" in page.said
+        assert "message limit" in page.said
         assert visitor.do(where, "save") == visitor.do(where, "save") == 303
-        table = table_at(agents, where)
+        room = room_at(agents, where)
         link = next(link for link in visitor.page(where).links if link.startswith("/conversation/agents"))
         assert "Done 2." in visitor.page(link).said
     kept = list(Run(tmp_path / "agents"))
-    assert [one.id for one in kept] == [table.saved], "saved once"
-    assert kept[0].messages == table.transcript.messages
-    assert kept[0].stop == table.transcript.stop
+    assert [one.id for one in kept] == [room.saved], "saved once"
+    assert kept[0].messages == room.transcript.messages
+    assert kept[0].stop == room.transcript.stop
     assert read_status(str(tmp_path / "agents")).usage.total == kept[0].usage.total
     assert len(model.requests) == 7, "six messages and the task; nothing was asked twice"
 
@@ -193,7 +193,7 @@ def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
         for kind, data in events:
             if kind == "writing":
                 text = data["text"] if data["from"] == 0 else text + data["text"]
-                assert data["side"] == ("left" if data["speaker"] == "user" else "right")
+                assert data["css"] == f"s-{data['speaker']}"
             elif kind == "message":
                 texts.append(text)
         assert len(texts) == 3
@@ -209,16 +209,16 @@ def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
 
 async def test_what_is_said_last_reaches_who_reads_slowly():
     """The conversation ends while the reader takes what came before."""
-    table = Table("id", "owner", Wanted("A", "B", "a task"), RoomLimits(), lambda bubble: "")
-    table.play = RolePlaying(assistant="A", user="B", task="a task", model=ScriptedModel(line))
-    table.html.append("first")
-    stream = table.stream(0)
+    room = Room("id", "owner", Wanted("A", "B", "a task"), RoomLimits(), lambda shown: ("", ""))
+    room.play = RolePlaying(assistant="A", user="B", task="a task", model=ScriptedModel(line))
+    room.html.append("first")
+    stream = room.stream(0)
     got = b""
     while b"event: state" not in got:
         got += await anext(stream)
-    table.html.append("last")
-    table.ended = True
-    table._tell()
+    room.html.append("last")
+    room.ended = True
+    room._tell()
     async for part in stream:
         got += part
     assert got.count(b"event: message") == 2
@@ -238,7 +238,7 @@ def test_a_person_in_a_seat(tmp_path: Path):
         assert visitor.do(where, "hand") == 303
         visitor.wait(where, "Done 4.")
         stranger = another()
-        assert "somebody else began" in stranger.page(where).said
+        assert "Another browser started this conversation" in stranger.page(where).said
         for what in ("say", "stop", "save", "hand"):
             assert stranger.do(where, what, "x") == 403
         assert visitor.do(where, "save") == 409, "not before it has ended"
@@ -246,7 +246,7 @@ def test_a_person_in_a_seat(tmp_path: Path):
         assert visitor.do(where, "stop") == 303
         visitor.wait_end(agents, where, "stopped")
         assert visitor.do(where, "say", "too late") == 409
-        said = table_at(agents, where).transcript.messages
+        said = room_at(agents, where).transcript.messages
     assert [message.model for message in said] == [PERSON, "scripted", "scripted", "scripted"]
     assert said[0].content == "Instruction: Look <b>there</b>\nInput: None"
 
@@ -258,7 +258,7 @@ def test_what_may_be_said_may_be_said_in_any_script(tmp_path: Path):
         assert visitor.do(where, "say", "🐫" * 20_001) == 409
         assert visitor.do(where, "say", "🐫" * 20_000) == 303
         visitor.wait(where, "Done 2.")
-        said = table_at(agents, where).transcript.messages
+        said = room_at(agents, where).transcript.messages
         assert said[0].content.count("🐫") == 20_000
 
 
@@ -273,7 +273,7 @@ def test_forms_of_others_are_not_taken(tmp_path: Path):
             for headers in ({"origin": "http://evil.invalid"}, {"sec-fetch-site": "cross-site"}):
                 assert client.post(target, data=good, headers=headers).status_code == 403
         assert client.post(where, data={**good, "x": "y" * 300_000}).status_code == 403
-        assert agents.going_on == 1
+        assert agents.in_progress == 1
         assert client.get("/play/nothing-here").status_code == 404
         assert client.get("/play/nothing-here/events").status_code == 404
 
@@ -286,7 +286,7 @@ def test_nothing_but_words_comes_from_the_browser(tmp_path: Path):
             model="evil", base_url="http://169.254.169.254/", api_key="k", max_tokens="99999"
         )
         visitor.events(where)
-        transcript = table_at(agents, where).transcript
+        transcript = room_at(agents, where).transcript
     assert {message.model for message in transcript.messages} == {"scripted"}
     assert {request.sampling.max_tokens for request in model.requests} == {None}
 
@@ -312,9 +312,9 @@ def test_limits(tmp_path: Path):
             {"seat": "critic"},
         ):
             visitor.client.portal.call(model.go.set)
-            for table in list(agents._tables.values()):
-                visitor.client.portal.call(table.stop)
-            wait_for(lambda: not agents.going_on)
+            for room in list(agents._rooms.values()):
+                visitor.client.portal.call(room.stop)
+            wait_for(lambda: not agents.in_progress)
             refused = visitor.client.post("/play", data={"token": visitor.token(), **WANTED, **wrong})
             assert refused.status_code == 400, wrong
             assert Page(refused.text).wrong == []
@@ -339,7 +339,7 @@ def test_the_budget_ends_it(tmp_path: Path):
 
 
 def test_who_stops_a_reply_pays_for_it(tmp_path: Path):
-    """Otherwise begin, stop, begin, stop would be free for whoever does it, and for nobody else."""
+    """Otherwise calls that are stopped again and again would cost nothing in the budget."""
     model = Slow()
     sampling = Sampling(max_tokens=100)
     with serving(tmp_path, model, sampling=sampling, budget=Budget(tokens=5_000)) as (visitor, agents, _):
@@ -352,19 +352,19 @@ def test_who_stops_a_reply_pays_for_it(tmp_path: Path):
             assert agents.meter.usage.prompt > 100 * number
 
 
-def test_a_table_that_is_stopped_at_once_has_ended(tmp_path: Path):
+def test_a_room_that_is_stopped_at_once_has_ended(tmp_path: Path):
     agents = Agents(ScriptedModel(line), tmp_path / "agents")
 
     async def at_once() -> bool:
         async with agents.open():
-            table = agents.begin("me", Wanted("Guide", "Nomad", "Find a well"))
-            table.stop()
+            room = agents.begin("me", Wanted("Guide", "Nomad", "Find a well"))
+            room.stop()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            return table.ended
+            return room.ended
 
     assert asyncio.run(at_once())
-    assert agents.going_on == 0
+    assert agents.in_progress == 0
 
 
 def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -416,7 +416,7 @@ def test_the_end_of_the_server_is_the_end_of_all(tmp_path: Path):
     assert kept[1].stop
 
 
-def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
+def test_rooms_that_ended_are_forgotten_in_time(tmp_path: Path):
     with serving(tmp_path, ScriptedModel(line), limits=RoomLimits(kept=2)) as (visitor, agents, _):
         places = []
         for _ in range(5):
@@ -424,7 +424,7 @@ def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
             visitor.events(places[-1])
         assert visitor.client.get(places[0]).status_code == 404
         assert visitor.client.get(places[-1]).status_code == 200
-        assert len(agents._tables) <= 3
+        assert len(agents._rooms) <= 3
 
 
 def test_hostile_words_stay_words(tmp_path: Path):
@@ -446,7 +446,7 @@ def test_hostile_words_stay_words(tmp_path: Path):
 def test_the_run_that_keeps_them(tmp_path: Path):
     assert prepared(tmp_path / "new").address == prepared(tmp_path / "new").address
     society(tmp_path / "other", rows=3)
-    with pytest.raises(InputError, match="something else"):
+    with pytest.raises(InputError, match="other"):
         prepared(tmp_path / "other")
     (tmp_path / "half" / "committed" / "conversations").mkdir(parents=True)
     with pytest.raises(InputError, match=r"no run\.json"):
@@ -463,7 +463,7 @@ def test_every_route_needs_the_token(tmp_path: Path):
         for path in ("/play", "/play/x"):
             assert client.post(path, data=WANTED).status_code == 401
         there = {route.path for route in app.routes if "/play" in getattr(route, "path", "")}  # type: ignore[attr-defined]
-    assert there == {"/play", "/play/{table}", "/play/{table}/events"}
+    assert there == {"/play", "/play/{room}", "/play/{room}/events"}
 
 
 def test_the_app_without_agents_has_none(tmp_path: Path):
@@ -565,7 +565,7 @@ class Here:
 
 
 class Held(Model):
-    """A model that says its first words, and the rest when it is told to go on."""
+    """A model that says its first words, and the rest when it may continue."""
 
     name = "held"
 

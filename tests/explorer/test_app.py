@@ -18,14 +18,13 @@ from camel.core.message import Deliberation, Message, Proposal
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import detect
-from camel.explorer import reading, serving, views
+from camel.explorer import serving, views
 from camel.explorer.access import HEADERS, is_loopback, is_ours, local
 from camel.explorer.app import create_app
 from camel.explorer.charts import Chart, as_csv
 from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS
 from camel.query.catalogue import Catalogue
-from camel.reports.plots import Plot
 from camel.runs.control import read_wish
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
@@ -45,6 +44,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
     where = tmp_path_factory.mktemp("runs") / "caravan"
     made = society(where, restricted=RESTRICTED)
     mapped(where)
+    report(where)
     with Catalogue([where]) as catalogue:
         yield catalogue, made
 
@@ -52,6 +52,13 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
 @pytest.fixture
 def app(rows: tuple[Catalogue, list[Transcript]]) -> TestClient:
     return client(rows[0])
+
+
+def report(run: Path) -> None:
+    """A study as `camel study` leaves it in a run."""
+    (run / "study").mkdir()
+    for ending in ("html", "md", "json"):
+        (run / "study" / f"study.{ending}").write_text(f"# Study of {SECRET}\n\n{SECRET} was said")
 
 
 def open_paths(id: str) -> list[str]:
@@ -71,6 +78,11 @@ def open_paths(id: str) -> list[str]:
         "/contrast/groups.csv?stop=done&against=-",
         "/download/conversations.csv",
         "/download/conversations.jsonl",
+        "/reports",
+        "/reports/caravan/study/study.html",
+        "/run/caravan",
+        "/run/caravan/configuration",
+        f"/pulses?of=caravan/{id}",
         f"/conversation/caravan?{asked}",
         f"/conversation/caravan/json?{asked}",
         f"/conversation/caravan/json?{asked}&download=1",
@@ -89,8 +101,9 @@ def open_paths(id: str) -> list[str]:
 def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
     asked = {re.sub("^/(statistics|download)/.*", r"/\1/{file}", path) for path in asked}
+    asked = {re.sub("study/study.html", "{folder}/{file}", path) for path in asked}
     there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
-    assert there == asked | {"/watch/{run}/control"}  # which is posted to: below
+    assert there == asked | {"/watch/{run}/control", "/annotate/{run}"}  # which are posted to
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -106,7 +119,7 @@ def test_a_conversation_without_an_end_is_called_the_same_everywhere(
         "/compare?" + urlencode({"left": address, "right": address}),
         "/list?stop=unfinished",
     ):
-        assert re.search(r'<span class="badge ">unfinished</span>', app.get(path).text), path
+        assert re.search(r'<span class="end-of c-0" title="unfinished">', app.get(path).text), path
 
 
 def test_the_list_shows_each_row_once_page_by_page(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
@@ -158,7 +171,9 @@ def test_ranges_of_a_form_become_one_link(app: TestClient):
     answer = app.get("/list?messages-from=2&messages-to=12&stop=done")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/list?stop=done&messages-range=2..12"
-    assert "Messages: 2–12" in app.get(answer.headers["location"]).text
+    page = Page(app.get(answer.headers["location"]).text)
+    assert "/list?stop=done" in page.links  # the chip that removes the range
+    assert "/list?messages-range=2..12" in page.links
 
 
 def test_comparing_takes_two_steps(app: TestClient):
@@ -168,7 +183,7 @@ def test_comparing_takes_two_steps(app: TestClient):
     compare = [link for link in page.links if link.startswith("/compare")]
     answer = app.get(compare[0])
     assert answer.status_code == 200
-    assert answer.text.count('class="card talk-head"') == 2
+    assert [len(re.findall(f'class="side-letter d-{side}"', answer.text)) for side in "ab"] == [1, 1]
 
 
 def test_statistics_lead_to_the_rows_they_count(app: TestClient):
@@ -188,16 +203,10 @@ def test_a_plot_can_be_taken_away_with_its_data(rows: tuple[Catalogue, list[Tran
     seen = [one for n, one in enumerate(made) if n not in RESTRICTED]
     drawn = app.get(f"/statistics/{name}.svg?user=Poet")
     if drawn.status_code == 404:
-        assert name in (
-            "run",
-            "label",
-            "other",
-            "user",
-            "by-user",
-        )  # there is one run, one label, one such role
+        # One run, label, or filtered role; too few conversations of a role; scenarios of equal size, which is a sentence.
+        assert name in ("run", "label", "other", "user", "by-user", "by-assistant", "scenario")
         return
     ElementTree.fromstring(drawn.text)
-    assert "link.invalid" not in drawn.text
     assert app.get(f"/statistics/{name}.png").content.startswith(b"\x89PNG")
     answer = app.get(f"/statistics/{name}.csv?user=Poet")
     assert answer.headers["content-disposition"] == f'attachment; filename="{name}.csv"'
@@ -226,9 +235,8 @@ class _Counted:
 
 
 def test_a_spreadsheet_gets_no_formula(app: TestClient):
-    evil = Chart(
-        Plot("x", "", "", {}), [{"role": "=cmd|' /C calc'!A0", "n": -3}, {"role": 'a, "b"\n', "n": 1}]
-    )
+    rows = [{"role": "=cmd|' /C calc'!A0", "n": -3}, {"role": 'a, "b"\n', "n": 1}]
+    evil = Chart("x", "", "", rows, "bars", {})
     assert list(csv.reader(io.StringIO(as_csv(evil)))) == [
         ["role", "n"],
         ["'=cmd|' /C calc'!A0", "-3"],
@@ -259,7 +267,7 @@ def test_deliberation_is_shown(
     )
     monkeypatch.setattr(Catalogue, "conversation", lambda *_: talk)
     said = Page(app.get(f"/conversation/caravan?id={rows[1][0].id}").text).said
-    for words in ("2 proposals", "Critic", "One way", "2 · chosen · 2.5", "Better", "It fits"):
+    for words in ("2 proposals", "Critic", "One way", "2.5 of 10", "chosen", "Better", "It fits"):
         assert words in said
 
 
@@ -270,15 +278,14 @@ def test_findings_stand_at_their_message(
         Found("flake_reply", "Flake reply", "it only promises", "I will"),
         Found("x", "Loop", "of all", ""),
     ]
-    monkeypatch.setattr(reading, "findings", lambda talk: {1: found[:1], -1: found[1:]})
-    monkeypatch.setattr(views, "findings", lambda talk: {-1: found[1:]})
+    monkeypatch.setattr(views, "findings", lambda talk: {1: found[:1], -1: found[1:]})
     talk = next(t for n, t in enumerate(rows[1]) if n not in RESTRICTED and len(t.messages) > 2)
     text = app.get(f"/conversation/caravan?id={talk.id}").text
     second = text[text.index('id="m2"') : text.index('id="m3"')]
-    assert "it only promises" in second
+    assert "t only promises" in second
     assert "“I will”" in second
-    assert "of all" in text[: text.index('id="m1"')]
-    assert "1 finding<" in text
+    assert "Of all" in text[: text.index('id="m1"')]
+    assert '<a href="#m2">1, Flake reply</a>' in text
 
 
 # --- the door ----------------------------------------------------------------------------------------------------
@@ -391,9 +398,9 @@ def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue,
                 continue  # the same as for the first of them
             status, text = read(app, path)
             assert SECRET not in text, path
-            assert (status == 403) == any(part in path for part in ("/conversation/", "compare", "watch")), (
-                path
-            )
+            assert (status == 403) == any(
+                part in path for part in ("/conversation/", "compare", "watch", "study")
+            ), path
             if status == 200:
                 assert f"id={talk.id}" not in text, path
     for query in ("label=misalignment", f"q={SECRET}"):  # which only restricted ones fit

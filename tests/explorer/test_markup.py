@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.core.message import Message
-from camel.core.task import Task
-from camel.core.transcript import Speaker, Transcript
 from camel.explorer.markup import MAX_MARKDOWN, as_maths, as_plain, marked, render
-from camel.explorer.reading import HUES, bubbles, hues, parts_of, terms_of
+from camel.explorer.reading import count_words, parts_of, terms_of
 from camel.explorer.renderer import as_html
 from tests.support.payloads import PAYLOADS
 from tests.support.web_page import Page
@@ -50,8 +47,8 @@ WORD = re.compile(r"[a-zA-Zé]{3,}")
 @settings(max_examples=150, deadline=None)
 def test_no_word_is_left_out_of_the_parts(text: str):
     shown = (
-        " ".join(f"{part.label} {part.text}" for part in parts_of(text)).lower()
-        + " next request instruction input solution"
+        " ".join(part.text for part in parts_of(text)).lower()
+        + " next request instruction input solution none"
     )
     for word in WORD.findall(text.lower()):
         assert word in shown
@@ -79,7 +76,7 @@ def test_maths_is_drawn_by_the_browser_itself():
 
 def test_code_has_its_colours_and_its_language():
     html = as_html("```python\nprint('<b>')\n```")
-    assert '<span class="language">python</span>' in html
+    assert "<header><span>python</span>" in html
     assert "&lt;b&gt;" in html
     assert "<span" in html
 
@@ -149,7 +146,7 @@ def test_parts_of_a_message():
     def kinds(text: str) -> list[tuple[str, str]]:
         return [(part.kind, part.text) for part in parts_of(text)]
 
-    assert kinds("Instruction: Do it\nInput: None") == [("instruction", "Do it"), ("empty", "None")]
+    assert kinds("Instruction: Do it\nInput: None") == [("instruction", "Do it")]
     assert kinds("Sure!\n\n**Instruction:** a b\n**Input:** 1") == [
         ("prose", "Sure!"),
         ("instruction", "a b"),
@@ -157,13 +154,12 @@ def test_parts_of_a_message():
     ]
     assert kinds("Solution: yes\n\nNext request.") == [("solution", "yes")]
     assert kinds("Hello") == [("prose", "Hello")]
+    assert kinds("Input: None") == [("prose", "Input: None")], "nothing but markers is shown as it is"
+    assert kinds("Well done.\n<CAMEL_TASK_DONE>") == [("prose", "Well done.\n`<CAMEL_TASK_DONE>`")]
 
 
-def test_roles_have_their_colours_and_sides():
-    names = [f"Role {n}" for n in range(HUES)]
-    talk = Transcript("x", Task("t"), [Speaker("user", names[0]), Speaker("assistant", names[1])])
-    talk.messages = [Message(n, ("user", "assistant")[n % 2], names[n % 2], "hi") for n in range(4)]
-    assert len(set(hues(talk).values())) == 2
-    assert [bubble.side for bubble in bubbles(talk)] == ["left", "right"] * 2
-    crowd = Transcript("x", Task("t"), [Speaker(name, name) for name in names])
-    assert sorted(hues(crowd).values()) == list(range(HUES))
+@pytest.mark.parametrize(
+    ("text", "words"), [("", 0), ("two words", 2), ("你好世界", 4), ("say 你好", 3), ("a-b c's\n", 2)]
+)
+def test_words_are_counted_in_every_script(text: str, words: int):
+    assert count_words(text) == words

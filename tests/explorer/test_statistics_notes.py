@@ -13,8 +13,6 @@ from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.explorer.app import create_app
-from camel.explorer.statistics import _along
-from camel.query.answers import Histogram
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.runs.run import open_folder
@@ -51,25 +49,6 @@ def test_no_findings_is_not_taken_for_nobody_looked(tmp_path: Path):
         assert "found nothing" in notes()
         assert LOOK not in notes()
         assert app.get("/statistics?stop=error").text.count('class="note"') == 0
-
-
-@pytest.mark.parametrize(
-    ("edges", "domain", "ticks"),
-    [
-        ([7.0, 8.0], [4.5, 9.5], [7]),
-        ([2.0, 3.0, 4.0], [0.0, 5.0], [2, 3]),
-        ([float(edge) for edge in range(25)], [-0.5, 23.5], [0, 3, 6, 9, 12, 15, 18, 21]),
-        ([0.0, 10.0, 20.0], [0.0, 20.0], None),
-    ],
-)
-def test_a_bar_of_one_number_stands_above_it(
-    edges: list[float], domain: list[float], ticks: list[int] | None
-):
-    made = Histogram("messages", edges, {"": [1] * (len(edges) - 1)}, 0)
-    moved, along = _along(made, "messages")
-    assert along["scale"]["domain"] == domain
-    assert along["axis"].get("values") == ticks
-    assert moved == (-0.5 if ticks else 0.0)
 
 
 def test_one_damaged_file_is_named_and_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -24,7 +24,7 @@ from camel.core.message import Usage
 from camel.core.model import Reply, Request
 from camel.models.chat import ChatModel
 from camel.models.completions import StreamedReply, read_reply
-from camel.models.wire import believed, failure, one_line, retry_after
+from camel.models.wire import as_usage, failure, one_line, retry_after
 from tests.support.hostile import KEEP, completion, delta, encoded, events, good, gzipped, http, serving
 
 
@@ -173,13 +173,13 @@ def test_an_error_is_one_line_of_at_most_300_characters():
         ({"prompt_tokens": "5"}, Usage(calls=1, unknown=1)),
     ],
 )
-def test_counts_that_can_be_believed(usage: Any, read: Usage):
+def test_counts_that_can_be_as_usage(usage: Any, read: Usage):
     assert read_reply(encoded(completion(usage=usage))).usage == read
 
 
 def test_no_more_is_written_to_a_cache_than_was_read_without_it():
-    assert believed(10, 1, cached=4, written=20).written == 6
-    assert believed(10, 1, cached=4, written=5).written == 5
+    assert as_usage(10, 1, cached=4, written=20).written == 6
+    assert as_usage(10, 1, cached=4, written=5).written == 5
 
 
 # --- choices ---------------------------------------------------------------------------------------------------------

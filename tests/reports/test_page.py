@@ -53,12 +53,17 @@ def test_the_page_is_closed_and_escaped(study: Study):
     assert "<mark>" in html
 
 
-def test_a_comparison_s_page_is_too():
+def comparison() -> str:
     whole = Outcomes({str(n): frozenset[str]() for n in range(20)})
     other = Outcomes({str(n): frozenset({"refusal"}) for n in range(20)})
     made = compare(whole, {"user-01": other}, {"user-01": ("user", EVIL)}, scenario=EVIL, model=EVIL)
     assert [effect.measure for _, effect in made.sure()] == ["refusal"]
-    html = render_html(ablation_report(made), {})
+    blocks = ablation_report(made)
+    return render_html(blocks, {plot.name: drawn(plot) for plot in blocks.plots})
+
+
+def test_a_comparison_s_page_is_closed_and_escaped():
+    html = comparison()
     check(html)
     assert EVIL not in html
 
@@ -86,6 +91,13 @@ def test_every_plot_is_drawn(study: Study):
 @given(st.text(), st.text(max_size=5))
 def test_marking_changes_no_word(message: str, evidence: str):
     assert re.sub(r"</?mark>", "", line_of(marked(message, evidence))) == text(message)
+
+
+@pytest.mark.slow
+def test_a_browser_has_nothing_to_complain_about_in_a_comparison(tmp_path: Path):
+    file = tmp_path / "ablation.html"
+    file.write_text(comparison(), "utf-8")
+    browse(file)
 
 
 @pytest.mark.slow

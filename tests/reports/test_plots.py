@@ -137,7 +137,7 @@ def test_a_report_links_to_its_run_its_files_and_its_sisters(tmp_path: Path):
     for kind in ("svg", "png", "csv"):
         assert f'href="plots/stops.{kind}"' in page
         assert (tmp_path / "caravan" / "study" / "plots" / f"stops.{kind}").is_file()
-    assert re.findall(r'<h2 class="fig-title">([^<]+)', page) == ["1. Endings", "2. A table"]
+    assert re.findall(r'<h2 class="fig-title">([^<]+)', page) == ["Endings", "A table"]
     write_report(tmp_path / "caravan" / "evaluation", "evaluation", made, b"{}")
     assert (
         '<a class="btn" href="../study/study.html">'

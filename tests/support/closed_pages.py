@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from camel.reports.html import look
+from camel.reports.html import POLICY, SCRIPT
+from tests.support.looking import LOOK
 
 CHROMIUM = "/usr/bin/chromium"
-WIDTHS = (1180, 390)
+WIDTHS = (1180, 360)
 SCHEMES = ("light", "dark")
 
 
@@ -37,16 +38,15 @@ def check(html: str) -> None:
     """Fail unless a page is closed: our own script and fonts, nothing fetched, every link leads to a place in it."""
     found = tags(html)
     assert not {tag for tag, _ in found} & {"iframe", "object", "embed", "img", "base", "form"}
-    own = look()
     assert [attributes for tag, attributes in found if tag == "script"] == [{}]
-    assert (html.count(f"<script>{own.script}</script>"), html.count("<script")) == (1, 1)
+    assert (html.count(f"<script>{SCRIPT}</script>"), html.count("<script")) == (1, 1)
     assert not [attributes for _, attributes in found if "style" in attributes]
     for _, attributes in found:
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("href", "src", "xlink:href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:,"))
-    assert ("meta", {"http-equiv": "Content-Security-Policy", "content": own.policy}) in found
-    assert "unsafe" not in own.policy
+    assert ("meta", {"http-equiv": "Content-Security-Policy", "content": POLICY}) in found
+    assert "unsafe" not in POLICY
     assert not re.search(r"@import|url\((?!#|\"data:font/woff2;base64,)", html)
     ids = [attributes["id"] for _, attributes in found if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -57,8 +57,8 @@ def check(html: str) -> None:
 def browse(file: Path, look: Callable[[Any, str], None] = lambda tab, scheme: None) -> None:
     """Open a page in a browser, in both color schemes and at both widths, with all its details unfolded.
 
-    Fails where it requests anything but itself, writes to the console, or is wider than the window. `look` gets each tab
-    and its color scheme.
+    Fails if it requests anything but itself, writes to the console, or has one of the faults that `LOOK` finds. `look` gets
+    each tab and its color scheme.
     """
     playwright = pytest.importorskip("playwright.sync_api")
     if not Path(CHROMIUM).exists():
@@ -82,7 +82,7 @@ def browse(file: Path, look: Callable[[Any, str], None] = lambda tab, scheme: No
                         "details:not([open])", "all => all.forEach(one => one.open = true)"
                     )
                 look(tab, scheme)
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                assert tab.evaluate(LOOK) == []
                 context.close()
         browser.close()
     assert requested == [file.as_uri()] * len(SCHEMES) * len(WIDTHS)

@@ -10,9 +10,9 @@ html head meta title link script body a header div span nav form input kbd butto
 dl dt dd p b i section aside ul ol li details summary label select option noscript article progress code pre
 mark table thead tbody tr th td br hr em strong s blockquote img svg rect text line math mrow mi mn mo ms
 mtext mspace mfrac msqrt mroot mstyle merror mpadded mphantom menclose msub msup msubsup munder mover
-figure g path circle defs clippath munderover mmultiscripts mprescripts none mtable mtr mtd canvas polygon
+figure figcaption h4 circle g path defs clippath munderover mmultiscripts mprescripts none mtable mtr mtd canvas polygon
 """
-TAGS = set(_TAGS.split()) | {"circle", "textarea", "fieldset", "legend", "datalist"}
+TAGS = set(_TAGS.split()) | {"textarea", "fieldset", "legend", "datalist"}
 OURS = ("/static/",)
 TABLE = re.compile(r"/play(?:/[\w-]+)?")
 _CONTROL = re.compile(r"/watch/[\w%.-]+/control|/annotate/[\w%.-]+")

@@ -26,7 +26,9 @@ from camel.jobs.runner import Runner
 from camel.models import local
 from camel.models.local import LocalServer
 from camel.reports.blocks import plain_table
+from camel.reports.html import render_html
 from camel.reports.markdown import render_markdown
+from camel.reports.plots import drawn
 from camel.training.config import TrainConfig
 from camel.training.emergence import experiment as study_module
 from camel.training.emergence import trained_server
@@ -45,6 +47,7 @@ from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source, read_questions
 from camel.training.rows_job import RowsJob
 from camel.training.trained import Trained
+from tests.support.closed_pages import browse
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
 from tests.support.jobs import run
 from tests.support.training_runs import conversation, make_run
@@ -238,6 +241,15 @@ def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
     assert (study.out / "plots" / "emergence.svg").read_text().startswith("<svg")
     head, rows = plain_table(table(made))
     assert all(len(row) == len(head) for row in rows)
+
+
+@pytest.mark.slow
+def test_a_browser_has_nothing_to_complain_about(tmp_path: Path):
+    blocks = report(studied(small(tmp_path))[1])
+    (tmp_path / PAGE).write_text(
+        render_html(blocks, {plot.name: drawn(plot) for plot in blocks.plots}), "utf-8"
+    )
+    browse(tmp_path / PAGE)
 
 
 # ---------------------------------------------------------------- what it is made from

@@ -110,7 +110,7 @@ def _show(
     from camel.cli.panel import echo
 
     if changed:
-        echo(console, f"{folder.address} was generated with another configuration:", "yellow")
+        echo(console, f"{folder.address} was made from another configuration:", "yellow")
         for line in changed:
             echo(console, f"  {line}", "yellow")
         echo(

@@ -191,7 +191,7 @@ def _compared(
 
 
 def _order(made: Evaluation) -> list[Block]:
-    names = (
+    names = [
         "Verdicts that change",
         "to the first",
         "to the second",
@@ -199,7 +199,7 @@ def _order(made: Evaluation) -> list[Block]:
         "p",
         "A won, A first",
         "A won, B first",
-    )
+    ]
     rows = [
         (
             one,
@@ -358,20 +358,16 @@ def cost_row(step: str, model: str, usage: Usage, dollars: float | None) -> tupl
     return step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars)
 
 
-def cost_table(rows: Sequence[Sequence[str]], title: str = "Cost", *, total: bool = True) -> Grid:
+def cost_table(rows: Sequence[Sequence[Cell]], title: str = "Cost") -> Grid:
     """What steps took."""
     return Grid(
-        ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"),
-        rows,
-        2,
-        title=title,
-        total=total,
+        ["Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"], rows, 2, title=title
     )
 
 
 def _cost(made: Evaluation) -> list[Block]:
     rows = [cost_row(STEPS[one.step], one.model, one.usage, one.money) for one in made.costs]
-    total = cost_row("All", "", sum((one.usage for one in made.costs), Usage()), made.money)
+    step, *total = cost_row("All", "", sum((one.usage for one in made.costs), Usage()), made.money)
     systems = [
         (
             titled(one.group), one.name, one.made, one.model, f"{one.solutions:,}", f"{one.characters:,.0f}",
@@ -379,7 +375,7 @@ def _cost(made: Evaluation) -> list[Block]:
         )
         for one in made.systems
     ]  # fmt: skip
-    head = (
+    head = [
         "Dataset",
         "System",
         "Made by",
@@ -389,9 +385,9 @@ def _cost(made: Evaluation) -> list[Block]:
         "Failed",
         "Cut off",
         "From a part",
-    )
+    ]
     return [
-        cost_table([*rows, total]),
+        cost_table([*rows, (Span(step, "strong"), *total)]),
         Grid(head, systems, 4, title="Solutions"),
         Note(
             "Cut off: ended at the token limit. From a part: the conversation did not fit the summarizer's context window."

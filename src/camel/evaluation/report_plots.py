@@ -130,7 +130,7 @@ def _length(made: Evaluation) -> Plot:
 
 
 def _ratings(made: Evaluation) -> Plot:
-    rows = [
+    rows: list[Spec] = [
         {"name": one.system, **to_builtins(one.rating), "says": signed(one.rating.value),
          "span": f"{signed(one.rating.low)} to {signed(one.rating.high)}"}
         for one in made.ratings

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from camel.evaluation.study import Behaviour, Study, shown
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, interval, share
-from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, dots, panels, plot, seat_colors
+from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, colors, dots, panels, plot, seat_colors
 
 MOST_TURNS = 60
 """Messages that a plot shows; the figures have more."""
@@ -90,8 +90,7 @@ def _lines(rows: list[Spec], y: Spec, value: str) -> Spec:
         "turn", scale={"domain": [1, max(2, last)], "nice": False}, axis={"tickMinStep": 1, "format": "d"}
     ) | {"title": "message"}
     seats = _ordered({row["seat"] for row in rows})
-    scale = {"domain": seats, "range": seat_colors(seats)}
-    color = {"field": "seat", "type": "nominal", "scale": scale}
+    color = colors("seat", seats, seat_colors(seats))
     line = {"type": "line", "point": {"size": 24, "opacity": 1} if last <= 20 else False}
     return {"encoding": {"x": x, "color": color}, "layer": bands(y, value, line)}
 

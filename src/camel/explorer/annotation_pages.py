@@ -23,7 +23,7 @@ MAX_ANNOTATION = 12 * (NOTE_CHARS + MOST_TAGS * TAG_CHARS) + MAX_FORM
 
 def add_annotations(site: Site, control: bool) -> None:
     """Add the route. Without `control`, as in an explorer for everybody, nothing can be changed."""
-    site.pages.globals["annotates"] = control
+    site.pages.globals.update(annotates=control)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     @site.app.post("/annotate/{run}")
     async def annotate(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]

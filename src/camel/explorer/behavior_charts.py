@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from camel.detectors import DETECTORS
 from camel.explorer.charts import FEWEST, MOST, WIDTH, Chart, Rows, bars_spec, counts_axis, printable, shares
@@ -104,7 +105,11 @@ def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
         ]
         for title, _ in of.most_common(MOST)
     }
-    channels = {"y": names("behavior", of), "x": counts_axis("messages"), "color": _by_seat(marks)}
+    channels: dict[str, Any] = {
+        "y": names("behavior", of),
+        "x": counts_axis("messages"),
+        "color": _by_seat(marks),
+    }
     spec = bars_spec([row for row in rows if row["seat"] in marks], "behavior", **channels)
     shown = {"lines": lines, "key": list(marks.values())}
     return Chart(

@@ -44,7 +44,7 @@ def mark_changes(left: str, right: str) -> tuple[Markup, Markup]:
     """Two HTML texts, with a span around the words of each that the other does not have."""
     sides = [HTML_TAG.split(text) for text in (left, right)]  # every second piece is a tag or a formula
     words = [[word for text in side[::2] for word in text.split()] for side in sides]
-    found = SequenceMatcher(None, *words)
+    found = SequenceMatcher(None, words[0], words[1])
     if not 0 < max(map(len, words)) <= MOST_WORDS or words[0] == words[1] or found.ratio() < LEAST:
         return Markup(left), Markup(right)  # noqa: S704 - both are HTML already
     same = found.get_matching_blocks()

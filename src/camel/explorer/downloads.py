@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any, cast
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -23,8 +24,6 @@ from camel.query.where import Query
 from camel.record.release import RESTRICTED, Release, check_labels, marks
 from camel.runs.canary import canary_of
 
-ROWS = 200
-"""Conversations that are read at a time."""
 Releases = Mapping[str, Release]
 COLUMNS = tuple(name for name in Row.__struct_fields__ if name not in ("shard", "row", "hit"))
 
@@ -37,10 +36,10 @@ def add_downloads(site: Site) -> None:
         file, catalogue = asked.request.path_params["file"], asked.catalogue
         if file not in FILES:
             raise NotThere(f"there is no such download: there are {', '.join(FILES)}")
-        media, write = FILES[file]
+        media, rows, write = FILES[file]
         # What cannot be downloaded at all is refused here, before the answer begins.
         releases = releases_of(catalogue, asked.state.query, asked.allowed)
-        pages = _pages(catalogue, asked.state.query)
+        pages = _pages(catalogue, asked.state.query, rows)
         lines = write(catalogue, releases, chain([next(pages)], pages))
         headers = {"content-disposition": f'attachment; filename="{file}"'}
         return StreamingResponse(lines, media_type=media, headers=headers)
@@ -56,11 +55,11 @@ def releases_of(catalogue: Catalogue, query: Query, allowed: frozenset[str]) -> 
     }
 
 
-def _pages(catalogue: Catalogue, query: Query) -> Iterator[list[Row]]:
-    page = catalogue.page(query, limit=ROWS)
+def _pages(catalogue: Catalogue, query: Query, rows: int) -> Iterator[list[Row]]:
+    page = catalogue.page(query, limit=rows)
     yield page.rows
     while page.next is not None:
-        page = catalogue.page(query, after=page.next, limit=ROWS)
+        page = catalogue.page(query, after=page.next, limit=rows)
         yield page.rows
 
 
@@ -71,8 +70,8 @@ def _csv(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Row]
         writer = csv.writer(text, lineterminator="\n")
         for row in rows:
             restricted = check_labels(row.id, row.labels, releases[row.run])
-            values = [getattr(row, name) for name in COLUMNS]
-            cells = ["; ".join(value) if isinstance(value, tuple) else value for value in values]
+            values: list[Any] = [getattr(row, name) for name in COLUMNS]
+            cells = ["; ".join(cast("Any", value)) if isinstance(value, tuple) else value for value in values]
             writer.writerow([*map(csv_cell, cells), releases[row.run].canary if restricted else ""])
         yield text.getvalue()
 
@@ -85,8 +84,8 @@ def _jsonl(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Ro
         )
 
 
-FILES: Mapping[str, tuple[str, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
-    "conversations.csv": ("text/csv; charset=utf-8", _csv),
-    "conversations.jsonl": ("application/jsonl", _jsonl),
+FILES: Mapping[str, tuple[str, int, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
+    "conversations.csv": ("text/csv; charset=utf-8", 1_000, _csv),
+    "conversations.jsonl": ("application/jsonl", 200, _jsonl),
 }
-"""By file name: media type, and what writes it."""
+"""By file name: media type, conversations that are read at a time, and what writes them."""

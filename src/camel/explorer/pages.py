@@ -25,6 +25,10 @@ LOOK = Path(reports.__file__).parent / "look"
 """The visual system that all pages and reports share: tokens, components and fonts."""
 
 
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def environment(*folders: Path) -> Environment:
     """The templates; those in `folders` override ours of the same name."""
     renderer.start()  # now, so that the first page does not wait for it
@@ -35,7 +39,7 @@ def environment(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters |= {"words": views.words, "basename": lambda path: path.rpartition("/")[2]}
+    pages.filters |= {"words": views.words, "basename": _file_name}
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
     shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
     shared.update(version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=day)

@@ -74,7 +74,8 @@ class PageRequest:
         """Render a template with the state of this request."""
         url = self.request.url
         back = url.path + (f"?{url.query}" if url.query else "")
-        return self._site.page(name, self.allowed, **{"state": self.state, "back": back, **values})
+        shown: dict[str, Any] = {"state": self.state, "back": back, **values}
+        return self._site.page(name, self.allowed, **shown)
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """Read a whole number from the parameters; None if it is missing."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -131,7 +132,12 @@ def _number(name: str) -> Maker:
         ]
         ranged = [replace(state.query, ranges=state.query.ranges | {name: limits}) for limits in ends]
         caption, middle = f"{counted(total, 'conversation')}.", made.summary
-        drawn = {"edges": made.edges, "layers": [("nb", counts)], "labels": _labels(made), "median": None}
+        drawn: dict[str, Any] = {
+            "edges": made.edges,
+            "layers": [("nb", counts)],
+            "labels": _labels(made),
+            "median": None,
+        }
         drawn["links"] = [state.url("/list", query=query) for query in ranged]
         if middle:
             drawn["median"] = middle.median + _half(made), f"median {shown(middle.median)}"

@@ -1,4 +1,4 @@
-"""The index rows of conversations that readers have annotated, in a small file with three more columns.
+"""The index rows of conversations that readers have annotated, in a small file with a few more columns.
 
 The one decision to know: a question about annotations is asked of this file instead of the index. It has the rows of what
 readers have annotated and no others, so that such a question is quick however large the run is.
@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from camel.index.facets import FACETS, Facet, joined
-from camel.index.files import Header
+from camel.index.files import Header, Indexed
 from camel.query.parts import IndexPart
 from camel.record.parquet import arrow
 from camel.runs.annotations import Annotation
@@ -28,15 +26,17 @@ FILTERS = {**FACETS, **ANNOTATED}
 def annotated_part(
     parts: Sequence[IndexPart], annotations: Mapping[str, Annotation], scratch: Path
 ) -> IndexPart | None:
-    """The file of annotated rows; None where there are none."""
+    """The file of annotated rows; None where there are none. `looked` says whether detectors have read a conversation."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
-    tables = [table for part in parts for table in part.rows_with(annotations)]
+    tables = [
+        table.append_column("looked", pa.array([not part.unknown]))
+        for part in parts
+        for table in part.rows_with(annotations)
+    ]
     if not tables:
         return None
     table = pa.concat_tables(tables).sort_by([("shard", "ascending"), ("row", "ascending")])
-    known = {one.shard: one for part in parts for one in part.header.shards}
-    rows = Counter(table.column("shard").to_pylist())
-    shards = [msgspec.structs.replace(known[shard], rows=rows[shard]) for shard in sorted(rows)]
+    rows: Counter[int] = Counter(table.column("shard").to_pylist())
     said = [annotations[id] for id in table.column("id").to_pylist()]
     columns = {
         "starred": [YES if one.star else "" for one in said],
@@ -48,4 +48,7 @@ def annotated_part(
     path = scratch / f"annotated-{new_attempt()}.parquet"
     scratch.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
-    return IndexPart(path, Header("", "", shards, None))
+    made = IndexPart(path, Header("", "", [Indexed(shard, "", rows[shard]) for shard in sorted(rows)], None))
+    places = zip(table.column("shard").to_pylist(), table.column("row").to_pylist(), strict=True)
+    made.places = {place: position for position, place in enumerate(places)}
+    return made

@@ -145,10 +145,12 @@ def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
     parts = ", ".join(f"regexp_extract(mark, '^(-?[0-9]+) ([^ ]+) (.*)$', {n})" for n in (1, 2, 3))
     each = f"unnest(string_split(trim(marks, '{SEPARATOR}'), '{SEPARATOR}')) as mark"
     for source in scope.chosen(query):
-        known = [part for part in scope.files(source, query).parts if not part.unknown]
+        files = scope.files(source, query)
+        known = [part for part in files.parts if query.annotated or not part.unknown]
         if not known:
             continue
         table, given = scope.table(query, Segment(source, known))
+        table = f"(select * from {table}) where looked" if query.annotated else table
         lengths.update(dict(scope.ask(f"select messages, count(*) from {table} group by all", given)))
         sql = f"select {parts}, count(*) from (select {each} from {table}) where mark <> '' group by all"
         for turn, detector, seat, number in scope.ask(sql, given):

@@ -52,6 +52,8 @@ class IndexPart:
         """What was said when its conversations could not be read, and when."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
         self._with: dict[str, list[Any]] = {}
+        self.places: dict[tuple[int, int], int] = {}
+        """Where rows are, in a file that has only some rows of its shards."""
 
     @property
     def sound(self) -> bool:
@@ -78,6 +80,8 @@ class IndexPart:
 
     def position(self, shard: int, row: int) -> int:
         """Of a row in the file."""
+        if self.places:
+            return self.places[shard, row]
         at = bisect_right(self._shards, shard) - 1
         return self._starts[at] + row
 
@@ -121,9 +125,10 @@ class IndexPart:
                 some = new[bisect_left(new, low) : bisect_right(new, high)]
                 if some:
                     there = pc.is_in(file.read_row_group(group, columns=["id"]).column("id"), pa.array(some))
-                    table = file.read_row_group(group).filter(there) if pc.any(there).as_py() else None
-                    for at, id in enumerate(table.column("id").to_pylist() if table is not None else ()):
-                        self._with[id].append(table.slice(at, 1))
+                    if pc.any(there).as_py():
+                        table = file.read_row_group(group).filter(there)
+                        for at, id in enumerate(table.column("id").to_pylist()):
+                            self._with[id].append(table.slice(at, 1))
         return [table for id in wanted for table in self._with[id]]
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:

@@ -122,7 +122,9 @@ class CatalogueView(Scope):
         wanted: dict[IndexPart, list[int]] = {}
         where: list[tuple[IndexPart, int]] = []
         for key in keys:
-            part = key.source.part_of(key.shard)
+            # Rows that are far apart in the index are next to each other in the file of annotated ones.
+            small = key.source.annotated if query.annotated else None
+            part = small or key.source.part_of(key.shard)
             position = part.position(key.shard, key.row)
             wanted.setdefault(part, []).append(position)
             where.append((part, position))

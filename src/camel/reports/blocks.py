@@ -111,17 +111,13 @@ class Points:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. All columns but the first `left` hold numbers; a `wide` one breaks lines in its cells.
-
-    One with a title is numbered together with the figures. The last of its rows is a total if it has `total`.
-    """
+    """A table, numbered if it has a title. All columns but the first `left` hold numbers; a `wide` one breaks lines in its cells."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell] | Muted | RowGroup]
     left: int = 1
     wide: bool = False
     title: str = ""
-    total: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,12 @@ import html
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from camel._version import __version__
 from camel.reports import blocks as kinds
 from camel.reports.blocks import Block, Cell, Inline, Report, Span, spans_of
-from camel.reports.plots import LOOK
+from camel.reports.plots import LOOK, Plot
 
 FONTS = ("plex-sans", "source-serif")
 """The fonts that a report carries; others are the system's."""
@@ -32,26 +30,6 @@ _CLASSES = {
     "letter-b": "side-letter d-b",
 }  # fmt: skip
 _PRINT = '<button class="btn opt" id="print" type="button">Print</button>'
-_SHAPES = {"user": '<circle cx="5" cy="5" r="4.5"/>', "assistant": '<path d="M.7.7h8.6v8.6H.7z"/>'}
-
-
-class Look(NamedTuple):
-    """What makes a page look like ours, and the policy that allows nothing else."""
-
-    style: str
-    script: str
-    policy: str
-
-
-@cache
-def look() -> Look:
-    """The style, script and policy of a report."""
-    tokens = (LOOK / "tokens.css").read_text("utf-8")
-    style = re.sub(r"@font-face \{.*?fonts/([\w-]+)\.woff2.*?\}\n", _font, tokens) + (
-        LOOK / "components.css"
-    ).read_text("utf-8")
-    script = (Path(__file__).parent / "report.js").read_text("utf-8")
-    return Look(style, script, policy(style, script))
 
 
 def policy(style: str, *scripts: str, fonts: str = "data:") -> str:
@@ -74,8 +52,11 @@ def _font(face: re.Match[str]) -> str:
     return face[0].replace(f"fonts/{face[1]}.woff2", f"data:font/woff2;base64,{data}")
 
 
-POLICY = look().policy
-"""What the explorer sends with a report, so that nothing in a changed file can run either."""
+_TOKENS, _COMPONENTS = ((LOOK / name).read_text("utf-8") for name in ("tokens.css", "components.css"))
+STYLE = re.sub(r"@font-face \{.*?fonts/([\w-]+)\.woff2.*?\}\n", _font, _TOKENS) + _COMPONENTS
+SCRIPT = (Path(__file__).parent / "report.js").read_text("utf-8")
+POLICY = policy(STYLE, SCRIPT)
+"""The explorer sends it with a report, so that nothing in a changed file can run either."""
 
 
 def render_html(
@@ -90,29 +71,25 @@ def render_html(
 
     With a `name` the page links to the files that are written next to it (`report_files.write_report`).
     """
-    own = look()
-    page = _Page(report, pictures, name)
-    sections = {one.name: body for one in report.sections if (body := page.rows(one.blocks))}
+    figures = {plot.name: _figure(plot, pictures[plot.name], has_files=bool(name)) for plot in report.plots}
+    sections = {one.name: body for one in report.sections if (body := _rows(one.blocks, figures))}
     link = f' href="{text(run_link)}"' if run_link else ""
     crumbs = [f"<a data-run{link}>{text(report.run)}</a>"] if report.run else []
-    crumbs.append(f"<span>{text(report.kind)}</span>")
-    also = "".join(f'<a class="btn" href="{text(link)}">{text(title)}</a>' for title, link in others)
-    files = (
-        f'<a class="btn" href="{name}.md">Markdown</a><a class="btn" href="{name}.json">Data</a>{_PRINT}'
-        if name
-        else ""
-    )
+    buttons = [*others, *((("Markdown", f"{name}.md"), ("Data", f"{name}.json")) if name else ())]
     frame = string.Template((Path(__file__).parent / "report.html").read_text("utf-8"))
     return frame.substitute(
-        own._asdict(),
+        style=STYLE,
+        script=SCRIPT,
+        policy=POLICY,
         version=__version__,
         headline=text(report.headline),
         lede=line_of(report.lede),
         warning=f'<p class="finding">{line_of(report.warning)}</p>' if report.warning else "",
         facts="".join(f"<dt>{line_of(one.name)}</dt><dd>{line_of(one.value)}</dd>" for one in report.facts),
         links="".join(f'<a href="#{one.lower()}">{one}</a>' for one in sections),
-        crumbs="<span>/</span>".join(crumbs),
-        files=also + files,
+        crumbs="<span>/</span>".join([*crumbs, f"<span>{text(report.kind)}</span>"]),
+        files="".join(f'<a class="btn" href="{text(to)}">{text(title)}</a>' for title, to in buttons)
+        + _PRINT,
         bodies="".join(
             f'<section class="report" id="{one.lower()}">{body}</section>\n' for one, body in sections.items()
         ),
@@ -136,121 +113,97 @@ def _span(span: Span) -> str:
         return shown
     if tag := _TAGS.get(span.style):
         return f"<{tag}>{shown}</{tag}>"
-    sign = (
-        f'<svg viewBox="0 0 10 10" aria-hidden="true">{shape}</svg>'
-        if (shape := _SHAPES.get(span.style))
-        else ""
+    return f'<span class="{_CLASSES.get(span.style, span.style)}">{shown}</span>'
+
+
+def _figure(plot: Plot, pictures: Sequence[str], *, has_files: bool) -> tuple[str, str]:
+    """A figure, and what its margin shows: the caption and the downloads."""
+    wide, *narrow = pictures
+    label = f'role="img" aria-label="{text(plot.title)}: {text(plot.caption)}"'
+    both = f'<div class="{"w-wide" if narrow else "scroll"}" {label}>{wide}</div>'
+    both += "".join(f'<div class="w-narrow" {label}>{one}</div>' for one in narrow)
+    kinds_of_file = ("svg", "png", "csv") if has_files else ()
+    links = "".join(
+        f'<a href="plots/{plot.name}.{kind}" download>{kind.upper()}</a>' for kind in kinds_of_file
     )
-    return f'<span class="{_CLASSES.get(span.style, span.style)}">{sign}{shown}</span>'
+    files = f'<details class="fold download"><summary>Download</summary>{links}</details>' if links else ""
+    title = f'<h2 class="fig-title">{text(plot.title)}</h2>'
+    return f'<figure class="plot">{title}{both}</figure>', f"<p>{text(plot.caption)}</p>{files}"
 
 
-class _Page:
-    """Renders blocks, and numbers figures and tables in one row."""
+def _rows(blocks: Iterable[Block], figures: Mapping[str, tuple[str, str]]) -> str:
+    """The blocks of a section, each with its notes in the margin."""
+    rows: list[list[str]] = []
+    for block in blocks:
+        if isinstance(block, kinds.Note):
+            rows = rows or [["", ""]]
+            rows[-1][1] += f"<p>{line_of(block.line)}</p>"
+        elif not isinstance(block, kinds.Picture):
+            rows.append([_block(block), ""])
+        elif block.name in figures:
+            rows.append(list(figures[block.name]))
+    return "".join(f'{main}<div class="side note">{notes}</div>' if notes else main for main, notes in rows)
 
-    def __init__(self, report: Report, pictures: Mapping[str, Sequence[str]], name: str) -> None:
-        self.plots = {plot.name: plot for plot in report.plots}
-        self.pictures, self.has_files, self.number = pictures, bool(name), 0
 
-    def rows(self, blocks: Iterable[Block]) -> str:
-        """The blocks of a section, each with its notes in the margin."""
-        rows: list[list[str]] = []
-        for block in blocks:
-            match block:
-                case kinds.Note(line):
-                    rows = rows or [["", "", ""]]
-                    rows[-1][1] += f"<p>{line_of(line)}</p>"
-                case kinds.Picture(name):
-                    if plot := self.plots.get(name):
-                        rows.append([self.figure(name), f"<p>{text(plot.caption)}</p>", self.downloads(name)])
-                case _:
-                    rows.append([self.block(block, numbered=True), "", ""])
-        return "".join(
-            f'{main}<div class="side note">{notes}{files}</div>' if notes else main
-            for main, notes, files in rows
-        )
+def _blocks(blocks: Iterable[Block]) -> str:
+    return "".join(map(_block, blocks))
 
-    def title(self, title: str) -> str:
-        self.number += 1
-        return f'<h2 class="fig-title">{self.number}. {text(title)}</h2>'
 
-    def figure(self, name: str) -> str:
-        plot, (wide, *narrow) = self.plots[name], self.pictures[name]
-        label = f'role="img" aria-label="{text(plot.title)}: {text(plot.caption)}"'
-        both = f'<div class="{"w-wide" if narrow else "scroll"}" {label}>{wide}</div>'
-        both += "".join(f'<div class="w-narrow" {label}>{one}</div>' for one in narrow)
-        return f'<figure class="plot">{self.title(plot.title)}{both}</figure>'
-
-    def downloads(self, name: str) -> str:
-        if not self.has_files:
+def _block(block: Block) -> str:
+    match block:
+        case kinds.Heading(title):
+            return f"<h2>{text(title)}</h2>"
+        case kinds.Paragraph(line, kind):
+            return f'<p class="{kind or "prose"}" dir="auto">{line_of(line)}</p>'
+        case kinds.Note(line):
+            return f'<p class="tiny faint">{line_of(line)}</p>'
+        case kinds.Points(lines):
+            return f'<ul class="prose points">{"".join(f"<li>{line_of(line)}</li>" for line in lines)}</ul>'
+        case kinds.Grid():
+            return _table(block)
+        case kinds.Picture():
             return ""
-        links = "".join(
-            f'<a href="plots/{name}.{kind}" download>{kind.upper()}</a>' for kind in ("svg", "png", "csv")
-        )
-        return f'<details class="fold download"><summary>Download</summary>{links}</details>'
+        case kinds.Quote(head, said, context, reason, mono):
+            before = f'<p class="context" dir="auto">{text(context)}</p>' if context else ""
+            after = f'<p class="reason" dir="auto">{text(reason)}</p>' if reason else ""
+            inner = line_of(said) or '<span class="faint">(empty)</span>'
+            return (
+                f'<div class="quote"><p class="head">{line_of(head)}</p>{before}'
+                f'<div class="{"mono" if mono else "text q"} verbatim" dir="auto" tabindex="0">{inner}</div>{after}</div>'
+            )
+        case kinds.Columns(quotes):
+            return f'<div class="quote-pair">{_blocks(quotes)}</div>'
+        case kinds.Code(code):
+            return f'<div class="code"><pre tabindex="0">{text(code)}</pre></div>'
+        case kinds.Details(title, inner, note, is_open, name):
+            place = f' id="{text(name)}"' if name else ""
+            return (
+                f'<details class="fold pairfold"{place}{" open" if is_open else ""}><summary><b>{text(title)}</b>'
+                f"{line_of(note)}</summary>{_blocks(inner)}</details>"
+            )
 
-    def blocks(self, blocks: Iterable[Block]) -> str:
-        return "".join(map(self.block, blocks))
 
-    def block(self, block: Block, *, numbered: bool = False) -> str:
-        match block:
-            case kinds.Heading(title):
-                return f"<h2>{text(title)}</h2>"
-            case kinds.Paragraph(line, kind):
-                return f'<p class="{kind or "prose"}" dir="auto">{line_of(line)}</p>'
-            case kinds.Note(line):
-                return f'<p class="tiny faint">{line_of(line)}</p>'
-            case kinds.Points(lines):
-                return (
-                    f'<ul class="prose points">{"".join(f"<li>{line_of(line)}</li>" for line in lines)}</ul>'
+def _table(table: kinds.Grid) -> str:
+    def cells(tag: str, row: Iterable[Cell]) -> str:
+        return "".join(_cell(tag, cell, place >= table.left) for place, cell in enumerate(row))
+
+    rows: list[str] = []
+    for row in table.rows:
+        match row:
+            case kinds.RowGroup(title):
+                rows.append(
+                    f'<tr><th colspan="{len(table.head)}" scope="rowgroup">{line_of(title)}</th></tr>'
                 )
-            case kinds.Grid():
-                return self.table(block, numbered=numbered)
-            case kinds.Picture(name):
-                return self.figure(name) if name in self.plots else ""
-            case kinds.Quote(head, said, context, reason, mono):
-                before = f'<p class="context" dir="auto">{text(context)}</p>' if context else ""
-                after = f'<p class="reason" dir="auto">{text(reason)}</p>' if reason else ""
-                inner = line_of(said) or '<span class="faint">(empty)</span>'
-                style = "mono" if mono else "text q"
-                return (
-                    f'<div class="quote"><p class="head">{line_of(head)}</p>{before}'
-                    f'<div class="{style} verbatim" dir="auto" tabindex="0">{inner}</div>{after}</div>'
-                )
-            case kinds.Columns(quotes):
-                return f'<div class="quote-pair">{self.blocks(quotes)}</div>'
-            case kinds.Code(code):
-                return f'<div class="code"><pre tabindex="0">{text(code)}</pre></div>'
-            case kinds.Details(title, inner, note, is_open, name):
-                place = f' id="{text(name)}"' if name else ""
-                return (
-                    f'<details class="fold pairfold"{place}{" open" if is_open else ""}><summary><b>{text(title)}</b>'
-                    f"{line_of(note)}</summary>{self.blocks(inner)}</details>"
-                )
-
-    def table(self, table: kinds.Grid, *, numbered: bool) -> str:
-        def cells(tag: str, row: Iterable[Cell]) -> str:
-            return "".join(_cell(tag, cell, place >= table.left) for place, cell in enumerate(row))
-
-        rows: list[str] = []
-        for place, row in enumerate(table.rows, 1):
-            match row:
-                case kinds.RowGroup(title):
-                    rows.append(
-                        f'<tr><th colspan="{len(table.head)}" scope="rowgroup">{line_of(title)}</th></tr>'
-                    )
-                case kinds.Muted(inner):
-                    rows.append(f'<tr class="soft">{cells("td", inner)}</tr>')
-                case _:
-                    total = ' class="total"' if table.total and place == len(table.rows) else ""
-                    rows.append(f"<tr{total}>{cells('td', row)}</tr>")
-        title = (
-            (self.title(table.title) if numbered else f"<h3>{text(table.title)}</h3>") if table.title else ""
-        )
-        return (
-            f'<figure>{title}<div class="scroll" tabindex="0" role="region" aria-label="{text(table.title or "Table")}">'
-            f'<table class="table{" words" if table.wide else ""}"><thead><tr>{cells("th", table.head)}</tr></thead>'
-            f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
-        )
+            case kinds.Muted(inner):
+                rows.append(f'<tr class="soft">{cells("td", inner)}</tr>')
+            case _:
+                rows.append(f"<tr>{cells('td', row)}</tr>")
+    title = f'<h2 class="fig-title">{text(table.title)}</h2>' if table.title else ""
+    return (
+        f'<figure>{title}<div class="scroll" tabindex="0" role="region" aria-label="{text(table.title or "Table")}">'
+        f'<table class="table{" words" if table.wide else ""}"><thead><tr>{cells("th", table.head)}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
+    )
 
 
 def _cell(tag: str, cell: Cell, is_number: bool) -> str:

@@ -25,7 +25,7 @@ LOOK = Path(__file__).parent / "look"
 Spec = dict[str, Any]
 CONFIG: Spec = msgspec.json.decode((LOOK / "vega-config.json").read_bytes())
 PALETTE: list[str] = CONFIG["range"]["category"]
-INK, SOFT, MUTED, GRID, GRAY = "#1b1c1e", "#505255", "#6a6c6f", "#e4e4e0", "#7c7f83"
+MUTED, GRAY = "#6a6c6f", "#7c7f83"
 SIDE_A, SIDE_B = PALETTE[6:8]
 SHADES = (0.06, 0.48)
 """Opacity of a heat map's color: text on the darkest cell still has the contrast of WCAG AA."""
@@ -36,8 +36,6 @@ SEATS = {
 }
 WIDE, NARROW = 928, 328
 """Pixels: the column of a report, and a phone."""
-ACCENT = GRAY
-"""A single distribution is gray."""
 
 
 class Plot(NamedTuple):
@@ -170,22 +168,6 @@ def _spec(name: str, rows: list[Spec], width: int, step: int, **params: Any) -> 
     return {**made, "data": {"values": rows}, "width": width, "height": {"step": step}, "params": values}
 
 
-def shaded(field: str, *, size: int, radius: int) -> list[Spec]:
-    """The layers of a heat map: cells that are the darker the larger a share is, with the share in them."""
-    scale = {"domain": [0, 1], "range": list(SHADES)}
-    opacity = {"field": field, "type": "quantitative", "scale": scale, "legend": None}
-    return [
-        {
-            "mark": {"type": "rect", "color": PALETTE[0], "cornerRadius": radius},
-            "encoding": {"opacity": opacity},
-        },
-        {
-            "mark": {"type": "text", "fontSize": size},
-            "encoding": {"text": {"field": field, "type": "quantitative", "format": ".0%"}},
-        },
-    ]
-
-
 def names(field: str, order: Iterable[str], **axis: Any) -> Spec:
     """A channel of names in an order. Those above a heat map break at spaces: no label is rotated."""
     given = list(order)
@@ -226,7 +208,3 @@ def _converter() -> Any:
 def _whole(spec: Spec) -> Spec:
     schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name, not an address: nothing is fetched
     return {"$schema": schema, "config": {**CONFIG, "aria": False}, **spec}
-
-
-SEAT_COLOURS, seat_colours = tuple(PALETTE), seat_colors
-"""As the explorer calls them."""

@@ -19,7 +19,7 @@ import heapq
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -100,7 +100,7 @@ class Annotations:
                 failed = error.strerror or str(error)
         raise InputError(f"the annotation cannot be stored: {failed}")
 
-    def _append(self, file: AnnotationFile, id: str, changes: dict[str, object]) -> Annotation:
+    def _append(self, file: AnnotationFile, id: str, changes: Mapping[str, object]) -> Annotation:
         if file[1] != FILE:
             make_folder(file[0])
         with inside.open_file(*file, inside.APPEND) as stream:

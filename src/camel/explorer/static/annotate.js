@@ -1,4 +1,4 @@
-// Stars without a reload. Without this file the form posts and the page comes back.
+// Stars without a reload, and menus that close. Without this file the form posts and the page comes back.
 
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("form.star");
@@ -17,3 +17,7 @@ document.addEventListener("submit", async (event) => {
 
 // In a list, the star of the current row; on the page of a conversation, that of the page.
 keys.s = () => follow("[data-key=s]", current()?.querySelector("[data-key=s]") ? current() : document);
+
+const closeMenus = (except) => all("details.menu[open]").forEach((menu) => { if (menu !== except) menu.open = false; });
+document.addEventListener("click", (event) => closeMenus(event.target.closest("details.menu")));
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeMenus(); });

@@ -256,7 +256,7 @@ def _models(made: Figures) -> list[Block]:
                 "The questions are in questions/, one file per domain. `camel rows --questions` excludes rows that contain them."
             )
         ),
-        *([cost_table(besides, "Cost of questions and programs", total=False)] if besides else []),
+        *([cost_table(besides, "Cost of questions and programs")] if besides else []),
     ]
 
 

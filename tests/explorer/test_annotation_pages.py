@@ -11,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from camel.core.transcript import Transcript
+from camel.explorer.site import chosen, write_site
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.runs.annotations import FILE, NOTE_CHARS
@@ -132,6 +133,17 @@ def test_what_cannot_be_stored_is_refused(world: World, form: dict[str, str], st
     answer = send(client(catalogue), **{"id": made[5].id, **form})
     assert answer.status_code == status
     assert "evil" not in answer.headers.get("location", "")
+
+
+def test_a_published_site_has_none(world: World, tmp_path: Path):
+    catalogue, made, _ = world
+    catalogue.annotate("caravan", made[5].id, star=True, tags=["privatetag"], note="privatenote")
+    write_site(catalogue, chosen(catalogue, Query(facets={"starred": ("yes",)})), tmp_path / "site")
+    files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert len(files) == 4  # the list, and the conversation in three formats
+    assert not any(
+        b"privatetag" in path.read_bytes() or b"privatenote" in path.read_bytes() for path in files
+    )
 
 
 def test_hostile_annotations_are_text(world: World):
