@@ -113,7 +113,7 @@ def test_a_prompt_that_is_too_long_is_known_by_its_words(status: int):
 @pytest.mark.parametrize("status", [400, 403, 422, 451])
 def test_content_that_is_not_served_is_known_by_its_words(status: int):
     assert type(failure(status, b"blocked by the content filter", {})) is ContentRejected
-    assert type(failure(401, b"blocked by the content filter", {})) is NotAuthorised
+    assert type(failure(401, b"blocked by the content filter", {})) is NotAuthorized
 
 
 def test_an_error_next_to_a_choice_counts_unless_it_is_null():

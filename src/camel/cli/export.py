@@ -118,7 +118,7 @@ def export(
         records = RunReader(run, stage)
         with in_place_of(out, force and folders) as place:
             if format == "dataset":
-                card: dict[str, Any] = {"title": title or out.name, "licence": licence, "planned": planned}
+                card: dict[str, Any] = {"title": title or out.name, "license": licence, "planned": planned}
                 written = dataset(records, place, release=release, **card)
             else:
                 written = FORMATS[format].write(records, place, release=release)

@@ -1,10 +1,10 @@
-"""Groups of points, and words for them.
+"""Clusters of points, and labels for them.
 
-k-means over the vectors; the words of a group are those that are frequent in it and rare in the others (class TF-IDF:
-the frequency in the group times log(1 + mean length of a group / frequency in all), over words and pairs of words).
+Clusters come from k-means over the vectors. A label has words that are frequent in the group and rare in the others (class
+TF-IDF: the frequency in the group times log(1 + mean length of a group / frequency in all), over words and pairs of words).
 
-The one decision to know: the words come from texts that anybody may read. Those with a restricted label lend a group
-theirs only where it has no others, and such a group is never shown to who may not see them.
+The one decision to know: the words come from texts without a restricted label. Restricted texts are used only for a group
+that has no others, and such a group is never shown to readers who may not see them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from camel.maps.layout import Vectors
 
 MOST = 40
 WORDS = 3
-"""Of a label."""
+"""Number of words of a label."""
 _SAMPLE = 3_000
-"""Texts of a group whose words are counted."""
+"""Maximum number of texts per group whose words are counted."""
 _SMALL = 20_000
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?")
 
 
-def clustered(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
-    """The group of each vector, numbered by size, the largest 0."""
+def cluster_vectors(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
+    """Return the group of each vector, numbered by size, the largest is 0."""
     count = groups or max(1, min(MOST, round(len(vectors) ** 0.5 / 2)))
     if count < 2 or len(vectors) <= count:
         return np.zeros(len(vectors), np.int32)
     library = _sklearn()
     small = len(vectors) <= _SMALL
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are fewer different vectors than groups
+        warnings.simplefilter("ignore")  # about fewer different vectors than groups
         model = (
             library.KMeans(count, random_state=seed, n_init=3)
             if small
@@ -54,10 +54,10 @@ def clustered(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> 
     return np.array([rank[n] for n in found], np.int32)
 
 
-def labelled(
+def label_groups(
     texts: Sequence[str], groups: NDArray[np.int32], hidden: NDArray[np.bool_], *, seed: int = 0
 ) -> list[str]:
-    """Words for each group."""
+    """Return a label for each group."""
     rng = np.random.default_rng(seed)
     counted: list[Counter[str]] = []
     for group in range(int(groups.max()) + 1 if len(groups) else 0):
@@ -84,7 +84,7 @@ def _best(words: Counter[str], total: Counter[str], mean: float) -> str:
     least = max(score.values(), default=0.0) / 4
     chosen: list[str] = []
     for word in sorted(score, key=lambda one: (-score[one], one)):
-        # "stock market" says what "stock" and "market" say; and what fits far worse than the best says little.
+        # "stock market" includes "stock" and "market"; and a word that fits far worse than the best says little.
         taken = {part for one in chosen for part in one.split()}
         if not taken & set(word.split()) and score[word] >= least:
             chosen.append(word)
@@ -106,7 +106,7 @@ def _tells(word: str) -> bool:
 
 @cache
 def _common() -> frozenset[str]:
-    """Words that are in all groups, or that the prompts put there."""
+    """Return words that occur in all groups, or come from the prompts."""
     return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
 
 
