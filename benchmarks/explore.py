@@ -158,7 +158,7 @@ def write_index(where: Path, rows: int) -> str:
     names = block(middle * SHARD, SHARD, rows, middle * SHARD // PIECE * PIECE).column("id").to_pylist()
     path = folder.data_path(STAGE, middle, "a", ".parquet")
     written = write_shard(path, (transcript(n, names[n]) for n in range(SHARD)))
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     folder.commit(Marker(STAGE, middle, file, written.rows, written.sha256, "f", {}, size))
     for shard in range(shards):  # the others are never opened: their names are all that is asked for
         (committed / f"{shard:06d}.json").touch()
@@ -226,7 +226,7 @@ def write_texts(where: Path, rows: int) -> None:
         ]
         path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
         written = write_indexed(folder, STAGE, path, some, "f")
-        file, size = folder.keep(path)
+        file, size = folder.persist(path)
         folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, "f", {}, size))
     merge(folder, STAGE)
     make_text_index(folder, STAGE)

@@ -30,7 +30,7 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.explorer.maps import map_of
 from camel.index.build import no_cost, write_indexed
-from camel.maps.clusters import clustered
+from camel.maps.clusters import cluster_vectors
 from camel.maps.diversity import Diversity, diversity, duplicates, unit
 from camel.maps.layout import place, scaled
 from camel.maps.table import MapGroup, MapHeader, path_of, schema, write
@@ -57,7 +57,7 @@ def make(folder: RunFolder, n: int) -> None:
         "000_000_000", Task("a task"), [Speaker("user", "Trader"), Speaker("assistant", "Guide")]
     )
     written = write_indexed(folder, STAGE, path, [one], "f", no_cost)
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     folder.commit(Marker(STAGE, 0, file, written.rows, written.sha256, "f", {}, size))
     chance = np.random.default_rng(0)
     centres = chance.normal(0, 1, (GROUPS, 2))
@@ -183,7 +183,7 @@ def making(n: int) -> int:
 
     found = timed("near-duplicates", lambda: duplicates(vectors))
     timed("figures", lambda: diversity(vectors, found, 0.95))
-    timed("groups", lambda: clustered(vectors))
+    timed("groups", lambda: cluster_vectors(vectors))
     timed("layout", lambda: place(vectors))
     planted = {(int(at) - 1, int(at)) for at in copies}
     missed = planted - {(one.one, one.other) for one in found.pairs}

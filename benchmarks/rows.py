@@ -186,7 +186,7 @@ def make(root: Path, count: int) -> None:
 
         path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
         written = write_batches(path, groups(), schema())
-        file, size = folder.keep(path)
+        file, size = folder.persist(path)
         folder.commit(Marker("conversations", shard, file, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "simulated"}, "0"))
     # A conversation that is there twice has all its rows twice; a chain of such neighbours would be counted once more.

@@ -25,8 +25,8 @@ async def examined(ailments: Ailments, **target: Any) -> dict[str, CheckResult]:
         findings = await examine(Target(base_url=url, **wanted))
     assert "sk-secret" not in str(findings)
     for finding in findings:
-        assert finding.mend or finding.state in ("ok", "skipped", "note"), finding
-        assert "\n" not in finding.says + finding.mend
+        assert finding.fix or finding.state in ("ok", "skipped", "note"), finding
+        assert "\n" not in finding.says + finding.fix
     return {finding.check: finding for finding in findings}
 
 
@@ -42,7 +42,7 @@ async def test_a_sound_endpoint_has_nothing_to_mend():
 
 
 @pytest.mark.parametrize(
-    ("ailments", "target", "check", "state", "says", "mend"),
+    ("ailments", "target", "check", "state", "says", "fix"),
     [
         (Ailments(key="another"), {}, "key", "error", "401", "check the API key"),
         (Ailments(), {"name": "patent"}, "model", "warning", "patient", "--model"),
@@ -80,16 +80,16 @@ async def test_each_ailment_is_found(
     check: str,
     state: str,
     says: str,
-    mend: str,
+    fix: str,
     snapshot: Callable[..., None],
 ):
     found = (await examined(ailments, **target))[check]
     assert found.state == state, found
     assert says in found.says
-    assert mend in found.mend
+    assert fix in found.fix
     if check != "clock":  # which says how many seconds
         says = re.sub(r"in \d+\.\d s", "in <seconds>", found.says)
-        snapshot("status", f"{check}: {state}: {says}\n{found.mend}")
+        snapshot("status", f"{check}: {state}: {says}\n{found.fix}")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_where_nobody_listens(monkeypatch: pytest.MonkeyPatch):
     findings = await examine(Target("any", "http://127.0.0.1:9/v1"))
     (broken,) = [finding for finding in findings if finding.state == "error"]
     assert broken.check == "endpoint"
-    assert "base URL" in broken.mend
+    assert "base URL" in broken.fix
     (no_key, *rest) = await examine(Target())  # OpenAI without a key: nothing is sent
     assert (no_key.check, no_key.state) == ("key", "error")
     assert {one.state for one in rest} == {"skipped"}
@@ -151,7 +151,7 @@ async def test_a_base_url_that_stops_short_is_completed():
     with endpoint(Ailments()) as url:
         findings = await examine(Target("patient", url.removesuffix("/v1"), ""))
     assert (findings[0].check, findings[0].state) == ("endpoint", "error")
-    assert findings[0].mend == f"make {url} the base URL"
+    assert findings[0].fix == f"make {url} the base URL"
 
 
 async def test_a_replica_that_is_down_is_named():

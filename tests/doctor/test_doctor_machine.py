@@ -1,4 +1,4 @@
-"""Each lack of a machine is found, and each finding says how to mend it."""
+"""Each lack of a machine is found, and each finding says how to fix it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_sound_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("check", "state", "says", "mend", "broken", "address"),
+    ("check", "state", "says", "fix", "broken", "address"),
     [
         ("disk", "error", "cannot be written", "--out",
          lambda m: m.setattr(os, "fsync", fails(OSError(errno.EROFS, "Read-only file system"))), ""),
@@ -98,7 +98,7 @@ def test_each_lack_is_found(
     check: str,
     state: str,
     says: str,
-    mend: str,
+    fix: str,
     broken: Break,
     address: str,
     tmp_path: Path,
@@ -113,14 +113,14 @@ def test_each_lack_is_found(
     process._bubblewrap.cache_clear()  # pyright: ignore[reportPrivateUsage]
     fitting = [one for one in findings if one.state == state and says in one.says]
     assert fitting, findings
-    assert mend in fitting[0].mend
+    assert fix in fitting[0].fix
 
 
 def test_what_generating_needs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
     monkeypatch.setattr(machine, "find_spec", lambda name: None)
     (needed,) = [one for one in examine_machine(str(tmp_path), generating=True) if one.state == "error"]
-    assert "[data]" in needed.mend
+    assert "[data]" in needed.fix
     assert worst(examine_machine(str(tmp_path))) != "error"
 
 
@@ -140,7 +140,7 @@ def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setattr(machine, "PATIENCE", 0.2)
     (finding,) = found("disk", "s3://nobody/here")
-    assert (finding.state, "AWS_" in finding.mend) == ("error", True)
+    assert (finding.state, "AWS_" in finding.fix) == ("error", True)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_broken_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     try:
         findings = {finding.state: finding for finding in found("plug-ins", str(tmp_path))}
         assert "some-package 1.0" in findings["error"].says
-        assert "pip uninstall some-package" in findings["error"].mend
+        assert "pip uninstall some-package" in findings["error"].fix
         assert "refusal" in findings["warning"].says
         assert findings["ok"].says == "loop (stop rule)"
         assert "broken" in DETECTORS
@@ -264,4 +264,4 @@ def test_the_key_that_a_configuration_names_and_nobody_has(
     done = doctored(config, "--json", *more)
     assert done.exit_code == 1, done.exception
     (key,) = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "key"]
-    assert (key["state"], "export NOT_SET=" in key["mend"]) == ("error", True)
+    assert (key["state"], "export NOT_SET=" in key["fix"]) == ("error", True)

@@ -202,7 +202,7 @@ def test_a_model_that_takes_only_its_own_temperature_is_asked_without(endpoint: 
     endpoint.mood = lambda body, count: NO_TEMPERATURE if "temperature" in body else None
     done = generate(tmp_path)
     assert done.status == 0, done.stdout + done.stderr
-    assert "temperature is refused by the endpoint: left out" in done.stdout
+    assert "the endpoint rejects temperature: omitted" in done.stdout
 
 
 def test_a_run_that_is_made_anew_forgets_what_was_accepted_before(endpoint: Moody, tmp_path: Path):
@@ -262,7 +262,7 @@ def test_an_outage_of_three_minutes_is_waited_for(tmp_path: Path, monkeypatch: p
                 campaign.tell = lambda event, text, **fields: told.append(text)
                 outcome = await campaign.run()
             assert outcome.complete, outcome.reason
-            assert any("answered again" in line for line in told)
+            assert any("answers again" in line for line in told)
             assert not failures(tmp_path)
             assert begun[-1] - begun[0] >= 180
             calls = Counter(body for body in endpoint.served if is_agent(json.loads(body)))

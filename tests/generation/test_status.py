@@ -125,7 +125,7 @@ def test_endpoints_are_told_of_when_they_go_and_when_they_come_back():
     assert "gone" in told[0][1]
     # A single one that has never answered is told of at once.
     endpoints.look([replica(url="http://c/v1", calls=1, failed=1, failing=1)])
-    assert "trying again" in told[-1][1]
+    assert "retrying" in told[-1][1]
 
 
 def ended(log: RunLog, finished: int, **more: Any) -> None:

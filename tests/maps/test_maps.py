@@ -21,7 +21,7 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
-from camel.maps.clusters import clustered, labelled
+from camel.maps.clusters import cluster_vectors, label_groups
 from camel.maps.diversity import diversity, duplicates, effective_number, unit
 from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding
@@ -258,14 +258,14 @@ def test_groups_are_named_by_words_that_others_lack_and_not_by_restricted_ones()
     vectors = unit(Words().embed(texts))
     groups = np.array([0] * 20 + [1] * 20 + [0] * 40, np.int32)
     hidden = np.array([False] * 40 + [True] * 40)
-    bread, boat = labelled(texts, groups, hidden)
+    bread, boat = label_groups(texts, groups, hidden)
     assert "bread" in bread
     assert "boat" in boat
     assert "xyzzy" not in bread
-    found = clustered(vectors, groups=2)
+    found = cluster_vectors(vectors, groups=2)
     assert set(found.tolist()) == {0, 1}
-    assert found.tolist() == clustered(vectors, groups=2).tolist()
-    assert clustered(vectors[:1]).tolist() == [0]
+    assert found.tolist() == cluster_vectors(vectors, groups=2).tolist()
+    assert cluster_vectors(vectors[:1]).tolist() == [0]
 
 
 def test_a_phrase_that_every_group_has_names_none():

@@ -123,7 +123,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.parametrize("moment", ["write_batches", "keep", "create", "after"])
+@pytest.mark.parametrize("moment", ["write_batches", "persist", "create", "after"])
 def test_a_kill_at_any_moment_leaves_a_readable_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
@@ -137,8 +137,8 @@ def test_a_kill_at_any_moment_leaves_a_readable_run(
         match moment:
             case "write_batches":
                 patch.setattr(module, "write_batches", dies)
-            case "keep":
-                patch.setattr(folder, "keep", dies)
+            case "persist":
+                patch.setattr(folder, "persist", dies)
             case "create":
                 patch.setattr(folder.store, "create", dies)
             case _:
@@ -147,14 +147,14 @@ def test_a_kill_at_any_moment_leaves_a_readable_run(
         with pytest.raises(Killed):
             compact(folder, STAGE)
     assert export(folder, tmp_path / "b.jsonl") == before
-    assert bool(collect_garbage(folder, older=0).losers) == (moment in ("keep", "create"))
+    assert bool(collect_garbage(folder, older=0).losers) == (moment in ("persist", "create"))
     assert len(list(folder.store.entries("data"))) == (5 if moment == "after" else 4)
     compact(folder, STAGE)
     assert export(folder, tmp_path / "c.jsonl") == before
     assert verify(folder).problems == []
 
 
-@pytest.mark.parametrize("moment", ["keep", "create"])
+@pytest.mark.parametrize("moment", ["persist", "create"])
 @pytest.mark.parametrize("locks", [True, False])
 def test_garbage_collected_in_the_middle_of_a_compaction_leaves_no_dangling_marker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, locks: bool
@@ -163,7 +163,7 @@ def test_garbage_collected_in_the_middle_of_a_compaction_leaves_no_dangling_mark
     folder = a_run(RunFolder(tmp_path / "run"), 4)
     before = export(folder, tmp_path / "a.jsonl")
     found: list[Garbage] = []
-    owner = folder if moment == "keep" else folder.store
+    owner = folder if moment == "persist" else folder.store
     go_on = getattr(owner, moment)
 
     def interrupted(*args: object) -> object:

@@ -114,7 +114,7 @@ def test_lists_under_headings(nested: Path):
     assert [level.name for level in scenario.resized({"task": 3}).asked] == ["task"]
     edit(nested, 'prompt = "tasks.txt"\n', "")
     assert load(nested, "asked") == load(nested)
-    with pytest.raises(InputError, match="at most 2"):
+    with pytest.raises(InputError, match="only 2"):
         load(nested).resized({"task": 3})
 
 
@@ -124,7 +124,7 @@ def test_lists_under_headings(nested: Path):
         ("# Baker\nBread\nRolls\n", "'# Sushi Chef'"),
         ("# Baker\nBread\nRolls\n# Sushi chef\nMaki\nNigiri\n", "'# Sushi Chef'"),
         ("# Baker | Maki\nBread\nRolls\n", "'# Baker'"),
-        ("# Baker\nBread\nRolls\n# Sushi Chef\nMaki\n", "level task Sushi Chef: gives 1 items"),
+        ("# Baker\nBread\nRolls\n# Sushi Chef\nMaki\n", "level task Sushi Chef: has only 1 items"),
         ("# Baker\nBread\nbread\n# Sushi Chef\nMaki\nNigiri\n", "level task Baker: the item 'bread'"),
         ("# Baker\nBread\nRolls\n" * 2, "same heading"),
         ("Bread\nRolls\n# Sushi Chef\nMaki\nNigiri\n", "task_list.txt"),
@@ -156,11 +156,11 @@ def test_lists_of_what_may_be_asked_for_need_a_prompt_too(nested: Path):
         ("title", "titel", "'titel'"),
         ("count = 3", "count = 3\nuntil = 4", "'until'"),
         ("user =", "users =", "'users'"),
-        ("count = 3", "count = 0", "count is 0"),
-        ("count = 3", "count = -3", "count is -3"),
+        ("count = 3", "count = 0", "count must be at least 1, not 0"),
+        ("count = 3", "count = -3", "not -3"),
         ("count = 3", "", "count is missing"),
         ("count = 3", 'count = "3"', "levels[1].count"),
-        ("count = 3", "count = 3\nask = 0", "ask is 0"),
+        ("count = 3", "count = 3\nask = 0", "ask must be at least 1"),
         ("tasks.txt", "nope.txt", "nope.txt"),
         ('task = "<TASK>"', 'task = "<TASK>"\nopening = "Now start to cook."', "'Now start to cook.'"),
         ("tasks.txt", "../tasks.txt", "../tasks.txt"),
@@ -175,7 +175,7 @@ def test_lists_of_what_may_be_asked_for_need_a_prompt_too(nested: Path):
         ('"Sushi Chef"]', '" "]', "empty"),
         ('"Sushi Chef"]', '"Sushi Chef"]\ncount = 3', "count = 3"),
         pytest.param('"Sushi Chef"', f'"{"x" * 1001}"', "1,001", id="long item"),
-        ('task = "<TASK>"', 'task = "<TASK>"\nmax_messages = 0', "max_messages is 0"),
+        ('task = "<TASK>"', 'task = "<TASK>"\nmax_messages = 0', "max_messages must be at least 1"),
         ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temperature = 99 }', "temperature"),
         ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temprature = 1 }', "temprature"),
         ("[role_play]", "[question]", "'assistant'"),
@@ -253,7 +253,7 @@ def test_a_question(folder: Path):
 def test_several_errors_are_counted(folder: Path):
     edit(folder, "count = 3", "count = 0")
     (folder / "tasks.txt").write_text("List.")
-    with pytest.raises(InputError, match=r"count is 0.*1 more.*camel scenarios check "):
+    with pytest.raises(InputError, match=r"not 0.*1 more.*camel scenarios check "):
         load(folder)
 
 
@@ -287,7 +287,7 @@ def test_a_new_scenario_is_sound(tmp_path: Path):
     assert load(scaffold(tmp_path / "b", 'A "quoted" \\ title')).title == 'A "quoted" \\ title'
     lines = (folder / "scenario.toml").read_text().splitlines()
     assert len([line for line in lines if line]) < 15
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         scaffold(folder)
     with pytest.raises(InputError, match="math"):
         scaffold("math")

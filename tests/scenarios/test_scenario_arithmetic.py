@@ -114,7 +114,7 @@ def test_given_items_need_no_lists():
     assert scenario.asked == ()
     assert scenario.facts(1, lambda level, number: pytest.fail("asked for a list")) == {"alpha": "b"}
     assert scenario.resized({"alpha": 3}).count == 3
-    with pytest.raises(InputError, match="at most 3"):
+    with pytest.raises(InputError, match="only 3"):
         scenario.resized({"alpha": 4})
 
 

@@ -154,7 +154,7 @@ def test_a_scenario_that_ends_in_a_society(tmp_path: Path):
     )
     scenario = load(scenario_folder(tmp_path, society))
     assert check(tmp_path) == []
-    assert (scenario.shape, scenario.talks) == ("2 × 3 = 6 conversations", True)
+    assert (scenario.shape, scenario.has_conversations) == ("2 × 3 = 6 conversations", True)
     assert isinstance(scenario.end, Meeting)
     assert scenario.end.task == "<TASK>", "the last level's, where none is given"
     assert not scenario.is_name("task")

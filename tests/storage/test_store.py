@@ -192,7 +192,7 @@ def test_the_doctor_tries_what_a_run_will_ask_of_a_bucket(
     assert not list(BucketStore(bucket("doctor")).entries("")), "it leaves nothing behind"
     monkeypatch.delenv("CAMEL_JOURNALS")
     there = disk_of(bucket("doctor"))
-    assert (there.state, "CAMEL_JOURNALS" in there.mend) == ("warning", True)
+    assert (there.state, "CAMEL_JOURNALS" in there.fix) == ("warning", True)
 
 
 def test_what_is_missing_is_missing(s3: Server, bucket: Bucket):

@@ -46,8 +46,8 @@ def doctor(
     def report(finding: CheckResult) -> None:
         findings.append(finding)
         note(f"{finding.state:8} {finding.check:16} {finding.says}", STYLES[finding.state])
-        if finding.mend:
-            note(f"{'':8} {'':16} → {finding.mend}")
+        if finding.fix:
+            note(f"{'':8} {'':16} → {finding.fix}")
 
     named = [one for one in typed(command) if one in ("--model", "--base-url")]
     if config is None and not (named or local) and Path("camel.toml").is_file():

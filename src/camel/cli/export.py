@@ -99,7 +99,7 @@ def export(
         records = RunReader(run, stage)
         with in_place_of(out, force and folders) as place:
             if format == "dataset":
-                card: dict[str, Any] = {"title": title or out.name, "licence": license, "planned": planned}
+                card: dict[str, Any] = {"title": title or out.name, "license": license, "planned": planned}
                 written = dataset(records, place, release=release, **card)
             else:
                 written = FORMATS[format].write(records, place, release=release)

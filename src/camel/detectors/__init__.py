@@ -1,13 +1,13 @@
-"""Detectors: what goes wrong in a conversation, found by rules.
+"""Detectors: rules that find what goes wrong in a conversation.
 
     from camel.detectors import detect
 
     for finding in detect(transcript):
         print(finding.index, finding.detector, finding.reason)
 
-Each is a pure function of the transcript; installed plug-ins may bring more (docs/extending.md). docs/detectors.md defines what each one counts and what it does not, and
-says how often it is right. The rules look at the seats `user` and `assistant` only, except where anybody may err
-(loops, refusals, language).
+Each is a pure function of the transcript; installed plug-ins may add more (docs/extending.md). docs/detectors.md defines
+what each one counts, and how often it is right. The rules check only the seats `user` and `assistant`, except for loops,
+refusals and language.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["DETECTORS", "Detector", "Finding", "Hit", "confirm", "detect"]
 
 
 def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> list[Finding]:
-    """Run the named detectors, or all of them, and return what they find, by message."""
+    """Run the named detectors, or all of them, and return their findings, by message."""
     names = list(DETECTORS if detectors is None else detectors)
     if unknown := sorted(set(names) - DETECTORS.keys()):
         raise InputError(f"there is no detector {shown(unknown[0])}; choose from {', '.join(DETECTORS)}")

@@ -30,12 +30,12 @@ _QUESTIONS = {
     format_violation: "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
     sycophancy_loop: "Do the messages up to that one praise or agree with each other instead of working on the task?",
 }
-"""The rules, each with what a judge is asked about its findings. A rule's function has its detector's name."""
+"""The rules, each with the question to a judge about its findings. A rule's function has its detector's name."""
 _VERSIONS = {
-    unfinished_code: 2,  # 1 took a body with code between two comments, or with a brace in a comment, for an empty one
-    language_drift: 2,  # 1 took the language of a conversation with a short task from its first long message, whoever's it was
+    unfinished_code: 2,  # version 1 took a body with code between two comments, or with a brace in a comment, for empty
+    language_drift: 2,  # version 1 took the language of a conversation with a short task from the first long message of any speaker
 }
-"""Of rules that have changed; the others are in version 1."""
+"""Versions of rules that have changed; the others have version 1."""
 
 
 def _shipped() -> Iterator[Detector]:
@@ -45,11 +45,11 @@ def _shipped() -> Iterator[Detector]:
 
 
 def _plugged(plugin: Plugin, part: Any) -> Detector:
-    """A plug-in's detector, whose failures name it."""
+    """Wrap a plug-in's detector, so that its errors name it."""
     if not isinstance(part, Detector):
         raise plugin.failed(f"must be a Detector of camel.detectors, not {shown(part)}")
     if part.name != plugin.name:
-        raise plugin.failed(f"calls itself {shown(part.name)}: both names must be the same")
+        raise plugin.failed(f"has the name {shown(part.name)}: it must be the name of the entry point")
 
     def rule(transcript: Transcript) -> Iterable[Hit]:
         try:

@@ -1,8 +1,8 @@
-"""Unfinished code: it breaks off, or leaves its essential part out.
+"""Unfinished code: it is cut off, or its essential part is missing.
 
-The one decision to know: nothing is parsed or run. The code may be of any language and is often a fragment on
-purpose, so only signs that no whole fragment has are taken: an open bracket or string at the end, a last line that
-waits for more, a function without a body, a comment in the place of code.
+The one decision to know: nothing is parsed or run. The code may be in any language and is often a fragment on purpose, so
+only signs that no complete fragment has are used: an open bracket or string at the end, an incomplete last line, a function
+without a body, a comment instead of code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Block(NamedTuple):
 
 
 def unfinished_code(transcript: Transcript) -> Iterator[Hit]:
-    """An assistant's code is not whole."""
+    """Find incomplete code of an assistant."""
     for index, message in said_by(ASSISTANT, transcript):
         blocks = list(_blocks(message))
         if not blocks:
@@ -52,7 +52,7 @@ def _judged(index: int, block: _Block, message: Message, wants_holes: bool) -> H
     if block.language in _NOT_CODE or (not block.language and not _LOOKS_LIKE_CODE.search(block.code)):
         return None
     if not wants_holes and (found := _hole(block)):
-        return Hit(index, "a placeholder stands where code should be", found)
+        return Hit(index, "there is a placeholder instead of code", found)
     if reason := _breaks_off(block):
         return Hit(index, reason, last)
     return None
@@ -72,7 +72,7 @@ _STRONG = re.compile(
 
 
 def _blocks(message: Message) -> Iterator[_Block]:
-    """The fenced code of a message, or what looks like code where nothing is fenced."""
+    """Yield the fenced code of a message, or what looks like code if nothing is fenced."""
     text = without_closing(message.content)
     if "```" not in text and "~~~" not in text:
         bare = work(message)
@@ -97,7 +97,7 @@ def _blocks(message: Message) -> Iterator[_Block]:
 # ---- holes
 
 _LONGEST = 20_000
-"""Characters of a block that are searched for holes."""
+"""Characters of a block that are searched for placeholders."""
 
 _COMMENT_HOLE = re.compile(
     r"(?:#|//|/\*|--|<!--|%)[ \t]*+(?:\.{3}|…)?[ \t(]*+(?:"
@@ -112,14 +112,14 @@ _MACRO_HOLE = re.compile(
     r"\b(?:todo|unimplemented)!\(|\braise NotImplementedError\b|\bthrow new (?:NotImplemented|UnsupportedOperation)\w*\(",
     re.IGNORECASE,
 )
-# A function whose whole body is comments and a word that does nothing.
+# A function with only comments and a no-op in its body.
 _EMPTY_DEF = re.compile(
     r"^(?P<indent>[ \t]*)(?:async )?def \w+\([^\n]*:[ \t]{0,99}(?:\n(?P=indent)[ \t]+(?:#[^\n]*|\"\"\"[^\"\n]*\"\"\"))*+"
     r"\n?(?P=indent)?[ \t]+(?:pass|\.\.\.)[ \t]*(?:#[^\n]*)?$(?!\n(?P=indent)[ \t]+\S)",
     re.MULTILINE,
 )
 _ELLIPSIS_LINE = re.compile(r"^[ \t]*(?:\.\.\.|…)[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
-# A comment is read in one way only, so that rulers are not slow and code between two comments is none.
+# Without backtracking in comments, so that long rulers are fast and code between two comments is not skipped.
 _EMPTY_BODY = re.compile(r"\)[^;{}()\n]*\{\s*(?:(?://[^\n]*+|(?>/\*.{0,2000}?\*/))\s*)+\}", re.DOTALL)
 _MEANT = re.compile(r"@(?:abc\.)?abstractmethod|\bProtocol\b|@overload|\bABC\b|\.pyi\b")
 
@@ -139,7 +139,7 @@ def _hole(block: _Block) -> str | None:
 # ---- breaking off
 
 _HASH = (*words("python py bash sh shell zsh ruby rb r perl yaml yml toml dockerfile make elixir"), "")
-"""Languages in which `#` begins a comment; code of none that is named is read so, too."""
+"""Languages in which `#` begins a comment; also used for code without a language."""
 _STRINGS = re.compile(
     r"\"\"\".*?\"\"\"|'''.*?'''|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n]){0,200}?'",
     re.DOTALL,
@@ -193,7 +193,7 @@ def _breaks_off(block: _Block) -> str | None:
 
 
 def _unclosed(code: str) -> bool:
-    """Whether more brackets are opened than closed; one too many closed is a fragment's right."""
+    """Return whether more brackets are opened than closed; a fragment may close more than it opens."""
     depth = {"(": 0, "[": 0, "{": 0}
     for char in code:
         if char in "([{":

@@ -1,7 +1,7 @@
-"""What a detector says: which rule, in which message, the words that decided it, and why.
+"""Findings of detectors: the rule, the message, the evidence and the reason.
 
-The one decision to know: a finding points at a message and quotes it, so that whoever doubts it can look, and it
-carries the version of its rule, so that rates from different versions are never added up.
+The one decision to know: a finding names a message and quotes it, so that a reader can check it. It has the version of its
+rule, so that rates from different versions are never added up.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import msgspec
 from camel.core.transcript import Transcript
 
 WHOLE = -1
-"""The index of a finding about the conversation as a whole. None of the rules here makes one; one of yours may."""
+"""The index of a finding about the whole conversation. No built-in rule uses it; your own may."""
 MAX_EVIDENCE = 200
-"""Characters of evidence at most."""
+"""Maximum characters of evidence."""
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A behaviour, found in a message."""
+    """A behavior found in a message."""
 
     detector: str
     version: int
-    """Of the rule that found it."""
+    """Version of the rule that found it."""
     index: int
-    """Of the message in the transcript's list; -1 means the whole conversation."""
+    """Index of the message in the transcript's list; -1 means the whole conversation."""
     evidence: str
-    """A short quotation of that message, as it stands there; empty where the message is."""
+    """A short exact quotation of that message; empty if the message is empty."""
     reason: str
-    """Why, in a sentence. Holds nothing that a model wrote."""
+    """The reason in a sentence, without text of a model."""
     confirmed: bool | None = None
-    """What a judge said of it; None when none was asked or none decided."""
+    """A judge's decision; None if no judge was asked or it did not decide."""
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """What a rule returns; the detector makes a finding of it."""
+    """What a rule returns; the detector turns it into a finding."""
 
     index: int
     reason: str
     words: str = ""
-    """The words that decided it. Where they are not in the message as they stand, its beginning is quoted instead."""
+    """The evidence. If the text is not exactly in the message, the beginning of the message is quoted instead."""
 
 
 class Detector(msgspec.Struct, frozen=True):
@@ -48,15 +48,15 @@ class Detector(msgspec.Struct, frozen=True):
 
     name: str
     version: int
-    """Raised whenever the rule may find something else than before."""
+    """Increased whenever the rule may give other results than before."""
     title: str
-    """The behaviour in a few words, for tables and plots."""
+    """The behavior in a few words, for tables and plots."""
     question: str
-    """What a judge is asked about a finding; yes means that it is right."""
+    """The question to a judge about a finding; yes means that it is right."""
     rule: Callable[[Transcript], Iterable[Hit]]
 
     def find(self, transcript: Transcript) -> list[Finding]:
-        """Everything the rule finds, in the order of the messages."""
+        """Return all findings of the rule, in the order of the messages."""
         return [
             Finding(self.name, self.version, hit.index, _evidence(transcript, hit), hit.reason)
             for hit in self.rule(transcript)
@@ -67,6 +67,6 @@ def _evidence(transcript: Transcript, hit: Hit) -> str:
     if hit.index == WHOLE:
         return ""
     content = transcript.messages[hit.index].content
-    # The rules read with plain apostrophes, which leaves every character where it was.
+    # The rules replace apostrophes, which does not change positions.
     at = max(0, content.replace("’", "'").find(hit.words.replace("’", "'")))
     return content[at : at + min(len(hit.words) or MAX_EVIDENCE, MAX_EVIDENCE)]

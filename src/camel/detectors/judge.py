@@ -1,8 +1,7 @@
-"""A model as judge of findings: one yes-or-no question for each.
+"""A model as judge of findings: one yes-or-no question per finding.
 
-The one decision to know: rules find, and a judge only confirms. It never finds anything by itself, so its cost is
-bounded by the number of findings, and one that does not decide leaves `confirmed` as None. A call that fails raises:
-an endpoint that is down is no opinion.
+The one decision to know: rules find, and a judge only confirms. So its cost is bounded by the number of findings. If it does
+not decide, `confirmed` stays None. A failed call raises an error, because it is not a decision.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from camel.detectors.catalogue import DETECTORS
 from camel.detectors.finding import WHOLE, Finding
 
 JUDGE = "judge"
-"""The speaker name under which a judge is asked."""
+"""The speaker name of the judge's calls."""
 JUDGE_SAMPLING = Sampling(temperature=0.0, max_tokens=200)
 
 _SYSTEM = (
@@ -33,7 +32,7 @@ _SYSTEM = (
 _AGAIN = "That was neither. Answer with one word only: yes or no."
 _YES_OR_NO = re.compile(r"[\W_]*(?:answer\W+|final answer\W+)?(yes|no)\b", re.IGNORECASE)
 _MAX_CHARS = 6_000
-"""Of a message shown to the judge; what was found stands in full in the evidence."""
+"""Maximum characters of a message in the prompt; the evidence is always complete."""
 
 
 async def confirm(
@@ -46,9 +45,9 @@ async def confirm(
     asks: int = 3,
     before: int = 3,
 ) -> list[Finding]:
-    """Ask `model` about each finding, and return them in their order with `confirmed` filled in.
+    """Ask `model` about each finding, and return the findings in their order with `confirmed` filled in.
 
-    A judge sees the message, the `before` messages that precede it and the task, and is asked `asks` times at most.
+    The judge sees the message, the `before` messages that precede it, and the task. It is asked at most `asks` times.
     """
     checked_model(model)
     whole("asks", asks, 1, 1_000_000)
@@ -56,9 +55,7 @@ async def confirm(
     judged: list[Finding] = []
     for finding in findings:
         if not WHOLE <= finding.index < len(transcript.messages):
-            raise InputError(
-                f"the finding is about message {finding.index}, which this transcript does not have"
-            )
+            raise InputError(f"the finding is about message {finding.index}, which is not in this transcript")
         history = History(_SYSTEM)
         history.add("user", _asked(transcript, finding, (question or _question)(finding), before))
         decided = await _decided(history, transcript, model, sampling, asks)
@@ -84,7 +81,7 @@ def _question(finding: Finding) -> str:
         return DETECTORS[finding.detector].question
     except KeyError:
         raise InputError(
-            f"there is no detector {shown(finding.detector)}: give confirm a question for it"
+            f"there is no detector {shown(finding.detector)}: pass a question for it to confirm"
         ) from None
 
 
@@ -104,6 +101,6 @@ def _asked(transcript: Transcript, finding: Finding, question: str, before: int)
 
 
 def _cut(text: str) -> str:
-    """In one colour: a line of a message cannot pose as the end of the conversation."""
+    """Prefix every line, so that no line of a message can pose as the end of the conversation."""
     text = text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS // 2]}\n[…]\n{text[-_MAX_CHARS // 2 :]}"
     return "\n".join(f"| {line}" for line in text.splitlines())

@@ -1,7 +1,7 @@
 """Language drift: a message in another language than the conversation.
 
-The one decision to know: no model and no table of n-grams. A script is told by its characters, and a language in
-Latin letters by its commonest words, which is enough for a few sentences; of anything less the rule does not speak.
+The one decision to know: no model and no table of n-grams. A script is recognized by its characters, and a language in Latin
+letters by its most common words. That is enough for a few sentences; shorter texts are ignored.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ _LEAST_WORDS = 7
 _FEW_WORDS = 4
 _MOST_WORDS = 150
 _LEAST_COMMON = 0.2
-"""Share of common words below which a text is of no language that is known here."""
+"""Share of common words below which the language of a text is unknown."""
 
 
 def language_drift(transcript: Transcript) -> Iterator[Hit]:
-    """A message is mostly in another language than the conversation."""
+    """Find messages mostly in another language than the conversation."""
     messages = transcript.messages
     asked = f"{transcript.task.original} {transcript.task.specified}"
     expected = _expected(transcript, asked)
@@ -84,16 +84,16 @@ def language_drift(transcript: Transcript) -> Iterator[Hit]:
             asked = f"{asked} {message.content}"
         if spoken is None or expected is None or spoken == expected or _ANY_LANGUAGE.search(asked):
             continue
-        # Near relatives are easily mistaken for each other in a short text.
+        # Similar languages are easily confused in a short text.
         if not any(_NAMED[language].search(asked) for language in _RELATIVES.get(spoken, (spoken,))):
             yield Hit(index, f"the message is in {spoken}, the conversation in {expected}", work(message))
 
 
 def _expected(transcript: Transcript, task: str) -> str | None:
-    """The language of the task; of a short one the user's messages must help to tell it.
+    """Return the language of the task; if it is short, the user's messages are added.
 
-    Never an assistant's message: it would be measured against itself. And a few words will do, because nothing is found
-    unless a longer text is plainly in another language.
+    Assistant messages are not used, because they would be compared with themselves. A few words are enough, because only
+    a longer text that is clearly in another language is reported.
     """
     if known := language_of(task, _FEW_WORDS):
         return known
@@ -107,7 +107,7 @@ def _expected(transcript: Transcript, task: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def language_of(text: str, least_words: int = _LEAST_WORDS) -> str | None:
-    """The language of a text, or None when it is too short or of none that is known here."""
+    """Return the language of a text, or None if it is too short or in an unknown language."""
     said = prose(text)
     if not said.isascii() and (script := _script(said)):
         return script

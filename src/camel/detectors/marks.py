@@ -1,4 +1,4 @@
-"""What detectors found in a conversation, as its index and findings keep it."""
+"""Findings of a conversation in the compact form of the index and of findings files."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from camel.detectors import DETECTORS, Finding, detect
 
 
 class Mark(NamedTuple):
-    """Something that was found in a conversation."""
+    """A finding in a conversation."""
 
     detector: str
     message: int
-    """From 0; -1 for the whole conversation."""
+    """Index of the message, from 0; -1 for the whole conversation."""
     seat: str
-    """Who said it."""
+    """The speaker of the message."""
 
 
 STAGE = "findings-"
-"""Begins the name of a stage; a hash of the detectors' versions ends it."""
+"""Prefix of a stage's name; a hash of the detectors' versions follows."""
 LAYOUT = 1
-"""Of the files; raised when they hold something else."""
+"""Version of the files; increased when their contents change."""
 
 
 def versions() -> dict[str, int]:
-    """Of all detectors."""
+    """Return the versions of all detectors."""
     return {name: detector.version for name, detector in DETECTORS.items()}
 
 
 def looked_by() -> str:
-    """The name of these detectors in these versions."""
+    """Return an identifier of all detectors and their versions."""
     told = [LAYOUT, sorted(versions().items())]
     return STAGE + hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:12]
 
 
 def marks_of(transcript: Transcript) -> list[Mark]:
-    """What the detectors find in a conversation, for an index."""
+    """Return what the detectors find in a conversation, for an index."""
     seats = [message.speaker for message in transcript.messages]
     return [mark_of(one.detector, one.index, seats) for one in find_in(transcript, list(DETECTORS))]
 
 
 def mark_of(detector: str, index: int, seats: Sequence[str]) -> Mark:
-    """A finding as an index keeps it; `seats` are the speakers of all messages."""
+    """Return a finding for an index; `seats` are the speakers of all messages."""
     return Mark(detector, index, seats[index] if 0 <= index < len(seats) else "")
 
 
 def find_in(transcript: Transcript, names: Sequence[str]) -> list[Finding]:
-    """What some detectors find in a conversation; what a detector raises becomes an error that names the conversation."""
+    """Return what some detectors find in a conversation; an exception becomes an error that names the conversation."""
     try:
         return detect(transcript, names)
     except CamelError:
         raise
     except Exception as error:
-        raise CamelError(f"a detector fails on conversation {transcript.id}: {error!r}") from error
+        raise CamelError(f"a detector failed on conversation {transcript.id}: {error!r}") from error

@@ -1,7 +1,7 @@
-"""How the rules read a message: its work, its prose, its sentences, its words.
+"""Parts of a message for the rules: its work, its prose, its sentences, its words.
 
-The one decision to know: a rule about what a speaker *says* looks at prose only. Code, quotations and text that was
-asked for to be put into somebody's mouth (a letter, a scene, a bot's reply) are shown, not said.
+The one decision to know: a rule about what a speaker *says* uses only prose. Code, quotations and text that was requested in
+the voice of others (a letter, a scene, a bot's reply) are shown, not said.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from camel.core.role_playing import USER
 from camel.core.transcript import Transcript
 
 _LONGEST = 20_000
-"""Characters of a message that are read as prose: what a speaker does shows well before that."""
+"""Characters of a message that are read as prose, which is always enough."""
 
 _CODE = re.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
@@ -39,12 +39,12 @@ _SHOWN = re.compile(
 
 
 def said_by(speaker: str, transcript: Transcript) -> Iterator[tuple[int, Message]]:
-    """The messages of a seat with their places in the list."""
+    """Yield the messages of a seat with their indexes."""
     return ((i, message) for i, message in enumerate(transcript.messages) if message.speaker == speaker)
 
 
 def asked_before(transcript: Transcript, index: int) -> Message | None:
-    """The user's latest message before `index`."""
+    """Return the user's latest message before `index`."""
     for message in reversed(transcript.messages[:index]):
         if message.speaker == USER:
             return message
@@ -52,7 +52,7 @@ def asked_before(transcript: Transcript, index: int) -> Message | None:
 
 
 def work(message: Message) -> str:
-    """What a message says when the markers of its seat are taken off."""
+    """Return a message without the markers of its seat."""
     move = message.move
     if message.speaker == USER and move.instruction is not None:
         return move.instruction
@@ -63,13 +63,13 @@ def work(message: Message) -> str:
 
 @lru_cache(maxsize=256)
 def _bare(text: str) -> str:
-    """Without markers around nothing, which the grammar does not count."""
+    """Remove empty markers, which the grammar ignores."""
     text = _LABEL.sub("", without_closing(text)).strip()
     return "" if text.strip(" .*_").lower() in ("none", "n/a", "nothing") else text
 
 
 def without_closing(text: str) -> str:
-    """Take `Next request.` off the end."""
+    """Remove `Next request.` from the end."""
     text = text.rstrip()
     found = _CLOSING.search(text, max(0, len(text) - 40))
     return text[: found.start()] if found else text
@@ -77,7 +77,7 @@ def without_closing(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def prose(text: str) -> str:
-    """What is said and not shown: without code and quotations, and with plain apostrophes."""
+    """Return the prose of a text: without code and quotations, and with plain apostrophes."""
     text = text[:_LONGEST].replace("’", "'")
     if "`" in text or "~~~" in text:
         text = _CODE.sub(" ", text)
@@ -86,22 +86,22 @@ def prose(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences and lines of a text that have a word in them."""
+    """Return the sentences and lines of a text that contain a word."""
     found = (match[0].strip() for match in _SENTENCE.finditer(text))
     return tuple(sentence for sentence in found if _WORD.search(sentence))
 
 
 @lru_cache(maxsize=256)
 def words(text: str) -> tuple[str, ...]:
-    """The words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return tuple(_WORD.findall(text.lower().replace("’", "'")))
 
 
 def is_shown(asked: Message | None) -> bool:
-    """Whether the user asked for words to be put into somebody's mouth."""
+    """Return whether the user asked for text in the voice of others."""
     return asked is not None and is_shown_text(work(asked))
 
 
 def is_shown_text(instruction: str) -> bool:
-    """Whether an instruction asks for words to be put into somebody's mouth."""
+    """Return whether an instruction asks for text in the voice of others."""
     return _SHOWN.search(instruction) is not None

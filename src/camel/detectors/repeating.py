@@ -1,7 +1,7 @@
-"""Conversations that do not move: repeated instructions, message loops, sycophancy loops.
+"""Conversations without progress: repeated instructions, message loops, sycophancy loops.
 
-The one decision to know: the loop detector asks the stop rule of the same name, so that a conversation that was
-stopped for a loop and one in which a loop is found are the same thing.
+The one decision to know: the loop detector uses the stop rule of the same name, so that the same conversations are stopped
+for a loop and reported as loops.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _ANY_CALL = NextCall("")
 
 
 def message_loop(transcript: Transcript) -> Iterator[Hit]:
-    """The conversation goes round; found once, where the round is complete."""
+    """Find a loop; reported once, where it is complete."""
     messages = transcript.messages
     looping = False
     for index in range(len(messages)):
         stop = _RULE.check(messages[: index + 1], _ANY_CALL)
         if stop and not looping:
-            # The detail names seats, which come from the conversation's set-up, never from a model.
+            # The detail contains names of seats, which never come from a model.
             yield Hit(index, f"a loop: {stop.detail}")
         looping = stop is not None
 
 
 def repeated_instruction(transcript: Transcript) -> Iterator[Hit]:
-    """An instruction is said again, by the assistant instead of a solution, or by the user."""
+    """Find repeated instructions, by the assistant instead of a solution, or by the user."""
     given: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
     for index, message in enumerate(transcript.messages):
         if message.speaker == ASSISTANT:
@@ -62,7 +62,7 @@ _MORE = re.compile(
     r"\b(?:write|give|make|add|name|list|suggest|tell|show|find|invent|create)\b(?: me)?(?: \w+)? (?:another|more|further)\b",
     re.IGNORECASE,
 )
-# Words that say that an instruction was given, not what it says.
+# Words about an instruction rather than its content.
 _PREFACE = frozenset(
     words(
         "you asked me to want wants do this that the a an is are of for my your our i understood understand following so okay ok sure well "
@@ -73,7 +73,7 @@ _PREFACE = frozenset(
 
 
 def is_echo(message: Message, asked: Message | None) -> bool:
-    """Whether a reply is the words of the instruction and nothing else."""
+    """Return whether a reply only repeats the instruction."""
     if asked is None:
         return False
     instruction, context = asked.move.instruction, asked.move.input or ""
@@ -83,7 +83,7 @@ def is_echo(message: Message, asked: Message | None) -> bool:
     told = words(instruction)
     if len(reply) < _LEAST_WORDS or len(told) < _LEAST_WORDS:
         return False
-    # An announcement of what was asked ("I will list …") is a flake reply, "Here is the list:" an empty promise.
+    # An announcement ("I will list …") is a flake reply, "Here is the list:" is an empty promise.
     if work(message).endswith(":") or (only_announces(work(message)) and reply[:2] != told[:2]):
         return False
     known = {*told, *words(context)}
@@ -104,7 +104,7 @@ def _same(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
 
 
 def _deserves_another(transcript: Transcript, index: int) -> bool:
-    """Whether the reply to the instruction at `index` is a reason to give it again."""
+    """Return whether the reply to the instruction at `index` is a reason to repeat it."""
     for message in transcript.messages[index + 1 : index + 2]:
         reply = work(message)
         cut = message.finish == "length"
@@ -113,7 +113,7 @@ def _deserves_another(transcript: Transcript, index: int) -> bool:
 
 
 def sycophancy_loop(transcript: Transcript) -> Iterator[Hit]:
-    """Both speakers praise or agree with each other instead of working; found once, at the third message in a row."""
+    """Find loops of praise or agreement instead of work; reported once, at the third message in a row."""
     run: list[str] = []
     for index, message in enumerate(transcript.messages):
         if not flatters(message, asked_before(transcript, index)):
@@ -165,7 +165,7 @@ _DIGIT = re.compile(r"\d")
 
 
 def flatters(message: Message, asked: Message | None) -> bool:
-    """Whether a message is mostly praise or agreement, and nothing else of note."""
+    """Return whether a message is mostly praise or agreement, without other content."""
     said = work(message)
     if len(words(said)) > _MOST_WORDS or "`" in said or not _cheers(prose(said)) or _DIGIT.search(said):
         return False

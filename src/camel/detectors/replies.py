@@ -1,7 +1,7 @@
 """Replies that are no answer: flake replies, empty promises, refusals.
 
-The one decision to know: a rule judges what the whole reply amounts to, not a phrase in it. "I will" before a
-solution, "I can't" before a way round it and "tomorrow" in a letter that was asked for are ordinary.
+The one decision to know: a rule judges the whole reply, not a phrase in it. "I will" before a solution, "I can't" before a
+workaround and "tomorrow" in a requested letter are fine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _has(text: str, pieces: Sequence[str]) -> bool:
 
 
 def flake_reply(transcript: Transcript) -> Iterator[Hit]:
-    """The assistant announces or acknowledges, and adds nothing."""
+    """Find replies that only announce or acknowledge."""
     for index, message in said_by(ASSISTANT, transcript):
         asked = asked_before(transcript, index)
         if asked is None or message.finish in _WITHHELD or not _asks(asked):
@@ -55,7 +55,7 @@ def flake_reply(transcript: Transcript) -> Iterator[Hit]:
 
 
 _MOST_WORDS = 60
-"""A longer plan says how, which is something."""
+"""Maximum words of an announcement; a longer plan has content."""
 _OPENER = (
     r"(?:(?:sure(?: thing)?|ok(?:ay)?|of course|certainly|absolutely|definitely|alright|all right|yes|great|perfect|"
     r"thanks|thank you|understood|got it|noted|no problem|with pleasure|right|well|so|and|then|now|first(?:ly)?|"
@@ -76,15 +76,15 @@ _ACKNOWLEDGES = re.compile(
     r"(?:great|good|excellent|nice) (?:idea|question|point|choice)|thank(?:s| you)\b[^.!?]{0,60}|my pleasure|consider it done|will do)?\W*",
     re.IGNORECASE,
 )
-# A colon with something after it, a list, a table, code: there is more than an announcement.
+# A colon followed by text, a list, a table, code: more than an announcement.
 _DELIVERS = re.compile(r"[:：]\s*\S|\n[^\S\n]*(?:[-*•]|\d+[.)])\s|```|\|")
-# Where the answer itself may be what somebody will do, or words for somebody's mouth.
+# Requests whose answer may be a plan, or text in the voice of others.
 _INTENTION = re.compile(
     r"\b(?:agree|how (?:you|would|will|do you)|what you (?:would|will)|your (?:first|next|plan|approach)|steps|promises?|"
     r"lines?|lecture|introduce|say)\b",
     re.IGNORECASE,
 )
-# There is one way only to read a sentence here ("thank" has "thank you" in it), so that a long text cannot be slow.
+# Without backtracking ("thank" also matches "thank you"), so that a long text is fast.
 _NOTHING_ASKED = re.compile(
     r"(?:[\W_]*+(?:thanks?|great|perfect|wonderful|goodbye|bye|ok(?:ay)?|i (?:fully |completely |totally )?agree|you(?:'re| are)|"
     r"wow|yes|exactly|i apologi[sz]e|i(?:'m| am) (?:sorry|glad|sure|ready))\b[^.!?]*+[.!?]*+)+",
@@ -100,7 +100,7 @@ _REQUEST = re.compile(
 
 
 def _asks(asked: Message) -> bool:
-    """Whether the user's message asks for anything."""
+    """Return whether the user's message asks for anything."""
     said = work(asked)
     if asked.move.done or not words(said) or _NOTHING_ASKED.fullmatch(prose(said)):
         return False
@@ -108,7 +108,7 @@ def _asks(asked: Message) -> bool:
 
 
 def only_announces(said: str) -> bool:
-    """Whether every sentence is an announcement or an acknowledgement."""
+    """Return whether every sentence is an announcement or an acknowledgment."""
     if len(words(said)) > _MOST_WORDS or "?" in said or _DELIVERS.search(said):
         return False
     found = sentences(prose(said))
@@ -116,7 +116,7 @@ def only_announces(said: str) -> bool:
 
 
 def _is_what_was_asked(said: str, asked: str) -> bool:
-    """Whether the announcement may be the answer. Not if it only says back what was asked: "I will write the speech"."""
+    """Return whether the announcement may be the answer, unless it only repeats the request: "I will write the speech"."""
     if not _INTENTION.search(asked) and not is_shown_text(asked):
         return False
     content = set(words(said)) - _EMPTY_WORDS
@@ -133,7 +133,7 @@ _EMPTY_WORDS = frozenset(
 
 
 def empty_promise(transcript: Transcript) -> Iterator[Hit]:
-    """The assistant puts off what was asked, or claims to have delivered what is not there."""
+    """Find replies that postpone what was requested, or claim a delivery that is not in the message."""
     for index, message in said_by(ASSISTANT, transcript):
         said = work(message)
         if said and (hit := _promise(index, said, asked_before(transcript, index))):
@@ -141,7 +141,7 @@ def empty_promise(transcript: Transcript) -> Iterator[Hit]:
 
 
 _CLAIM_WORDS = 25
-"""A letter or a scene may speak of attachments; a reply as short as this is neither."""
+"""Maximum length of a reply that is checked; a longer one may be a letter or a scene that mentions attachments."""
 
 
 def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
@@ -156,7 +156,7 @@ def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
     if said.endswith((":", "：")) and (found := _NOTHING_FOLLOWS.search(said)):
         return Hit(index, "something is announced as following, and nothing follows", found[0].strip())
     if "[" in spoken and (found := _HOLE.search(spoken)) and not (asked and _TEMPLATE.search(asked.content)):
-        return Hit(index, "a placeholder stands where the thing should be", found[0])
+        return Hit(index, "there is a placeholder instead of content", found[0])
     return None
 
 
@@ -170,7 +170,7 @@ _WHEN = (
     r"next week|in (?:an?|the|a few|\w+) (?:hours?|minutes?|days?|weeks?|moments?)|this (?:afternoon|evening|week)|"
     r"over the (?:weekend|next)|first thing|as soon as|when (?:it|they) (?:is|are)|once (?:it|they|i)|the end of the (?:day|week|month))\b"
 )
-# Most replies have none of these. Plain search, because a pattern tried at each character costs ten times this.
+# Most replies have none of these. Plain search is ten times faster than a pattern.
 _MAY_PROMISE = _pieces(
     "'ll| will| shall|going to|moment|minute|second|hold on|please wait|please stand|please bear|"
     "working on|i need|back to you|posted| me "
@@ -227,7 +227,7 @@ _WITHHELD = ("refusal", "content_filter")
 
 
 def refusal(transcript: Transcript) -> Iterator[Hit]:
-    """A speaker declines to go on."""
+    """Find refusals."""
     for index, message in enumerate(transcript.messages):
         if message.finish in _WITHHELD:
             yield Hit(index, "the endpoint refused or withheld the reply")
@@ -238,9 +238,9 @@ def refusal(transcript: Transcript) -> Iterator[Hit]:
 
 
 _LOOKED_AT = 4
-"""Sentences from the start of a message: a refusal comes first."""
+"""Number of sentences to check from the start of a message."""
 _REASONS = 45
-"""Words after a refusal that may be reasons and offers; with more, the message went on to do the work."""
+"""Maximum words after a refusal for reasons and offers; with more, the message did the work."""
 _BEGINNING = 1_200
 _MAY_REFUSE = _pieces(
     "can't|cannot|can not|won't|will not|unable|not able|not allowed|could|declin|refus|comfortable|"
@@ -265,7 +265,7 @@ _REFUSES = re.compile(
     r"\bi(?:'m| am) (?:sorry|afraid)\b[^.!?]{0,30}\bi can(?:not|'t)\b",
     re.IGNORECASE,
 )
-# In a scene somebody may say "I cannot"; nobody there says this.
+# A character in a scene may say "I cannot", but not this.
 _FIRM = re.compile(
     r"\bas an? (?:ai|language model)\b|\b(?:decline|refuse|assist|comfortable|write)\b|\b(?:this|that|your|the) request\b|\bhelp with\b|\bapolog",
     re.IGNORECASE,
@@ -280,7 +280,7 @@ _MISSING = re.compile(
 
 
 def refuses(message: Message, asked: Message | None) -> str | None:
-    """The sentence with which a message declines, if it does."""
+    """Return the sentence with which a message declines, or None."""
     said = prose(work(message))
     if not _has(said[:_BEGINNING], _MAY_REFUSE):
         return None

@@ -1,7 +1,7 @@
-"""Who may say what: format violations and role flipping.
+"""Format violations and role flipping.
 
-The one decision to know: both lean on the grammar's one parser. Markers in use decide first; plain words count only
-in a message that has none of its own seat's.
+The one decision to know: both use the grammar's parser. Markers in use decide first; plain words count only in a message
+without markers of its own seat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from camel.detectors.repeating import is_echo
 
 
 def format_violation(transcript: Transcript) -> Iterator[Hit]:
-    """A message lacks what its seat's prompt asks for."""
+    """Find messages without the format of their seat."""
     if not _has_format(transcript):
         return
     done = False
@@ -36,7 +36,7 @@ def format_violation(transcript: Transcript) -> Iterator[Hit]:
 
 
 def _has_format(transcript: Transcript) -> bool:
-    """Whether the speakers were told to keep the format. Imported conversations do not say, so their messages do."""
+    """Return whether the prompts ask for the format. Imported conversations have no prompts, so their messages decide."""
     systems = [speaker.system for speaker in transcript.speakers if speaker.system]
     if systems:
         return any("Instruction:" in system or "Solution:" in system for system in systems)
@@ -47,7 +47,7 @@ def _has_format(transcript: Transcript) -> bool:
 
 
 def role_flipping(transcript: Transcript) -> Iterator[Hit]:
-    """A speaker takes the other's seat."""
+    """Find speakers that take the other's role."""
     for index, message in enumerate(transcript.messages):
         flips = {USER: _user_flips, ASSISTANT: _assistant_flips}.get(message.speaker)
         if flips and (hit := flips(transcript, index, message)):
@@ -98,7 +98,7 @@ def _role(transcript: Transcript, seat: str) -> str:
 
 
 def _claim(said: str, other: str, own: str) -> str:
-    """The words with which a speaker says that it is in the other's role."""
+    """Return the words with which a speaker claims the other's role."""
     if len(other) < 3 or other.lower() in own.lower():
         return ""
     lowered = said.lower()

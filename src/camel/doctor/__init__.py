@@ -1,11 +1,11 @@
-"""The doctor: is everything there that a run will need, and how is what is missing mended?
+"""The doctor: checks everything that a run needs, and says how to fix problems.
 
     from camel.doctor import Target, examine
 
     for finding in asyncio.run(examine(Target("gpt-4.1-mini"))):
-        print(finding.state, finding.check, finding.says, finding.mend)
+        print(finding.state, finding.check, finding.says, finding.fix)
 
-The endpoint is asked a few small questions (`calls_of` says what they take); the machine is looked at without any.
+The endpoint checks make a few small calls (`calls_of` returns their cost); the checks of the machine make none.
 """
 
 from camel.doctor.endpoint import examine

@@ -1,8 +1,8 @@
-"""What an endpoint can do, found out by asking it: a few small calls through the client that runs use.
+"""Checks an endpoint's features with a few small calls, through the same client that runs use.
 
-The one decision to know: what an endpoint claims is not asked. A grammar counts as held when an answer that nobody would
-give freely comes back in it, a cache when a prompt that was just sent is counted as cached, a stream when it comes in
-pieces: servers ignore fields that they do not know, and gateways gather streams.
+The one decision to know: features are tested, not looked up. A grammar works if it forces an answer that the model would not
+give otherwise, a cache if a repeated prompt is counted as cached, a stream if it arrives in pieces. Servers ignore unknown
+fields, and gateways buffer streams.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from camel.models.prices import find
 
 MOST_REPLICAS = 16
 SKEW = 60.0
-"""Seconds that a clock may be wrong: signatures of object stores and tokens are refused from some minutes on."""
+"""Maximum error of the clock in seconds: object stores reject signatures after a few minutes."""
 ROOM = 4096
-"""A window below this ends the paper's role plays after a few messages."""
+"""Context window below which the paper's role plays end after a few messages."""
 _SESSION = "camel-doctor"
 
 _ADVICE = read_table(Path(__file__).with_name("advice.toml"))
-_MEND: dict[str, str] = _ADVICE["errors"]
+_FIXES: dict[str, str] = _ADVICE["errors"]
 ADVICE: dict[str, str] = _ADVICE["checks"]
-"""What to do where a check by calls does not end well."""
+"""What to do if a check fails."""
 
 Tell = Callable[[CheckResult], None]
 
@@ -63,19 +63,19 @@ class _Seen(NamedTuple):
 
     state: State
     says: str
-    mend: str = ""
-    """Where it did not end well; empty: the check's usual advice."""
+    fix: str = ""
+    """What to do; empty: the check's usual advice."""
 
 
 async def examine(target: Target, tell: Tell = lambda finding: None) -> list[CheckResult]:
-    """Ask an endpoint what it can do; `tell` hears of each finding as it is made. Costs what `calls_of` says at most."""
+    """Check an endpoint; `tell` gets each finding as it is made. Costs at most what `calls_of` returns."""
     examination = _Examination(target, tell)
     await examination.run()
     return examination.findings
 
 
 class _Examination:
-    """One visit."""
+    """One examination."""
 
     def __init__(self, target: Target, tell: Tell) -> None:
         self.target = target
@@ -87,15 +87,15 @@ class _Examination:
         self._limit = MAX_TOKENS
         self._spent = Usage()
 
-    def note(self, check: str, state: State, says: str, mend: str = "") -> None:
-        """Add a finding, with what was used since the last one."""
-        finding = CheckResult(check, state, " ".join(says.split()), mend, self._spent, self.target.place)
+    def note(self, check: str, state: State, says: str, fix: str = "") -> None:
+        """Add a finding, with the usage since the last one."""
+        finding = CheckResult(check, state, " ".join(says.split()), fix, self._spent, self.target.place)
         self._spent = Usage()
         self.findings.append(finding)
         self._tell(finding)
 
     async def run(self) -> None:
-        """Everything, as far as it can be had."""
+        """Run all checks that are possible."""
         plugged = self._of_plugin()
         model = plugged or (None if self.findings else await self._found())
         if model is None:
@@ -110,44 +110,44 @@ class _Examination:
                 await self._check("JSON schema", self._schema())
                 await self._check("grammar", self._grammar())
             await self._check("cache", self._caches(model))
-            # Last: some servers close the connection after a stream, and a call on it would fail for no fault of theirs.
+            # Last, because some servers close the connection after a stream, and the next call on it would fail.
             await self._check("streaming", self._streams(model))
-        self._skip("a plug-in's model has its own ways")
+        self._skip("this is a plug-in's model")
 
     def _skip(self, why: str) -> None:
         for check in CALLS:
             if not any(finding.check == check for finding in self.findings):
-                self.note(check, "skipped", f"not looked at: {why}")
+                self.note(check, "skipped", f"not checked: {why}")
 
     # --- before any call -----------------------------------------------------------------------------------------
 
     def _of_plugin(self) -> Model | None:
-        """A plug-in's model, which has no endpoint of its own to be looked at."""
+        """Return a plug-in's model, which has no endpoint to check, or None."""
         if self.target.base_url:
             return None
         try:
             return plugged_model(self._name, self._window)
         except InputError as error:
-            self.note("model", "error", str(error), "mend or remove the plug-in, or name another model")
+            self.note("model", "error", str(error), "fix or remove the plug-in, or choose another model")
             return None
 
     async def _found(self) -> Model | None:
-        """The endpoint, its listing, the key and the window, and a client for it."""
+        """Check the endpoint, its list of models, the key and the window; returns a client for it."""
         usual = default_url(self._name or DEFAULT_MODEL, self.target.dialect)
         given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or usual
         try:
             source = find_replicas(given)
             urls: tuple[str, ...] = source.first or await asyncio.to_thread(source.look)
-            # Refuses what cannot work: no key for OpenAI, a URL that is none.
+            # Raises for a missing key or an invalid URL.
             self._client(base_url=list(urls) or given)
         except InputError as error:
-            check, mend = "endpoint", "write it whole, such as http://127.0.0.1:8000/v1"
+            check, fix = "endpoint", "write the complete URL, such as http://127.0.0.1:8000/v1"
             if "API key" in str(error):
-                check, mend = "key", "export OPENAI_API_KEY=…, or give --base-url, or --local"
-            self.note(check, "error", str(error), mend)
+                check, fix = "key", "export OPENAI_API_KEY=…, or add --base-url or --local"
+            self.note(check, "error", str(error), fix)
             return None
         if not urls:
-            self.note("endpoint", "error", f"nobody is known behind {given}", "check the name after dns+")
+            self.note("endpoint", "error", f"no replica found behind {given}", "check the name after dns+")
             return None
         listing = await self._listings(urls)
         if listing is None:
@@ -174,19 +174,19 @@ class _Examination:
         )
 
     async def _listings(self, urls: tuple[str, ...]) -> dict[str, int | None] | None:
-        """What is served; None where no endpoint lets itself be asked at all. Chooses the first that does."""
+        """Return the listed models; None if no endpoint answers. Chooses the first that does."""
         listing: dict[str, int | None] = {}
         silent: list[str] = []
         for url in urls[:MOST_REPLICAS]:
             try:
                 served = await asyncio.to_thread(self._client(url).served_models, url)
             except NotAuthorized as error:
-                self.note("key", "error", str(error), _MEND["NotAuthorized"])
+                self.note("key", "error", str(error), _FIXES["NotAuthorized"])
                 return None
             except ModelError as error:
                 if await self._is_above(url):
-                    says = f"nothing is served at {url}, but at {url}/v1"
-                    self.note("endpoint", "error", says, f"make {url}/v1 the base URL")
+                    says = f"the API is not at {url}, but at {url}/v1"
+                    self.note("endpoint", "error", says, f"use {url}/v1 as the base URL")
                     return None
                 silent.append(f"{url}: {error}")
                 continue
@@ -196,13 +196,13 @@ class _Examination:
             rest = f" ({len(urls):,} replicas)" if len(urls) > 1 else ""
             self.note("endpoint", "ok", f"{self._url} answers{rest}")
         for text in silent if self._url else ():
-            self.note("endpoint", "warning", f"a replica does not answer: {text}", _MEND["Unreachable"])
-        # One that lists nothing may still answer: the first call will tell.
+            self.note("endpoint", "warning", f"a replica does not answer: {text}", _FIXES["Unreachable"])
+        # An endpoint without a list may still answer; the first call will show it.
         self._url = self._url or next(iter(urls))
         return listing
 
     async def _is_above(self, url: str) -> bool:
-        """Whether the API is one step further down: the commonest slip in a base URL."""
+        """Return whether the API is at URL/v1, the most common mistake in a base URL."""
         if url.endswith("/v1"):
             return False
         try:
@@ -215,21 +215,21 @@ class _Examination:
             self._name = next(iter(listing))
         if not self._name and self._url != OPENAI_URL:
             names = ", ".join(list(listing)[:10]) or "it lists none"
-            self.note("model", "error", f"no model is named, and it serves {names}", "name one with --model")
+            self.note(
+                "model", "error", f"no model is chosen, and it serves {names}", "choose one with --model"
+            )
             return
         name = self._name or DEFAULT_MODEL
         if not listing:
-            says = f"{self._url} does not list its models, so {name} is taken on its word"
+            says = f"{self._url} does not list its models, so {name} is not verified"
             self.note("model", "note", says)
         elif name in listing:
             self.note("model", "ok", f"{name} is served")
         else:
-            # No more than a warning: gateways serve names that they do not list. The first call decides.
-            says = (
-                f"{name} is not among what it lists{similar(name, listing)}: {', '.join(list(listing)[:10])}"
-            )
-            mend = "name one of them with --model, or as model.name in the configuration"
-            self.note("model", "warning", says, mend)
+            # Only a warning: gateways may serve names that they do not list. The first call decides.
+            says = f"{name} is not in its list{similar(name, listing)}: {', '.join(list(listing)[:10])}"
+            fix = "choose one of them with --model, or as model.name in the configuration"
+            self.note("model", "warning", says, fix)
 
     def _checked_window(self, listing: dict[str, int | None]) -> None:
         name = self._name or DEFAULT_MODEL
@@ -238,27 +238,27 @@ class _Examination:
         counted_on = self.target.context_tokens
         self._window = counted_on or told
         if self._window is None:
-            mend = "give it as model.context_tokens in the configuration or --context, or conversations end in errors where they should end as token_limit"
-            self.note("context length", "warning", "neither the endpoint nor the catalogue tells it", mend)
+            fix = "set model.context_tokens in the configuration, or --context; otherwise long conversations end with an error instead of token_limit"
+            self.note("context length", "warning", "unknown to the endpoint and to the catalog", fix)
         elif counted_on and told and counted_on > told:
-            says = f"{counted_on:,} tokens are counted on, and it has {told:,}"
-            mend = f"lower context_tokens to {told}, or serve the model with a larger window"
-            self.note("context length", "error", says, mend)
+            says = f"{counted_on:,} tokens are configured, but it has {told:,}"
+            fix = f"lower context_tokens to {told}, or serve the model with a larger window"
+            self.note("context length", "error", says, fix)
         elif self._window < ROOM:
-            mend = "serve it with a larger window: a role play of 40 messages takes about 9,000 tokens"
-            self.note("context length", "warning", f"{self._window:,} tokens are few", mend)
+            fix = "serve it with a larger window: a role play of 40 messages takes about 9,000 tokens"
+            self.note("context length", "warning", f"only {self._window:,} tokens", fix)
         else:
             self.note("context length", "ok", f"{self._window:,} tokens")
 
     def _clock(self, there: float | None) -> None:
         if there is None:
-            self.note("clock", "skipped", "the endpoint does not say what time it is")
+            self.note("clock", "skipped", "the endpoint sends no date")
             return
         wrong = time.time() - there
         if abs(wrong) > SKEW:
             says = f"this machine is {abs(wrong):,.0f} s {'ahead of' if wrong > 0 else 'behind'} the endpoint's clock"
-            mend = "set this machine's clock (timedatectl set-ntp true), or the server's: object stores refuse signatures of another time"
-            self.note("clock", "warning", says, mend)
+            fix = "set this machine's clock (timedatectl set-ntp true) or the server's: object stores reject signatures with a wrong time"
+            self.note("clock", "warning", says, fix)
         else:
             self.note("clock", "ok", f"within {max(1.0, abs(wrong)):.0f} s of the endpoint's")
 
@@ -279,73 +279,71 @@ class _Examination:
             history.add("user", text)
         sampling = sampling or Sampling(max_tokens=self._limit, n=n)
         request = Request(history, sampling, _SESSION, "user", expects, watch, options=3)
-        self._spent += Usage(calls=1)  # paid or not, it was sent
+        self._spent += Usage(calls=1)  # count it even if it fails
         reply = await model.reply(request)
         used = reply.usage
         self._spent += Usage(used.prompt, used.completion, used.cached, 0, used.unknown)
         return reply
 
     async def _check(self, check: str, look: Awaitable[_Seen]) -> None:
-        """Note how a check ends; one whose call fails is a warning."""
+        """Record the result of a check; a failed call is a warning."""
         advice = ADVICE[check]
         if check == "cache" and (self.target.price or find(self._name or DEFAULT_MODEL)):
             advice = ADVICE["cache of a provider"]
         try:
-            state, says, mend = await look
+            state, says, fix = await look
         except RequestRejected as error:
-            self.note(check, "warning", f"refused: {error}", advice)
+            self.note(check, "warning", f"rejected: {error}", advice)
         except ModelError as error:
-            self.note(check, "warning", f"{type(error).__name__}: {error}", _mend_of(error))
+            self.note(check, "warning", f"{type(error).__name__}: {error}", _fix_of(error))
         else:
-            self.note(check, state, says, mend or ("" if state in ("ok", "skipped") else advice))
+            self.note(check, state, says, fix or ("" if state in ("ok", "skipped") else advice))
 
     async def _answers(self, model: Model) -> bool:
         try:
             reply = await self._ask(model, "Answer with one word: hello.", sampling=self.target.sampling)
         except (NotAuthorized, QuotaExhausted) as error:
-            self.note("key", "error", str(error), _mend_of(error))
+            self.note("key", "error", str(error), _fix_of(error))
             return False
         except ModelError as error:
             check = "endpoint" if isinstance(error, Unreachable) else "answer"
-            self.note(check, "error", f"{type(error).__name__}: {error}", _mend_of(error))
+            self.note(check, "error", f"{type(error).__name__}: {error}", _fix_of(error))
             return False
         if not any(finding.check == "key" for finding in self.findings):
             given = os.environ.get("OPENAI_API_KEY") if self.target.api_key is None else self.target.api_key
             given = given or self.target.headers
-            self.note("key", "ok", "accepted" if given else "none is set, and none is needed")
-        says, state, mend = f"in {reply.latency:.1f} s, by {reply.model or self._name}", "ok", ""
+            self.note("key", "ok", "accepted" if given else "none is set or needed")
+        says, state, fix = f"in {reply.latency:.1f} s, by {reply.model or self._name}", "ok", ""
         if reply.usage.unknown:
-            says, state = f"{says}, without saying how many tokens it took", "warning"
-            mend = (
-                "without a count of tokens neither cost nor budgets can be kept: have the server report usage"
-            )
+            says, state = f"{says}, without token counts", "warning"
+            fix = "without token counts there are no costs and budgets: let the server report usage"
         elif not reply.content.strip():
-            says, state = f"{says}, and it is empty", "warning"
-            mend = f"a model that thinks first needs more than {MAX_TOKENS} tokens: leave max_tokens out, or make it large"
-        self.note("answer", state, says, mend)
+            says, state = f"{says}, but it is empty", "warning"
+            fix = f"a reasoning model needs more than {MAX_TOKENS} tokens: omit max_tokens, or raise it"
+        self.note("answer", state, says, fix)
         self._checked_settings(model, reply)
         return True
 
     def _checked_settings(self, model: Model, reply: Reply) -> None:
-        """What became of the run's own settings, whether the model thinks, and whether its price is known."""
+        """Check the run's own settings, whether the model uses reasoning, and whether its price is known."""
         if reply.usage.reasoning or reply.choices[0].reasoning:
             self._limit = 16 * MAX_TOKENS
-            shown = "and shows it" if reply.choices[0].reasoning else "and does not show it"
-            says = f"it thinks before it speaks, {shown}: {reply.usage.reasoning or 'uncounted'} tokens"
+            shown = "visible" if reply.choices[0].reasoning else "hidden"
+            says = f"the model uses {shown} reasoning: {reply.usage.reasoning or 'uncounted'} tokens"
             self.note("thinking", "note", says)
         else:
-            self.note("thinking", "ok", "no thoughts were seen")
+            self.note("thinking", "ok", "no reasoning seen")
         chat = chat_of(model)
         if self.target.sampling is not None and chat is not None:
             sent = msgspec.to_builtins(self.target.sampling)
             if adjusted := chat.adjustments:
                 self.note("settings", "note", f"adjusted: {'; '.join(adjusted)}")
             else:
-                self.note("settings", "ok", f"accepted: {', '.join(sent) or 'nothing but the model is set'}")
+                self.note("settings", "ok", f"accepted: {', '.join(sent) or 'only the model is set'}")
         price = self.target.price or find(self._name or DEFAULT_MODEL)
         if price is None:
-            mend = "give it as model.price = { input = …, cached = …, output = … }, in dollars per million tokens"
-            self.note("price", "warning", "not known, so that no budget in dollars can be kept", mend)
+            fix = "set model.price = { input = …, cached = …, output = … }, in dollars per million tokens"
+            self.note("price", "warning", "unknown, so a budget in dollars is not possible", fix)
         else:
             self.note(
                 "price", "ok", f"{price.input:g} and {price.output:g} dollars per million tokens in and out"
@@ -361,32 +359,32 @@ class _Examination:
         question = "Count from one to twelve in words, separated by spaces."
         reply = await self._ask(model, question, watch=watch)
         if len(pieces) < 2 and len(reply.content) > 16:
-            return _Seen("warning", "a stream was asked for, and all came at once")
+            return _Seen("warning", "a stream was requested, but the reply came as one piece")
         if reply.usage.unknown:
-            mend = "the server must know stream_options.include_usage, or what camel play costs is not known"
-            return _Seen("warning", f"{len(pieces)} pieces, without a count of tokens at the end", mend)
+            fix = "the server must support stream_options.include_usage; otherwise the cost of camel play is unknown"
+            return _Seen("warning", f"{len(pieces)} pieces, without token counts at the end", fix)
         return _Seen("ok", f"{len(pieces)} pieces")
 
     async def _several(self, model: Model) -> _Seen:
         reply = await self._ask(model, "Name an animal in one word.", n=2)
         if len(reply.choices) < 2:
-            return _Seen("warning", "n = 2 brought one answer")
-        return _Seen("ok", "n = 2 brings two answers in one call")
+            return _Seen("warning", "n = 2 returned one answer")
+        return _Seen("ok", "n = 2 returns two answers in one call")
 
     async def _schema(self) -> _Seen:
         async with self._client(guided="openai") as model:
-            reply = await self._ask(model, "Answer with one word: the name of a colour.", expects="choice")
+            reply = await self._ask(model, "Answer with one word: the name of a color.", expects="choice")
         try:
             msgspec.json.decode(reply.content, type=_Chosen)
         except msgspec.MsgspecError:
-            says = "response_format was taken, and the answer does not keep to it"
+            says = "response_format was accepted, but the answer does not follow it"
             return _Seen("error" if self.target.guided == "openai" else "warning", says)
-        return _Seen("ok", "the answer keeps to response_format")
+        return _Seen("ok", "the answer follows response_format")
 
     async def _grammar(self) -> _Seen:
         wanted = self.target.guided if self.target.guided in ("llama.cpp", "vllm") else None
         if urlsplit(self._url).hostname == "api.openai.com":
-            return _Seen("skipped", "OpenAI takes no grammar of ours, and its models need none")
+            return _Seen("skipped", "OpenAI supports no grammars, and its models need none")
         guides: tuple[Guide, ...] = (wanted,) if wanted else ("llama.cpp", "vllm")
         for guide in guides:
             async with self._client(guided=guide) as model:
@@ -396,15 +394,15 @@ class _Examination:
                     continue
             if reply.content.lstrip().startswith(("Instruction: ", "<CAMEL_TASK_DONE>")):
                 how = "" if wanted else f': guided = "{guide}" can be used'
-                return _Seen("ok", f"replies are held to {guide}'s{how}")
+                return _Seen("ok", f"{guide}'s grammar constrains replies{how}")
         if wanted:
-            mend = f'take guided = "{wanted}" out of the configuration, or serve the model with {wanted}'
-            return _Seen("error", f'guided = "{wanted}" is counted on, and nothing is held', mend)
-        return _Seen("note", "replies are not held to a grammar")
+            fix = f'remove guided = "{wanted}" from the configuration, or serve the model with {wanted}'
+            return _Seen("error", f'guided = "{wanted}" is configured, but replies are not constrained', fix)
+        return _Seen("note", "no grammar constrains replies")
 
     async def _caches(self, model: Model) -> _Seen:
         if self._window is not None and self._window < len(LONG) // 3 + 2 * MAX_TOKENS:
-            return _Seen("skipped", "the window is too small for a prompt worth caching")
+            return _Seen("skipped", "the context window is too small for a test of the cache")
         history = History(LONG)
         history.add("user", "What is the number of item 7? Answer with the number.")
         first = await self._ask(model, history)
@@ -412,12 +410,12 @@ class _Examination:
         history.add("user", "And of item 9?")
         used = (await self._ask(model, history)).usage
         if used.unknown or not used.cached:
-            return _Seen("warning", "a prompt that was just sent is not counted as cached when it returns")
+            return _Seen("warning", "a repeated prompt is not counted as cached")
         return _Seen("ok", f"{used.cached:,} of {used.prompt:,} prompt tokens came from the cache")
 
 
-def _mend_of(error: ModelError) -> str:
-    return next(_MEND[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _MEND)
+def _fix_of(error: ModelError) -> str:
+    return next(_FIXES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _FIXES)
 
 
 class _Chosen(msgspec.Struct):
@@ -425,7 +423,7 @@ class _Chosen(msgspec.Struct):
 
 
 def _date_of(url: str, timeout: float = 10.0) -> float | None:
-    """What time an endpoint says it is, by the header of whatever it answers. No key is sent."""
+    """Return an endpoint's time from the header of any response. No key is sent."""
     proxy = proxy_for(url)
     proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy} if proxy else {})
     try:

@@ -1,4 +1,4 @@
-"""What the doctor found: a check, how it ended, and how to mend it where it did not end well."""
+"""Results of the doctor's checks: what was found, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from camel.core.message import Usage
 
 State = Literal["ok", "note", "warning", "error", "skipped"]
-"""`note`: good to know, works without. `warning`: works, but worse or dearer. `error`: a run will fail. `skipped`: not looked at."""
+"""`note`: for information. `warning`: works, but worse or at a higher cost. `error`: a run will fail. `skipped`: not checked."""
 _ORDER: tuple[State, ...] = ("skipped", "ok", "note", "warning", "error")
 
 
@@ -18,18 +18,18 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """One check and its outcome."""
 
     check: str
-    """What was looked at, in a word or two."""
+    """The name of the check."""
     state: State
     says: str
-    """What was found, in a line."""
-    mend: str = ""
-    """What to do about it; empty where nothing needs to be done."""
+    """The result, in one line."""
+    fix: str = ""
+    """What to do about it; empty if nothing."""
     usage: Usage = Usage()
-    """What finding out has taken."""
+    """Usage of the check."""
     of: str = ""
-    """The model's place in the configuration, where that has several."""
+    """The model's name in the configuration, if there are several."""
 
 
 def worst(findings: Iterable[CheckResult]) -> State:
-    """The gravest of the states."""
+    """Return the worst of the states."""
     return _ORDER[max((_ORDER.index(finding.state) for finding in findings), default=1)]

@@ -1,4 +1,4 @@
-"""What a machine brings: Python, extras, disk, Ray, the sandbox, the local model, plug-ins. Nothing is sent to any model."""
+"""Checks this machine: Python, extras, disk, Ray, the sandbox, the local model, plug-ins. Makes no model calls."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from camel.storage.store import BucketStore, is_remote
 PACKAGE = "camel-society"
 EXTRAS = {
     "local": "the tiny model of --local",
-    "data": "camel generate and export need its pyarrow, runs as tables and pushing to the hub the rest",
+    "data": "camel generate and export (pyarrow); runs as tables and pushing to the hub",
     "explore": "camel explore, agents and vote, and export as a site",
     "study": "camel study and ablate",
     "evaluate": "camel evaluate",
     "map": "camel map",
     "cluster": "Ray clusters and object stores",
-    "train": "camel train; camel rows needs its pyarrow and numpy",
+    "train": "camel train; camel rows (pyarrow and numpy)",
 }
 """What each extra is for."""
 LITTLE, TOO_LITTLE = 2**30, 100 * 2**20
-"""Bytes of a disk that are free: a conversation takes about 30 kB with its journal."""
+"""Minimum free disk space in bytes; a conversation takes about 30 kB with its journal."""
 SLOW = 0.25
-"""Seconds of a sync from which on the journal holds a run up."""
+"""Duration of a sync in seconds from which the journal slows a run down."""
 PATIENCE = 10.0
-"""Seconds for an object store to answer; a run has more."""
+"""Seconds to wait for an object store; a run waits longer."""
 
 Tell = Callable[[CheckResult], None]
 
@@ -60,9 +60,9 @@ def examine_machine(
     generating: bool = False,
     tell: Tell = lambda finding: None,
 ) -> list[CheckResult]:
-    """Look at this machine: `where` is the run's folder or address, `address` a Ray cluster's if one is to be used.
+    """Check this machine: `where` is the run's folder or address, `address` that of a Ray cluster, if one is used.
 
-    `generating` says that a dataset is to be made here, which takes more than a conversation does.
+    `generating` means that a dataset will be generated here, which needs more than a single conversation.
     """
     findings: list[CheckResult] = []
     for finding in _all(where, address, generating):
@@ -91,8 +91,8 @@ def _extras() -> Iterator[CheckResult]:
     try:
         lines = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:
-        mend = "install it: pip install . in its folder"
-        yield CheckResult("extras", "note", f"{PACKAGE} is used without being installed", mend)
+        fix = "install it: pip install . in its folder"
+        yield CheckResult("extras", "note", f"{PACKAGE} is not installed, but imported from a folder", fix)
         return
     there: list[str] = []
     lacking: list[str] = []
@@ -111,8 +111,8 @@ def _extras() -> Iterator[CheckResult]:
         "extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}"
     )
     if lacking:
-        mend = f"when you need one: {_install('NAME')}"
-        yield CheckResult("extras", "skipped", f"not installed: {', '.join(lacking)}", mend)
+        fix = f"when you need one: {_install('NAME')}"
+        yield CheckResult("extras", "skipped", f"not installed: {', '.join(lacking)}", fix)
 
 
 def _install(extra: str) -> str:
@@ -120,7 +120,7 @@ def _install(extra: str) -> str:
 
 
 def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str]]:
-    """Packages of an extra that are not there, and those that are of a version that does not do."""
+    """Return the packages of an extra that are missing, and those with a wrong version."""
     missing: list[str] = []
     old: list[str] = []
     for line in requirements:
@@ -135,7 +135,7 @@ def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str
             missing.append(name)
             continue
         if not _fits(text, version):
-            old.append(f"{name} {version} is there, and {text.strip()} is needed")
+            old.append(f"{name} {version} is installed, but {text.strip()} is needed")
     return missing, old
 
 
@@ -144,13 +144,13 @@ def _is_of(extra: str, requirement: str) -> bool:
 
 
 def _listed(names: list[str]) -> str:
-    """Few of them: what is installed in part is known by any."""
+    """List a few names."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more + (" is missing" if len(names) == 1 else " are missing")
 
 
 def _fits(requirement: str, version: str) -> bool:
-    """Whether a version does; where nothing can compare them, it is taken to."""
+    """Return whether a version is sufficient; True if versions cannot be compared."""
     try:
         from packaging.requirements import Requirement
     except ImportError:
@@ -178,38 +178,40 @@ def _disk(where: str) -> CheckResult:
             took = time.perf_counter() - began
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        said = f"{folder} cannot be written to, or not locked: {error.strerror or error}"
+        said = f"cannot write to or lock {folder}: {error.strerror or error}"
         return CheckResult("disk", "error", said, another)
     says = f"{free / 2**30:,.1f} GiB free in {folder}, a MiB synced in {1000 * took:.0f} ms"
     if free < LITTLE:
-        room = f"make room, or {another}"
+        room = f"free some space, or {another}"
         return CheckResult("disk", "error" if free < TOO_LITTLE else "warning", says, room)
     if took > SLOW:
-        slow = f"every reply is synced before it is used, so a slow disk holds a run up: {another}, on a local disk"
+        slow = f"every reply is synced before it is used, so a slow disk slows a run down: {another}, on a local disk"
         return CheckResult("disk", "warning", says, slow)
     return CheckResult("disk", "ok", says)
 
 
 def _bucket(where: str) -> CheckResult:
-    """A bucket is asked what a run asks of it: to list, to write, and to refuse a name that is taken."""
-    mend = "check the address, the AWS_ variables (or those of the other clouds), and that they may list and write"
+    """Test the operations of a run on a bucket: list, write, and reject an existing name."""
+    fix = "check the address, the AWS_ variables (or those of another cloud), and their permission to list and write"
     name = f".camel-doctor-{secrets.token_hex(6)}"
     try:
         store = BucketStore(where)
         store.patience = PATIENCE
-        store.folders("committed")  # a question about one object is answered alike where there is no bucket
+        store.folders("committed")  # a lookup of one object would not notice a missing bucket
         there = store.exists("run.json")
         once, twice = store.create(name, b"1"), store.create(name, b"2")
         store.remove([name])
     except (CamelError, OSError) as error:
-        return CheckResult("disk", "error", f"{where} cannot be used: {error}", mend)
+        return CheckResult("disk", "error", f"cannot use {where}: {error}", fix)
     if not once or twice:
-        said = f"{where} does not honour conditional writes (If-None-Match: *), so that two workers could both commit"
-        return CheckResult("disk", "error", said, "use a store that does: Amazon's, MinIO, R2")
-    said = f"{where} answers{' and holds a run' if there else ''}; journals go to {journals().absolute()}"
+        said = (
+            f"{where} ignores conditional writes (If-None-Match: *), so two workers could both commit a shard"
+        )
+        return CheckResult("disk", "error", said, "use a store that supports them: Amazon S3, MinIO, R2")
+    said = f"{where} answers{' and contains a run' if there else ''}; journals go to {journals().absolute()}"
     if os.environ.get(JOURNALS):
         return CheckResult("disk", "ok", said)
-    same = f"set {JOURNALS} to a folder that every start, and every node, sees under the same name"
+    same = f"set {JOURNALS} to a folder that all nodes share under the same path, and keep it for later runs of the command"
     return CheckResult("disk", "warning", said, same)
 
 
@@ -222,19 +224,19 @@ def _ray(address: str) -> CheckResult:
         return CheckResult("Ray", state, "not installed", f"for clusters: {_install('cluster')}")
     version = metadata.version("ray")
     if not address:
-        says = f"{version}; --address local, auto or host:port looks at a cluster too"
+        says = f"{version}; add --address local, auto or host:port to check a cluster"
         return CheckResult("Ray", "ok", says)
     from camel.engine.ray.connect import look_at
 
     try:
         seen = look_at(address)
     except InputError as error:
-        said, _, mend = str(error).rpartition("; ")
-        return CheckResult("Ray", "error", said, mend)
+        said, _, fix = str(error).rpartition("; ")
+        return CheckResult("Ray", "error", said, fix)
     says = f"{version} at {address}: {counted(seen.nodes, 'node')}, {seen.cpus:g} CPUs"
     if not seen.cpus:
-        mend = "no node offers a CPU, so that no worker can start: add nodes"
-        return CheckResult("Ray", "error", says, mend)
+        fix = "no node has a CPU, so no worker can start: add nodes"
+        return CheckResult("Ray", "error", says, fix)
     return CheckResult("Ray", "ok", says)
 
 
@@ -245,12 +247,12 @@ def _sandbox() -> CheckResult:
         with Sandbox() as sandbox:
             sandbox.check()
     except (CamelError, OSError, ProgramFailed) as error:
-        mend = (
-            "needed for camel evaluate humaneval only: apt install bubblewrap, and let users make namespaces (in a "
+        fix = (
+            "only needed for camel evaluate humaneval: apt install bubblewrap, and allow users to create namespaces (in a "
             "container: one that allows it, or another machine)"
         )
-        return CheckResult("sandbox", "warning", str(error), mend)
-    return CheckResult("sandbox", "ok", "bubblewrap holds what runs in it")
+        return CheckResult("sandbox", "warning", str(error), fix)
+    return CheckResult("sandbox", "ok", "bubblewrap works and isolates programs")
 
 
 # ---------------------------------------------------------------- plug-ins
@@ -260,17 +262,15 @@ def _plugins() -> Iterator[CheckResult]:
     sound: list[str] = []
     for registry, own in _registries():
         for plugin in taken(registry.group, own):
-            says = (
-                f"{plugin.name} of {plugin.package} has the name of a part of CAMEL, and nobody can reach it"
-            )
-            mend = f"ask its author for another name, or pip uninstall {plugin.bare}"
-            yield CheckResult("plug-ins", "warning", says, mend)
+            says = f"{plugin.name} of {plugin.package} is ignored: a built-in part has the same name"
+            fix = f"ask its author for another name, or pip uninstall {plugin.bare}"
+            yield CheckResult("plug-ins", "warning", says, fix)
         for name in (one for one in offered(registry.group) if one not in own):
             try:
                 registry[name]
             except CamelError as error:
-                said, _, mend = str(error).rpartition(": ")
-                yield CheckResult("plug-ins", "error", said, mend)
+                said, _, fix = str(error).rpartition(": ")
+                yield CheckResult("plug-ins", "error", said, fix)
             else:
                 sound.append(f"{name} ({registry.kind})")
     if sound:

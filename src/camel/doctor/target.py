@@ -1,4 +1,4 @@
-"""What is examined, and what that costs."""
+"""The target of an examination, and its cost."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ from camel.models.prices import FREE, ModelPrice, find
 from camel.models.spec import read_spec
 
 MAX_TOKENS = 64
-"""Of an answer: enough to see its shape."""
+"""Maximum tokens of an answer: enough to see its format."""
 _LINES = 80
 LONG = "\n".join(
-    f"Rule {number}: whoever asks about item {number} is told its number." for number in range(_LINES)
+    f"Rule {number}: a question about item {number} is answered with its number." for number in range(_LINES)
 )
 """A prompt above the 1,024 tokens from which OpenAI caches."""
 CALLS = {"answer": 1, "streaming": 1, "several answers": 1, "JSON schema": 1, "grammar": 2, "cache": 2}
 
 
 class Target(NamedTuple):
-    """An endpoint and the model that is wanted of it."""
+    """An endpoint and a model."""
 
     name: str = ""
-    """Left out: what the endpoint serves, or OpenAI's usual one."""
+    """The model. Default: the endpoint's model, or OpenAI's default."""
     base_url: BaseUrl = ""
-    """Left out: OPENAI_BASE_URL, or OpenAI."""
+    """The base URL. Default: OPENAI_BASE_URL, or OpenAI."""
     api_key: str | None = None
-    """Left out: OPENAI_API_KEY."""
+    """The API key. Default: OPENAI_API_KEY."""
     context_tokens: int | None = None
-    """The window that is counted on, where somebody has said one."""
+    """The configured context window, if any."""
     guided: Guide | None = None
-    """The guided format that is counted on."""
+    """The configured grammar."""
     price: ModelPrice | None = None
     seconds: float = 60.0
-    """That an answer may take."""
+    """Seconds to wait for an answer."""
     sampling: Sampling | None = None
-    """What the run will send with its calls, exactly."""
+    """The sampling of the run's calls."""
     dialect: str = ""
     headers: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     place: str = "model"
-    """Where the configuration names it."""
+    """Its name in the configuration."""
 
 
 def find_targets(
     stack: ExitStack, config: GenerateConfig, *, say: Callable[[str], None] = lambda text: None
 ) -> Iterator[Target | CheckResult]:
-    """Every model of a configuration, each with what the run will send to it; a finding where that cannot be known."""
+    """Return every model of a configuration as a target; a finding for each that cannot be resolved."""
     scenario = config.loaded_scenario()
     declared = getattr(scenario.end, "sampling", None)
     usual = config.sampling or declared or AGENT_SAMPLING
@@ -95,9 +95,9 @@ def find_target(
     local: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Target | CheckResult:
-    """What the configuration, else the options, say is to be asked; a finding where that cannot be known.
+    """Return the target from the configuration or the options; a finding if it cannot be resolved.
 
-    The local model is started, and stopped with the `stack`.
+    Starts the local model if needed; `stack` stops it.
     """
     spec = config.model if config and not local else read_spec(LOCAL if local else model, base_url)
     if spec.is_here:
@@ -107,38 +107,38 @@ def find_target(
                 return Target(spec.name.removeprefix(OLLAMA), ollama_url(), "", context, spec.guided, FREE)
             server = stack.enter_context(local_server.running(spec.server(), say))
         except CamelError as error:
-            mend = "pip install 'camel-society[local]', and let it fetch its weights once"
-            return CheckResult("local model", "error", str(error), mend)
+            fix = "pip install 'camel-society[local]', and allow it to download its weights once"
+            return CheckResult("local model", "error", str(error), fix)
         guided = "llama.cpp" if spec.file == LOCAL else spec.guided
         return Target(server.model, server.base_url, "", server.context_tokens, guided, FREE)
     if config:
         try:
             key, headers = spec.api_key(), spec.sent_headers()
         except InputError as error:
-            mend = f"export {spec.key_variable}=…, or let model.key_variable name the variable that holds it"
+            fix = f"export {spec.key_variable}=…, or set model.key_variable to the variable with the key"
             if not spec.key_variable:
-                mend = "export the variable that model.headers names"
-            return CheckResult("key", "error", str(error), mend)
-        # Only what the run will use: variables of the environment that it does not read are not asked about.
+                fix = "export the variable in model.headers"
+            return CheckResult("key", "error", str(error), fix)
+        # Only what the run will use: other environment variables do not matter.
         window = context or spec.context_tokens
         found = Target(spec.name, spec.base_url, key, window, spec.guided, spec.cost())
         return found._replace(dialect=spec.dialect, headers=headers, query=spec.query)
     if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
-        mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
-        return CheckResult("endpoint", "warning", "none is named, so none was looked at", mend)
+        fix = "export OPENAI_API_KEY=…, or add --base-url URL for your own server, or --local for the tiny model"
+        return CheckResult("endpoint", "warning", "none is configured, so none was checked", fix)
     return Target(spec.name, spec.base_url, None, context)
 
 
 def calls_of(target: Target) -> Usage:
-    """The most that examining an endpoint can take: calls, and tokens of prompts and answers."""
+    """Return the maximum usage of an examination."""
     calls = sum(CALLS.values())
-    long_prompts = 2 * (len(LONG) // 2)  # numbers take a token for each digit with some
+    long_prompts = 2 * (len(LONG) // 2)  # some vocabularies use a token per digit
     return Usage(prompt=long_prompts + 60 * calls, completion=MAX_TOKENS * (calls + 1), calls=calls)
 
 
 def price_of(target: Target, usage: Usage) -> float | None:
-    """Dollars that `usage` costs there; None where nobody knows."""
+    """Return the cost of `usage` in US dollars; None if the price is unknown."""
     own = target.base_url or os.environ.get("OPENAI_BASE_URL")
-    # What a server of one's own serves is not known before it is asked.
+    # The model of your own server is unknown before the first request.
     entry = target.price or find(target.name or ("" if own else DEFAULT_MODEL))
     return None if entry is None else entry.cost(usage)

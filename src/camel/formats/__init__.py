@@ -1,1 +1,1 @@
-"""One module for each format, in and out."""
+"""Import and export formats, one module per format."""

@@ -1,4 +1,4 @@
-"""Documents in files: JSON, JSON lines, folders and archives, read one at a time and within limits."""
+"""Reads JSON documents from files, JSON lines, folders and archives, one at a time and with size limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from camel.core.errors import InputError
 from camel.core.message import well_formed
 
 MAX_DOCUMENT = 64 * 2**20
-"""Bytes of one document; a larger one is damage or an attack."""
+"""Maximum bytes of one document."""
 _CHUNK = 2**20
 
 
@@ -29,14 +29,14 @@ class Document(NamedTuple):
     """One document of a file."""
 
     where: str
-    """The file, and the place in it, as an error names it."""
+    """The file and the position in it, for errors."""
     stem: str
-    """The file's name without its ending, or a number; the id where there is no other."""
+    """The file's name without its ending, or a number; used as the id if there is no other."""
     data: Any
-    """JSON, or what it decodes to."""
+    """JSON, or the decoded value."""
 
     def row(self) -> dict[str, Any]:
-        """What it decodes to, which must be an object."""
+        """Return the decoded JSON object."""
         data = self.data
         if isinstance(data, bytes | str):
             try:
@@ -48,13 +48,13 @@ class Document(NamedTuple):
         return cast("dict[str, Any]", data)
 
     def id(self, row: dict[str, Any], *keys: str) -> str:
-        """What its row says it is, under the first of `keys` that it has; else what its file is called."""
+        """Return its id: the first of `keys` in its row, or the name of its file."""
         found = next((key for key in keys if row.get(key) is not None), None)
         return self.stem if found is None else text_of(row, found, self.where)
 
 
 def documents_in(path: Path) -> Iterator[Document]:
-    """Every JSON document of a file, an archive or a folder, one at a time."""
+    """Yield every JSON document of a file, an archive or a folder, one at a time."""
     if path.is_dir():
         return _in_folder(path)
     if not path.is_file():
@@ -67,11 +67,11 @@ def documents_in(path: Path) -> Iterator[Document]:
     ):
         if path.name.lower().endswith(endings):
             return _whole(path, read(path))
-    raise InputError(f"{path}: known are .tar.gz, .zip, .json, .jsonl and folders of .json files")
+    raise InputError(f"{path}: unknown format; use .tar.gz, .zip, .json, .jsonl or a folder of .json files")
 
 
 def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
-    """`documents`, with a damaged container as an error that names it."""
+    """Yield `documents`; a damaged container raises an error that names it."""
     try:
         yield from documents
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
@@ -104,7 +104,7 @@ def _in_zip(path: Path) -> Iterator[Document]:
 
 
 def _is_json(name: str) -> bool:
-    """Whether a member is a document, and not metadata of an operating system."""
+    """Return whether a member is a document, and not metadata of an operating system."""
     *folders, last = PurePosixPath(name).parts or ("",)
     return last.endswith(".json") and not last.startswith(".") and folders[:1] != ["__MACOSX"]
 
@@ -116,14 +116,14 @@ def _document(where: str, name: str, opened: IO[bytes]) -> Document:
 
 
 def _stem(name: str) -> str:
-    """The id in a file's name."""
+    """Return the id in a file's name."""
     stem = name.split(".json")[0] if name.endswith(".gz") else name.removesuffix(".json")
     return "" if stem == "%" else unquote(stem)
 
 
 def _check_size(where: str, size: int) -> None:
     if size > MAX_DOCUMENT:
-        raise InputError(f"{where}: a document of more than {MAX_DOCUMENT:,} bytes")
+        raise InputError(f"{where}: the document has more than {MAX_DOCUMENT:,} bytes")
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -141,7 +141,7 @@ def _in_lines(path: Path) -> Iterator[Document]:
 
 
 def _in_json(path: Path) -> Iterator[Document]:
-    """The elements of an array, or the one object."""
+    """Yield the elements of an array, or the one object."""
     with _opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
         start = file.read(_CHUNK).lstrip()
         if start.startswith("["):
@@ -156,7 +156,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def _elements(path: Path, text: str, file: IO[str]) -> Iterator[Document]:
-    """The elements of an array that may be larger than memory."""
+    """Yield the elements of an array that may be larger than memory."""
     scan = json.JSONDecoder().raw_decode
     at = number = 0
     while True:
@@ -167,7 +167,7 @@ def _elements(path: Path, text: str, file: IO[str]) -> Iterator[Document]:
         try:
             value, end = scan(text, at)
         except (ValueError, RecursionError) as error:
-            # Not whole yet, most likely. Reading at least as much again keeps the work linear.
+            # Probably incomplete. Reading at least as much again keeps the time linear.
             text = text[at:]
             _check_size(where, len(text))
             more = file.read(max(_CHUNK, len(text)))
@@ -183,12 +183,12 @@ def _decoded(data: bytes | str) -> Any:
     try:
         return msgspec.json.decode(data)
     except msgspec.MsgspecError:
-        # The standard library takes some things that are not quite JSON, and says where the rest is wrong.
+        # The standard library accepts some invalid JSON, and reports the position of other errors.
         return json.loads(data)
 
 
 def text_of(row: dict[str, Any], key: str, where: str) -> str:
-    """A text of a row, or a number as text; empty where there is none."""
+    """Return a text of a row, or a number as text; empty if there is none."""
     value = row.get(key)
     if value is None:
         return ""

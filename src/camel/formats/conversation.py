@@ -24,9 +24,9 @@ def messages(
     system: bool = True,
     sharegpt: bool = False,
 ) -> Exported:
-    """`{"messages": [{"role", "content"}…]}`, as OpenAI and TRL read it: what the model in `seat` heard and said.
+    """Write `{"messages": [{"role", "content"}…]}` for OpenAI and TRL: what the model in `seat` heard and said.
 
-    With `sharegpt`, `{"conversations": [{"from", "value"}…]}` of human and gpt.
+    With `sharegpt`, write `{"conversations": [{"from", "value"}…]}` of human and gpt.
     """
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -41,7 +41,7 @@ def messages(
 
 
 def _message(role: str, content: str, thoughts: Iterator[str]) -> dict[str, str]:
-    """A turn; what a model thought before it is where chat templates look for it."""
+    """Return a turn, with the model's reasoning in the field that chat templates use."""
     thought = next(thoughts, "") if role == "assistant" else ""
     return {"role": role, "content": content, **({"reasoning_content": thought} if thought else {})}
 
@@ -51,10 +51,10 @@ _SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt"}
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """`{"instruction", "input", "output"}`: every solved instruction, or the problem and its solution."""
+    """Write `{"instruction", "input", "output"}`: every solved instruction, or the problem and its solution."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        # A role play of two messages never ends as done: the token would be the third.
+        # A role play of two messages never ends as done, because the token would be in the third.
         answered = len(transcript.speakers) == 1 or (transcript.stop and transcript.stop.reason == "done")
         if answered and (found := problem_of(transcript)):
             yield {"instruction": found[0], "input": "", "output": found[1]}
@@ -66,13 +66,13 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
 
 
 def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:
-    """A chat as one seat took part in it, up to the last thing it said; empty when it said nothing."""
+    """Return the chat of one seat up to its last message; empty if it never spoke."""
     turns = [
         (entry.role, entry.content)
         for entry in heard_by(transcript, seat)
         if system or entry.role != "system"
     ]
     first = next((place for place, (role, _) in enumerate(turns) if role != "system"), 0)
-    if turns and turns[first][0] == "assistant":  # it spoke first, and data from elsewhere says no opening
+    if turns and turns[first][0] == "assistant":  # it spoke first, and imported data has no opening
         turns.insert(first, ("user", transcript.task.text))
     return turns

@@ -1,4 +1,4 @@
-"""The dataset export: Parquet files and a card, which `datasets.load_dataset(folder)` opens and the hub shows."""
+"""The dataset export: Parquet files and a card for `datasets.load_dataset(folder)` and the hub."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def dataset(
     *,
     release: Release = Release(),  # noqa: B008 - frozen
     title: str = "",
-    licence: str = "",
+    license: str = "",
     planned: int = 0,
     rows_per_file: int = 100_000,
 ) -> Exported:
-    """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
+    """Write a folder of Parquet files and a card, for `datasets.load_dataset` and the hub.
 
-    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
-    stated unless you give one, such as `cc-by-4.0`: the data is yours, also with a scenario of another author. Where more
-    conversations were `planned` than there are, the card says so.
+    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. The card states no
+    license unless you pass one, such as `cc-by-4.0`: the data is yours, even if the scenario has another author. If fewer
+    conversations exist than were `planned`, the card says so.
     """
     given = cast("Any", transcripts)
     splits = cast(
@@ -46,10 +46,12 @@ def dataset(
         (folder / "data").mkdir()
         for split, rows in splits.items():
             if not re.fullmatch(r"[A-Za-z]\w*", split, re.ASCII):
-                raise InputError(f"a split is named by letters, digits and _, not {shown(split)}")
+                raise InputError(
+                    f"the name of a split must have letters, digits and _ only, not {shown(split)}"
+                )
             counted = _counted(rows, figures[split], release)
             figures[split].bytes = _write_split(folder / "data", split, counted, release, rows_per_file)
-        card = _card(title or path.name, licence, figures, release, planned)
+        card = _card(title or path.name, license, figures, release, planned)
         with (folder / "README.md").open("wb") as file:
             file.write(card.encode())
             file.flush()
@@ -83,7 +85,7 @@ def _write_split(
 
 
 def dataset_schema(release: Release = Release()) -> Any:  # noqa: B008 - frozen
-    """A transcript's schema, with maps as pairs, because `datasets` knows no maps, and the canary on every row."""
+    """Return a transcript's schema with maps as pairs, because `datasets` has no maps, and the canary in every row."""
     pa = table.arrow()
     fields = [
         pa.field(one.name, pa.list_(pa.struct([("key", one.type.key_type), ("value", one.type.item_type)])))
@@ -111,7 +113,7 @@ def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
 
 
 def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
-    """The rows of committed shards in a dataset's layout, one row group in memory at a time; `content` names what is in them."""
+    """Yield the rows of committed shards in a dataset's layout, one row group at a time; `content` is a hash of them."""
     layout, release = dataset_schema(), Release()
     for file in files:
         for group in table.stream_groups(Path(file)):
@@ -121,13 +123,13 @@ def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Figures:
-    """What the card says about a split; small however many transcripts it has seen."""
+    """Figures of a split for the card; constant size for any number of transcripts."""
 
     conversations: int = 0
     usage: Usage = field(default_factory=Usage)
     characters: int = 0
     bytes: int = 0
-    """Of its files."""
+    """Bytes of its files."""
     lengths: Counter[int] = field(default_factory=Counter[int])
     stops: Counter[str] = field(default_factory=Counter[str])
     finishes: Counter[str] = field(default_factory=Counter[str])
@@ -160,7 +162,7 @@ class _Figures:
         return sum(length * count for length, count in self.lengths.items())
 
     def length_at(self, share: float) -> int:
-        """The number of messages that this share of the conversations does not exceed."""
+        """Return the quantile of the number of messages at `share`."""
         seen = 0
         for length, count in sorted(self.lengths.items()):
             seen += count
@@ -180,8 +182,8 @@ _FAILURES = {
 }
 
 
-def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Release, planned: int) -> str:
-    """The dataset's README: YAML for machines, then words for people."""
+def _card(title: str, license: str, figures: Mapping[str, _Figures], release: Release, planned: int) -> str:
+    """Return the dataset's README: YAML metadata, then text."""
     total = _Figures()
     for figure in figures.values():
         total.update(figure)
@@ -196,43 +198,43 @@ def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Re
             "generated with CAMEL. Text written by models: it contains errors and inventions.",
         ],
         [
-            f"**Unfinished**: {total.conversations:,} of {planned:,} planned conversations; the run that they are from "
-            "had not ended."
+            f"**Unfinished**: {total.conversations:,} of {planned:,} planned conversations; their run "
+            "had not finished."
         ]
         if total.conversations < planned
         else [],
-        ["## Provenance", "", *_provenance(total, licence)],
+        ["## Provenance", "", *_provenance(total, license)],
         ["## Statistics", "", *_statistics(figures, total)],
         ["## Known failure rates", "", *_failure_rates(total)],
         ["## Columns", "", *_COLUMNS],
     ]
-    return card_of(title, licence, splits, parts, restricted=restricted, canary=release.canary)
+    return card_of(title, license, splits, parts, restricted=restricted, canary=release.canary)
 
 
 class Split(NamedTuple):
-    """What a card says of a split to machines."""
+    """Metadata of a split."""
 
     path: str
-    """Of its files, with a star."""
+    """Path of its files, with a star."""
     rows: int
     bytes: int
 
 
 def card_of(
     title: str,
-    licence: str,
+    license: str,
     splits: Mapping[str, Split],
     parts: Iterable[Sequence[str]],
     *,
     restricted: bool,
     canary: str,
 ) -> str:
-    """A card of the hub: YAML for machines, the title, what must be said first, and then `parts`, each of lines."""
+    """Return a card for the hub: YAML metadata, the title, warnings, and then `parts`, each a list of lines."""
     rows = sum(split.rows for split in splits.values())
     front = [
         "---",
         f"pretty_name: {_quoted(title)}",
-        f"license: {_quoted(licence or 'unknown')}",
+        f"license: {_quoted(license or 'unknown')}",
         "task_categories:",
         "- text-generation",
         "tags:",
@@ -265,8 +267,8 @@ def card_of(
 
 
 def _sizes(splits: Mapping[str, Split]) -> list[str]:
-    """What each split holds. `datasets` keeps what it once loaded under a hash of the card: without these figures it would
-    show the old rows of a dataset that was exported anew, or of another one whose folder has the same name."""
+    """Return the sizes of splits. `datasets` caches under a hash of the card: without these figures it would show the old
+    rows of a dataset that was exported again, or of another one in a folder of the same name."""
     each = (
         (f"  - name: {name}", f"    num_bytes: {split.bytes}", f"    num_examples: {split.rows}")
         for name, split in splits.items()
@@ -294,14 +296,14 @@ def _gate() -> list[str]:
     ]
 
 
-def _provenance(total: _Figures, licence: str) -> list[str]:
+def _provenance(total: _Figures, license: str) -> list[str]:
     return [
         f"- Scenario: {_listed(total.scenarios)}",
         f"- Models, by messages: {_listed(total.models)}",
         f"- Configuration fingerprint: {_listed(total.fingerprints)}",
         *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
         f"- Written by camel-society {__version__}",
-        f"- Licence: {plain(licence) or 'none stated'}; what a model wrote is also subject to the terms of that model.",
+        f"- License: {plain(license) or 'none stated'}; text written by a model is also subject to the terms of that model.",
     ]
 
 
@@ -311,10 +313,10 @@ def _statistics(figures: Mapping[str, _Figures], total: _Figures) -> list[str]:
         ("conversations", lambda f: f"{f.conversations:,}"),
         ("messages", lambda f: f"{f.messages:,}"),
         (
-            "messages a conversation, median (5% – 95%)",
+            "messages per conversation, median (5% – 95%)",
             lambda f: f"{f.length_at(0.5)} ({f.length_at(0.05)} – {f.length_at(0.95)})",
         ),
-        ("characters a message, mean", lambda f: f"{f.characters / max(1, f.messages):,.0f}"),
+        ("characters per message, mean", lambda f: f"{f.characters / max(1, f.messages):,.0f}"),
         ("calls", lambda f: f"{f.usage.calls:,}"),
         ("prompt tokens", lambda f: f"{f.usage.prompt:,}"),
         ("of these cached", lambda f: f"{f.usage.cached:,}"),
@@ -344,13 +346,13 @@ def _failure_rates(total: _Figures) -> list[str]:
         "messages without text": total.empty,
     }
     found += [f"| {words} | {_share(count, total.messages)} |" for words, count in of_messages.items()]
-    return ["| | |", "|---|---:|", *found, "", "What was said has not been checked for truth."]
+    return ["| | |", "|---|---:|", *found, "", "The content has not been checked for truth."]
 
 
 _COLUMNS = [
-    "One row a conversation: `id`, `scenario`, `task` (original, specified), `speakers` (with their system prompts and, as JSON,",
+    "One row per conversation: `id`, `scenario`, `task` (original, specified), `speakers` (with their system prompts and, as JSON,",
     "their sampling), `messages` (speaker, role, content, model, finish reason, token usage, latency), `stop` (why it ended), `inputs`",
-    "(what the scenario drew it from), `labels`, `fingerprint`, `schema`, and totals.",
+    "(the scenario's values it was made from), `labels`, `fingerprint`, `schema`, and totals.",
 ]
 
 
@@ -359,12 +361,12 @@ def _share(count: int, total: int) -> str:
 
 
 def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """By frequency; those of the same by name, so that no two exports differ."""
+    """Sort by frequency, then by name, so that exports are reproducible."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _listed(counts: Counter[str], most: int = 8) -> str:
-    """Names by frequency; they come from endpoints and configurations, so they are shown as code."""
+    """Return names by frequency, as code, because they come from endpoints and configurations."""
     named = [(name, count) for name, count in _ranked(counts) if name]
     shown_names = [f"`{plain(name)}` ({count:,})" for name, count in named[:most]]
     if len(named) > most:
@@ -373,11 +375,11 @@ def _listed(counts: Counter[str], most: int = 8) -> str:
 
 
 def plain(text: str) -> str:
-    """On one line and without what Markdown or a table would read as markup."""
+    """Return text on one line, without Markdown or table markup."""
     return " ".join(re.sub(r"[`|<>\[\]*\\]", " ", text).split())[:200]
 
 
 def _quoted(text: str) -> str:
-    """As a YAML string on one line."""
+    """Return a YAML string on one line."""
     plain = "".join(char for char in text if char.isprintable())
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,12 +1,12 @@
-"""Importers: the original's files as transcripts, as far as they carry one.
+"""Importers: read files in the formats of the paper's datasets as transcripts.
 
 Reads chat, instruction and Math/Science data from an archive (tar, zip), a folder, one JSON file or JSON lines,
-compressed or not, without unpacking anything to disk. What is missing gets its default and what is unknown is
-ignored; a document that cannot be understood raises an `InputError` that names it, or is handed to `on_error`.
+compressed or not, without unpacking anything to disk. Missing fields get their defaults and unknown ones are ignored. A
+document that cannot be parsed raises an `InputError` that names it, or is passed to `on_error`.
 
-The one decision to know: what was exported, imported and exported again is the same, byte for byte. Instruction rows
-do not hold the messages they came from, so there the messages are written anew until the grammar reads them as the row
-says; only text that imitates the grammar can defeat that (a few in 1,000 rows of a fuzzer that writes nothing else).
+The one decision to know: export, import and export again gives the same bytes. Instruction rows do not contain the original
+messages, so the messages are rebuilt such that the grammar parses them to the same row. This fails only for text that
+imitates the grammar (a few in 1,000 rows of a fuzzer that writes nothing else).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from camel.runs.settings import Settings
 _ROWS_PER_SHARD = 512
 
 OnError = Callable[[InputError], None]
-"""Called with each document that was skipped."""
+"""Called with each skipped document."""
 T = TypeVar("T")
 
 
 def chat(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Conversations in the original's chat format."""
+    """Read conversations in the paper's chat format."""
     return _converted(path, lambda document: _chat(document, scenario), on_error)
 
 
 def problems(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Problems and their solutions in the original's Math and Science format."""
+    """Read problems and their solutions in the paper's Math and Science format."""
     return _converted(path, lambda document: _problem(document, scenario), on_error)
 
 
 def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Conversations put together from neighboring rows of the original's instruction format.
+    """Read conversations from adjacent rows of the paper's instruction format.
 
-    Only what was instructed and solved is in the file; the messages keep the numbers they had.
+    The file contains only solved instructions; the messages keep their original numbers.
     """
     rows = _converted(path, _instruction_row, on_error)
     for shared, group in groupby(rows, key=lambda row: row.shared):
@@ -65,7 +65,7 @@ def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = No
 
 
 def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Conversations that `camel play --save` or `Transcript.to_json` wrote."""
+    """Read conversations that `camel play --save` or `Transcript.to_json` wrote."""
     return _converted(path, lambda document: _transcript(document, scenario), on_error)
 
 
@@ -75,7 +75,7 @@ IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
     "problems": problems,
     "transcript": transcript,
 }
-"""Every format that can be read back, by the name under which it is exported; and what `camel play --save` writes."""
+"""Import formats by name: the export formats that can be read back, and the format of `camel play --save`."""
 
 
 def _converted(path: Path, convert: Callable[[Document], T], on_error: OnError | None) -> Iterator[T]:
@@ -93,7 +93,7 @@ def _converted(path: Path, convert: Callable[[Document], T], on_error: OnError |
 def _transcript(document: Document, scenario: str) -> Transcript:
     row = document.row()
     if "messages" not in row or "task" not in row:
-        raise InputError(f"{document.where}: no transcript; {_looks_like(row)}")
+        raise InputError(f"{document.where}: not a transcript; {_looks_like(row)}")
     try:
         made = Transcript.from_json(msgspec.json.encode(row))
     except InputError as error:
@@ -105,7 +105,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
     numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
-    if not numbered and str(row.get("num_messages")) != "0":  # it may have failed before it began
+    if not numbered and str(row.get("num_messages")) != "0":  # it may have failed before its first message
         raise InputError(f"{where}: a conversation needs message_1; {_looks_like(row)}")
     messages: list[Message] = []
     for index, (_, key) in enumerate(numbered):
@@ -128,7 +128,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
 
 
 def _looks_like(row: dict[str, Any]) -> str:
-    """The format that a row seems to have, for an error about the wrong one."""
+    """Return a hint about the format of a row, for an error."""
     if "message_1" in row:
         found = "chat" if isinstance(row["message_1"], dict) else "problems"
     elif "instruction" in row and "output" in row:
@@ -138,11 +138,11 @@ def _looks_like(row: dict[str, Any]) -> str:
     elif "messages" in row or "conversations" in row:
         kind = "messages" if "messages" in row else "sharegpt"
         return (
-            f"this row is of the format {kind}, which is not read: there are {', '.join(IMPORTERS)} "
-            "(docs/formats.md says what is in each); a run of ours is exported as chat"
+            f"this row has the format {kind}, which cannot be imported: use one of {', '.join(IMPORTERS)} "
+            "(see docs/formats.md), for example by exporting the run as chat"
         )
     else:
-        return f"this row has {shown(list(row))}: name the file's format with --format {', '.join(IMPORTERS)}"
+        return f"this row has the keys {shown(list(row))}: choose the file's format with --format {', '.join(IMPORTERS)}"
     return f"this row looks like --format {found}"
 
 
@@ -150,7 +150,7 @@ def _speaker(message: dict[str, Any], index: int, where: str) -> str:
     kind = (text_of(message, "role_type", where) or text_of(message, "role", where)).upper()
     if kind.endswith((USER.upper(), ASSISTANT.upper())):
         return USER if kind.endswith(USER.upper()) else ASSISTANT
-    # The user speaks first and the two take turns.
+    # The user speaks first, and the two alternate.
     return ASSISTANT if index % 2 else USER
 
 
@@ -176,7 +176,7 @@ def _problem(document: Document, scenario: str) -> Transcript:
 
 
 class _Shared(NamedTuple):
-    """What all rows of a conversation have in common."""
+    """Fields that all rows of a conversation share."""
 
     id: str
     assistant: str
@@ -236,7 +236,7 @@ def _instruction(shared: _Shared, rows: Iterable[_InstructionRow], scenario: str
 
 
 def _asked(row: _InstructionRow) -> str:
-    """The user's message, put together again."""
+    """Rebuild the user's message."""
     before = f"{row.before}\n\n" if row.before else ""
     written = before + Move(row.instruction, row.input or None).render()
     bare, tight = f"{before}Instruction: {row.instruction}", f"{before}Instruction:{row.instruction}"
@@ -247,7 +247,7 @@ def _asked(row: _InstructionRow) -> str:
 
 
 def _solved(row: _InstructionRow) -> str:
-    """The assistant's message, put together again."""
+    """Rebuild the assistant's message."""
     bare, tight = f"Solution: {row.output}", f"Solution:{row.output}"
     return _reads_as(
         lambda move: move.solution == row.output,
@@ -256,10 +256,10 @@ def _solved(row: _InstructionRow) -> str:
 
 
 def _reads_as(right: Callable[[Move], bool], *texts: str) -> str:
-    """The first of `texts` that the grammar reads as it should.
+    """Return the first of `texts` that the grammar parses as expected.
 
-    It nearly always is the first of all. Text that itself looks like the grammar (an open quotation, a done token) may
-    need another mark after it; where none will do, the words are kept and only the reading of them changes.
+    That is nearly always the first one. Text that itself looks like the grammar (an open quotation, a done token) may need
+    another marker after it; if none works, the text is kept, and only its parsed form changes.
     """
     return next((text for text in texts if right(parse(text))), texts[0])
 
@@ -290,9 +290,9 @@ def _labels(row: dict[str, Any], where: str) -> list[str]:
 
 
 def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cost: Cost = no_cost) -> int:
-    """Make a new run of what was read, and say how many conversations it has.
+    """Store transcripts as a new run; returns the number of conversations.
 
-    Data first, its marker after, `run.json` last, so that half an import is no run.
+    Writes the data first, then its marker, then `run.json`, so that an interrupted import is not a run.
     """
     if folder.exists or folder.stages() or (folder.root.exists() and any(folder.root.iterdir())):
         raise InputError(f"{folder.address} is not empty: import into a new folder")
@@ -308,7 +308,7 @@ def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cos
         rows, number = rows + written.rows, number + 1
     if not rows:
         raise InputError(
-            "there is nothing in what was to be imported: known are .json, .jsonl, .tar.gz, .zip and folders of .json files"
+            "there is nothing to import: use .json, .jsonl, .tar.gz, .zip or a folder of .json files"
         )
     config = {"scenario": ", ".join(sorted(scenarios - {""})) or "imported", "imported": format}
     folder.create(Settings("imported", config, __version__))

@@ -1,18 +1,18 @@
-"""Exporters: transcripts in the formats that other people's code reads.
+"""Exporters: write transcripts in formats of other tools.
 
-    chat          the original's conversations: an archive or a folder of JSON files, or lines
-    instruction   the original's instruction and solution pairs
-    problems      the original's Math and Science rows: a problem and its solution
+    chat          the paper's conversations: an archive or a folder of JSON files, or lines
+    instruction   the paper's instruction and solution pairs
+    problems      the paper's Math and Science rows: a problem and its solution
     messages, sharegpt, alpaca    rows for training
-    preferences   what a critic chose and what it did not, for training by preference
-    dataset       Parquet files and a card; `datasets.load_dataset(folder)` opens it
+    preferences   chosen and rejected proposals of a critic, for preference training
+    dataset       Parquet files and a card for `datasets.load_dataset(folder)`
 
-Each takes any iterable, holds one transcript (`dataset`: one row group) at a time, and puts the result in its place
-with a rename, so a file that is there is whole. The same transcripts in the same order give the same bytes.
+Each takes any iterable, keeps one transcript (`dataset`: one row group) in memory, and writes atomically with a rename. The
+same transcripts in the same order give the same bytes.
 
-The one decision to know: a row made from a transcript with labels carries them under an additional last key `labels`,
-whatever the format; rows without labels have exactly the format's own keys. What is labeled `misalignment` is
-refused unless the release acknowledges it and names a canary, which every such row then has under `canary`.
+The one decision to know: in every format, a row of a labeled transcript has an additional last key `labels`; rows without
+labels have exactly the format's own keys. Data labeled `misalignment` raises an error unless the release acknowledges it
+and has a canary, which every such row then has under `canary`.
 """
 
 from __future__ import annotations
@@ -38,37 +38,35 @@ class Write(Protocol):
     """Writes transcripts to a path in one format."""
 
     def __call__(self, transcripts: Iterable[Transcript], path: Path, *, release: Release = ...) -> Exported:
-        """Write all of `transcripts`, or nothing."""
+        """Write all of `transcripts` atomically."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """A format, as a list of formats shows it."""
+    """An export format with its description."""
 
     write: Write
     summary: str
     endings: tuple[str, ...]
-    """How a path may end; the empty ending is a folder."""
+    """Valid endings of the path; the empty ending is a folder."""
 
 
 _OWN = {
-    "chat": Exporter(chat, "the original's conversations, one JSON object each", DOCUMENT_ENDINGS),
-    "instruction": Exporter(instruction, "the original's instruction and solution pairs", ROW_ENDINGS),
-    "problems": Exporter(
-        problems, "the original's Math and Science problems and solutions", DOCUMENT_ENDINGS
-    ),
-    "messages": Exporter(messages, "chat messages as OpenAI and TRL read them", ROW_ENDINGS),
+    "chat": Exporter(chat, "the paper's conversations, one JSON object each", DOCUMENT_ENDINGS),
+    "instruction": Exporter(instruction, "the paper's instruction and solution pairs", ROW_ENDINGS),
+    "problems": Exporter(problems, "the paper's Math and Science problems and solutions", DOCUMENT_ENDINGS),
+    "messages": Exporter(messages, "chat messages for OpenAI and TRL", ROW_ENDINGS),
     "sharegpt": Exporter(sharegpt, "conversations of human and gpt", ROW_ENDINGS),
     "alpaca": Exporter(alpaca, "instruction, input, output", ROW_ENDINGS),
-    "preferences": Exporter(preferences, "a critic's choices and what they were preferred to", ROW_ENDINGS),
+    "preferences": Exporter(preferences, "chosen and rejected proposals of a critic", ROW_ENDINGS),
     "inspect": Exporter(inspect_log, "a log for the viewer of inspect_ai", ENDINGS),
     "dataset": Exporter(dataset, "Parquet files and a card for datasets.load_dataset and the hub", ("",)),
 }
 
 
 def _plugged(plugin: Plugin, part: Any) -> Exporter:
-    """A plug-in's exporter. What it is not meant to see does not reach it: the gate is ours, whatever it writes."""
+    """Wrap a plug-in's exporter, so that it only gets transcripts that the release allows."""
     if not isinstance(part, Exporter):
         raise plugin.failed(f"must be an Exporter of camel.formats.exporters, not {shown(part)}")
 
@@ -79,4 +77,4 @@ def _plugged(plugin: Plugin, part: Any) -> Exporter:
 
 
 FORMATS: Registry[Exporter] = Registry("exporters", _OWN, _plugged, kind="format")
-"""Every format by its name on the command line."""
+"""All export formats by name."""

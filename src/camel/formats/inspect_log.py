@@ -1,12 +1,12 @@
 """The export for inspect_ai's viewer: a `.eval` log, which is a zip of JSON documents.
 
-    header.json                  what was run, with what, and how it went
-    samples/<id>_epoch_1.json    one conversation each
-    summaries.json               one line of the list each
+    header.json                  task, models, settings and results
+    samples/<id>_epoch_1.json    one file per conversation
+    summaries.json               one entry per conversation, for the list
 
-The one decision to know: the log is written as the assistant's chat, because that is what such a log holds: the user's
-words are `user` messages, those of other seats too, with the speaker's name before them where there are more than two.
-How a conversation ended is its score. The package itself is not needed; tests hold the files against its own reader.
+The one decision to know: a sample is the assistant's chat, as the log format expects. Messages of all other seats are `user`
+messages, with the speaker's name in front if there are more than two speakers. The stop reason is the score. inspect_ai
+itself is not needed; tests read the files with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from camel.record.release import Exported, Release, marks
 from camel.storage.files import file_name, replacing
 
 VERSION = 2
-"""Of the log's schema, as of inspect_ai 0.3."""
+"""Version of the log's schema, as of inspect_ai 0.3."""
 ENDINGS = (".eval",)
 _SCORE = "ended"
 _LIMITS = {"max_messages": "message", "token_limit": "token"}
@@ -47,16 +47,16 @@ _FINISH = {
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _NO_TIME = "1970-01-01T00:00:00+00:00"
-"""A record knows no time of day, and the same conversations are to give the same bytes."""
+"""A fixed time: records have none, and exports must be reproducible."""
 _SUMMARY_CHARS = 1_000
 _NAMES_SPACE = uuid.UUID("8d3b4f6e-2c1a-5b7d-9e0f-6a5c4d3b2a10")
-"""Of our own; ids in a log are made from it and stay the same from export to export."""
+"""Namespace of the ids in a log, so that they are the same in every export."""
 
 
 def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """A log that the viewer of inspect_ai opens: `inspect view --log-dir FOLDER`."""
+    """Write a log for the viewer of inspect_ai: `inspect view --log-dir FOLDER`."""
     if path.suffix not in ENDINGS:
-        raise InputError(f"{path.name}: this format is written as {', '.join(ENDINGS)}")
+        raise InputError(f"{path.name} has the wrong ending: this format is written as {', '.join(ENDINGS)}")
     total = _Totals()
     with (
         tempfile.TemporaryFile() as summaries,
@@ -71,7 +71,7 @@ def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Relea
             summaries.write((b",\n" if total.ids else b"[") + msgspec.json.encode(_summary(sample)))
             total.add(transcript, sample)
         if not total.ids:
-            raise InputError("there are no conversations to write a log of")
+            raise InputError("there are no conversations to export")
         header = total.header(release)
         _put(log, "_journal/start.json", {name: header[name] for name in ("version", "eval", "plan")})
         summaries.write(b"]")
@@ -83,7 +83,7 @@ def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Relea
 
 
 class _Totals:
-    """What the header says; small however many conversations there were."""
+    """Totals for the header; constant size for any number of conversations."""
 
     def __init__(self) -> None:
         # A dict keeps their order.
@@ -175,7 +175,7 @@ class _Totals:
 
 
 def _sample(transcript: Transcript, marked: dict[str, Any]) -> dict[str, Any]:
-    """A conversation."""
+    """Return a conversation as a sample."""
     stop = transcript.stop
     reason = stop.reason if stop else "open"
     assistant = _assistant_of(transcript)
@@ -229,7 +229,7 @@ def _sample(transcript: Transcript, marked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _assistant_of(transcript: Transcript) -> str:
-    """The seat whose chat it is: the assistant; in other societies the last speaker."""
+    """Return the seat whose chat is written: the assistant, or in a society the last speaker."""
     names = [speaker.name for speaker in transcript.speakers]
     if ASSISTANT in names or not transcript.messages:
         return ASSISTANT
@@ -265,7 +265,7 @@ def _message(transcript: Transcript, message: Message, own: bool, named: bool) -
 
 
 def _output(transcript: Transcript, last: Message | None) -> dict[str, Any]:
-    """What the assistant said last."""
+    """Return the assistant's last message."""
     if last is None:
         return {"model": "none", "choices": [], "completion": ""}
     message = _message(transcript, last, own=True, named=False)
@@ -279,7 +279,7 @@ def _output(transcript: Transcript, last: Message | None) -> dict[str, Any]:
 
 
 def _summary(sample: dict[str, Any]) -> dict[str, Any]:
-    """A sample as the viewer's list shows it: its texts are cut."""
+    """Return a sample for the viewer's list, with shortened texts."""
     kept = ("id", "epoch", "target", "model_usage", "role_usage", "total_time", "uuid", "turn_count")
     score = sample["scores"][_SCORE]
     metadata = sample["metadata"]
@@ -318,7 +318,7 @@ def _sums(pairs: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """Tokens as the log counts them: what came from a cache is not input."""
+    """Return tokens as the log counts them: cached tokens are not input."""
     return {
         "input_tokens": max(0, usage.prompt - usage.cached),
         "output_tokens": usage.completion,
@@ -328,7 +328,7 @@ def _usage(usage: Usage) -> dict[str, int]:
 
 
 def _identity(*parts: str) -> str:
-    """An id that is the same for the same things."""
+    """Return a reproducible id."""
     text = "\x1f".join(parts).encode("utf-8", "replace").decode()
     return uuid.uuid5(_NAMES_SPACE, text).hex[:22]
 

@@ -1,4 +1,4 @@
-"""Rows of JSON, one file for each document or one line for each row."""
+"""Writes rows of JSON: one file per document, or one line per row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_rows(
     rows: Callable[[Transcript], Iterable[dict[str, Any]]],
     endings: tuple[str, ...],
 ) -> Exported:
-    """Write the rows that `rows` makes of each transcript as JSON, by how the path ends; whole or not at all."""
+    """Write the rows of each transcript as JSON, atomically; the path's ending decides the layout."""
     conversations = count = 0
     with sink(path, endings) as put:
         for transcript in published(transcripts, release):
@@ -40,7 +40,7 @@ def write_rows(
                 count += 1
         if conversations and not count:
             raise InputError(
-                f"none of the {conversations:,} conversations has a row for this format: export questions and answers "
-                "as problems or alpaca, role plays as chat or instruction, those with a critic as preferences"
+                f"none of the {conversations:,} conversations fits this format: export questions and answers as problems or "
+                "alpaca, role plays as chat or instruction, and those with a critic as preferences"
             )
     return Exported(path, conversations, count)

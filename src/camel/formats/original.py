@@ -1,4 +1,4 @@
-"""The formats of the original's datasets."""
+"""The formats of the paper's datasets."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from camel.record.release import Exported, Release
 
 
 def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """The original's chat format: one JSON object a conversation, in a file of its own or on a line."""
+    """Write the paper's chat format: one JSON object per conversation, as a file or a line."""
     return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS)
 
 
 def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """The original's instruction format: each instruction with the solution that answers it."""
+    """Write the paper's instruction format: each instruction with its solution."""
     return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS)
 
 
 def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """The original's Math and Science format: a problem and its solution. Unanswered problems are left out."""
+    """Write the paper's Math and Science format: a problem and its solution. Skips unanswered problems."""
     return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS)
 
 
@@ -76,8 +76,8 @@ def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
     if (found := problem_of(transcript)) is None:
         if len(transcript.messages) > 2:
             raise InputError(
-                f"conversation {shown(transcript.id)} is not one problem and its solution: export a role play as chat "
-                "or instruction"
+                f"conversation {shown(transcript.id)} is not a problem with its solution: export role plays as chat or "
+                "instruction"
             )
         return
     facts = transcript.inputs
@@ -91,30 +91,30 @@ def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
 
 
 class _Seats(NamedTuple):
-    """The two seats that the original's formats know."""
+    """The two seats in the paper's formats."""
 
     user: Speaker
     assistant: Speaker
 
     @staticmethod
     def of(transcript: Transcript) -> _Seats:
-        """By name; of speakers with other names the first one instructs."""
+        """Find the seats by name; with other names, the first speaker is the user."""
         if len(transcript.speakers) > 2:
             raise InputError(
-                f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, and the format has room for two"
+                f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, but this format supports two: export as messages or dataset"
             )
         named = {speaker.name: speaker for speaker in transcript.speakers}
         others = [speaker for speaker in transcript.speakers if speaker.name not in (USER, ASSISTANT)]
         found: list[Speaker] = []
         for name in (USER, ASSISTANT):
-            # A conversation that failed before it began has no speakers; its facts may still tell the roles.
+            # A conversation that failed before its start has no speakers; its inputs may contain the roles.
             unseen = Speaker(name, transcript.inputs.get(f"{name}_role", ""))
             found.append(named.get(name) or (others.pop(0) if others else unseen))
         return _Seats(*found)
 
     @property
     def roles(self) -> dict[str, str]:
-        """The roles as the original writes them."""
+        """The roles in the paper's format."""
         return {
             "role_1": f"{self.assistant.role}_RoleType.ASSISTANT",
             "role_2": f"{self.user.role}_RoleType.USER",
@@ -134,10 +134,10 @@ _STOP_REASON = {text: reason for reason, text in _TERMINATION.items()}
 
 
 def termination(stop: Stop | None, user: str = USER) -> str:
-    """Why a conversation ended, in the original's words; empty when it did not."""
+    """Return why a conversation ended, in the paper's format; empty if it has not."""
     if stop is None:
         return ""
-    if stop_reason(stop.detail) == stop.reason:  # the original's own words already: it was imported
+    if stop_reason(stop.detail) == stop.reason:  # imported, so already in the paper's format
         return stop.detail
     if stop.reason == "token_limit":
         return f"RoleType.{'USER' if stop.speaker == user else 'ASSISTANT'}: max_tokens_exceeded"
@@ -145,26 +145,26 @@ def termination(stop: Stop | None, user: str = USER) -> str:
 
 
 def stop_reason(text: str) -> str:
-    """What the original's words for the end of a conversation mean; unknown words are `stopped`."""
+    """Return the stop reason for the paper's text; unknown texts are `stopped`."""
     if text.startswith("RoleType.") and ": max_tokens" in text:
         return "token_limit"
     return "error" if text.startswith("error: ") else _STOP_REASON.get(text, "stopped")
 
 
 class SolvedInstruction(NamedTuple):
-    """An instruction and the solution that answers it."""
+    """An instruction and its solution."""
 
     message: Message
-    """The message that gave the instruction."""
+    """Index of the message with the instruction."""
     before: str
-    """What that message says before the instruction."""
+    """The text before the instruction in that message."""
     instruction: str
     input: str
     output: str
 
 
 def pairs(transcript: Transcript) -> Iterator[SolvedInstruction]:
-    """Every instruction of the user that the assistant's next message solves, by the grammar's own parser."""
+    """Yield every instruction of the user that the assistant's next message solves, by the grammar's parser."""
     user = _Seats.of(transcript).user.name
     for asked, answered in pairwise(transcript.messages):
         if asked.speaker != user or answered.speaker == user:
@@ -176,11 +176,11 @@ def pairs(transcript: Transcript) -> Iterator[SolvedInstruction]:
 
 
 _DECORATION = re.compile(r"(?:(?:^|\n)[ \t]*(?:\d{1,3}[.)]|[-+•*#]+)?[ \t]*[#*_]*[ \t]*|[ \t][*_]{1,3})\Z")
-"""What belongs to the marker that follows: a list's number, a heading's sign, bold."""
+"""Decoration of the marker that follows: a list number, a heading sign, bold."""
 
 
 def _before(content: str, instruction: str) -> str:
-    """The text before the marker of `instruction`."""
+    """Return the text before the marker of `instruction`."""
     if content.startswith(f"Instruction: {instruction}"):
         return ""
     text = content.replace("\r\n", "\n").replace("\r", "\n")
@@ -190,7 +190,7 @@ def _before(content: str, instruction: str) -> str:
 
 
 def problem_of(transcript: Transcript) -> tuple[str, str] | None:
-    """A problem and its solution, if that is all there was."""
+    """Return the problem and its solution, if the conversation contains nothing else."""
     said = transcript.messages
     if len(said) == 1 and said[0].speaker != USER:
         return transcript.task.text, said[0].content

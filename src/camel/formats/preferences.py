@@ -1,4 +1,4 @@
-"""Preferences: what a critic chose, and what it did not."""
+"""Preferences: chosen and rejected proposals of a critic."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from camel.record.release import Exported, Release
 
 
 def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """`{"prompt", "chosen", "rejected"}` as TRL's preference trainers read it: a critic's choice against each rival.
+    """Write `{"prompt", "chosen", "rejected"}` for TRL's preference trainers: a critic's choice against each alternative.
 
-    A rival is another first proposal, or the version that a revision replaced; those with the same words or the same
-    score are none. What was settled without the critic is left out.
+    An alternative is another first proposal, or the version that a revision replaced, unless it has the same text or the
+    same score. Skips messages that a fallback chose.
     """
     return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)
 

@@ -1,7 +1,7 @@
-"""Push: a dataset's folder to the Hugging Face hub, through the hub's own client.
+"""Uploads a dataset's folder to the Hugging Face hub with the hub's client.
 
-The one decision to know: a dataset whose card asks readers to agree to something is gated before its first byte is
-uploaded, so it is never open to all, not even for a moment.
+The one decision to know: a dataset with a gated card is gated before its first byte is uploaded, so it is never public, not
+even for a moment.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def push_dataset(
     token: str | None = None,
     private: bool = False,
 ) -> str:
-    """Upload `folder`, as the exporter `dataset` wrote it, and return the address of the dataset.
+    """Upload a folder that the exporter `dataset` wrote, and return the dataset's URL.
 
-    `repo` is `owner/name`; it is made if it does not exist. Without `endpoint` and `token` the client's own
-    settings apply (`hf auth login`).
+    `repo` is `owner/name`; it is created if it does not exist. `endpoint` and `token` default to the client's settings
+    (`hf auth login`).
     """
     folder = Path(folder)
     try:
@@ -34,7 +34,9 @@ def push_dataset(
         raise MissingExtra("pushing to the hub", "data") from None
     card = folder / "README.md"
     if not card.is_file():
-        raise InputError(f"{folder} is not a dataset: it has no README.md")
+        raise InputError(
+            f"{folder} is not a dataset: it has no README.md; export one with `camel export RUN dataset DIR`"
+        )
     gated = "\nextra_gated_prompt:" in card.read_text(encoding="utf-8").partition("\n---\n")[0]
     api = hub.HfApi(endpoint=endpoint, token=token, library_name="camel-society", library_version=__version__)
     try:
@@ -47,7 +49,7 @@ def push_dataset(
             folder_path=folder,
             commit_message=f"Written by camel-society {__version__}",
         )
-    except Exception as error:  # the client's errors and those of its transport have no common base
+    except Exception as error:  # the errors of the client and its transport have no common base
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"pushing to {repo} failed: {reason}") from error
+        raise InputError(f"cannot push to {repo}: {reason}") from error
     return str(address)

@@ -1,1 +1,1 @@
-"""Generation: datasets from one declaration. Wires scenarios, models and storage to the engine's stages."""
+"""Generation of datasets from scenarios and declarations."""

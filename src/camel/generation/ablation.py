@@ -1,8 +1,8 @@
-"""Ablation: the same scenario with one sentence of its inception prompts taken out at a time, to see what each prevents.
+"""Ablation: removes one sentence of a scenario's inception prompts at a time, to see what each sentence prevents.
 
-Each variant is an ordinary run in a folder of its own, from a scenario of its own: planned, journaled, resumed and read like
-any other. The one decision to know: all variants talk about the same items. The run with the whole prompts asks for the
-lists, the others copy them, and under a seed each item's calls have the same one, so that conversations are compared in pairs.
+Each variant is an ordinary run with its own folder and scenario. The one decision to know: all variants use the same items.
+The run with the complete prompts asks for the lists, and the others copy them. With a seed, the calls of an item have the
+same seed in all variants, so that conversations are compared in pairs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from camel.scenarios.reading import FILE
 from camel.storage.files import replacing
 
 WHOLE = "whole"
-"""The variant with nothing taken out."""
+"""The variant with the complete prompts."""
 PROMPTS = ("user", "assistant")
 CONVERSATIONS = 20
-"""Of each variant, unless somebody says otherwise: enough to see what happens often, for what a look may cost."""
+"""Default number of conversations per variant: enough to see frequent effects at a low cost."""
 SEED = 1
 
-# A full stop, and what may stand behind it, before a sentence that begins; not the one of "1." at the start of a line. Or the end of
-# a line that has none, before one that begins with a capital or as an item of a list.
+# A period with closing quotes before the start of a sentence, but not that of "1." at the start of a line. Or the end of a
+# line without a period, before a line that begins with a capital or as a list item.
 _END = re.compile(
     r"(?<=[.!?])[\"'”’)]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\d+\. )|(?P<line>(?<=[\w\"'”’)>])\n(?=[ \t]*(?:[-*•] |[A-Z])))"
 )
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"(?:^|\n)\s*\d+\.$")
 
 
 class Variant(NamedTuple):
-    """A scenario with a sentence less."""
+    """A scenario without one sentence."""
 
     name: str
     """`user-03`: the third sentence of the user's prompt."""
@@ -43,16 +43,16 @@ class Variant(NamedTuple):
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a prompt begin and end. A line that ends with a colon goes with what it announces."""
+    """Return where the sentences of a prompt begin and end. A line that ends with a colon belongs to the next text."""
     cuts = [0]
     for end in _END.finditer(text):
         before = text[cuts[-1] : end.end()].rstrip()
         if _NUMBER.search(before):
             continue
-        # A blank line ends what stands before it, unless that announces what comes; a numbered one begins anew.
+        # A blank line ends a sentence, unless it ends with a colon; a numbered line starts a new one.
         if end[0].startswith("\n") and before.endswith(":") and not text[end.end() :].lstrip()[:1].isdigit():
             continue
-        if end["line"] and ":" in before.rpartition("\n")[2]:  # "Instruction: …", then "Input: …": a form
+        if end["line"] and ":" in before.rpartition("\n")[2]:  # "Instruction: …", then "Input: …": a template
             continue
         cuts.append(end.end())
     found: list[tuple[int, int]] = []
@@ -64,16 +64,16 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def without(text: str, start: int, end: int) -> str:
-    """A prompt less one sentence, with no hole where it stood."""
+    """Return a prompt without one sentence and without a gap."""
     left, right = text[:start], text[end:]
     joined = left.rstrip(" ") + right if right.startswith("\n") else left + right.lstrip(" ")
     return re.sub(r"\n{3,}", "\n\n", joined).strip()
 
 
 def variants(scenario: Scenario) -> list[Variant]:
-    """The scenario as it is, and once for each sentence that can be taken out."""
+    """Return the complete scenario, and one variant for each sentence that can be removed."""
     if not isinstance(scenario.end, RolePlay):
-        raise InputError(f"{scenario.name} has no inception prompts: only role plays can be ablated")
+        raise InputError(f"{scenario.name} has no inception prompts: choose a scenario with a role play")
     made = [Variant(WHOLE)]
     for prompt in PROMPTS:
         text: str = getattr(scenario.end.inception, prompt)
@@ -87,18 +87,18 @@ def variants(scenario: Scenario) -> list[Variant]:
 
 
 def chosen(known: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
-    """The variants of these names and the whole; all where none is named."""
+    """Return the complete scenario and the named variants; all variants if none is named."""
     by_name = {variant.name: variant for variant in known}
     for name in names:
         if name not in by_name:
             raise InputError(
-                f"there is no sentence {name!r}: --list shows them, from {known[1].name} to {known[-1].name}"
+                f"there is no sentence {name!r}: --list shows all, from {known[1].name} to {known[-1].name}"
             )
     return [variant for variant in known if not names or variant.name in {*names, WHOLE}]
 
 
 def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
-    """Counts of the levels that make at most so many conversations, spread over all levels."""
+    """Return counts of the levels for at most `conversations` conversations, reduced evenly."""
     counts = {level.name: 1 for level in scenario.levels}
     grown = True
     while grown:
@@ -112,7 +112,7 @@ def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
 
 
 def write_variant(source: Path, folder: Path, scenario: Scenario, variant: Variant) -> None:
-    """Copy a scenario's folder, with a sentence less in one of its prompts; what is the same already stays as it is."""
+    """Copy a scenario's folder without one sentence of its prompts; equal files are not rewritten."""
     assert isinstance(scenario.end, RolePlay)
     folder.mkdir(parents=True, exist_ok=True)
     declaration = (source / FILE).read_text("utf-8-sig")
@@ -128,14 +128,14 @@ def write_variant(source: Path, folder: Path, scenario: Scenario, variant: Varia
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Write a file where it is not the same already: others may be reading it."""
+    """Write a file unless it has the same content: other processes may be reading it."""
     if not path.is_file() or path.read_bytes() != data:
         with replacing(path) as file:
             file.write(data)
 
 
 def _naming(declaration: str, key: str, file: str) -> tuple[str, str]:
-    """A declaration that names a file for a prompt: the one it names already, or `file`."""
+    """Return a declaration that names a file for a prompt: the existing one, or `file`."""
     play: dict[str, Any] = tomllib.loads(declaration).get("role_play", {})
     if named := play.get(key):
         return declaration, str(named)
@@ -151,13 +151,11 @@ def _naming(declaration: str, key: str, file: str) -> tuple[str, str]:
     except (tomllib.TOMLDecodeError, KeyError):
         known = None
     if known != file:
-        raise InputError(
-            f"the scenario's [role_play] must be a table of its own, so that {key} can be added to it"
-        )
+        raise InputError(f"[role_play] must be a table of its own, so that {key} can be added to it")
     return added, file
 
 
 def described(variants: Sequence[Variant]) -> Iterator[str]:
-    """The sentences, a line each, to choose from."""
+    """Yield the sentences, one line each."""
     for variant in variants[1:]:
         yield f"{variant.name}  {' '.join(variant.sentence.split())}"

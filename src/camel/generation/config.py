@@ -1,7 +1,7 @@
-"""The one configuration object of a generation, read from TOML and saved with the run.
+"""The configuration of a generation, read from TOML and saved with the run.
 
-The one decision to know: what decides the data (scenario, model, sampling, seed) is fingerprinted, and a run goes on only
-under the same; where the calls are sent, how many at once and how much may be spent can change from one start to the next.
+The one decision to know: settings that determine the data (scenario, model, sampling, seed) are fingerprinted, and a run can
+be resumed only with the same ones. Endpoints, concurrency and budgets can change each time.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
 
 LOCAL_CONCURRENCY = 2
-"""Conversations at once with the tiny model: more would only wait for each other."""
+"""Concurrent conversations with the tiny model: more would only wait for each other."""
 SPECIFIED = "specified"
-"""The stage of the tasks, where they are specified before the conversations begin."""
+"""The stage of the tasks, if they are specified before the conversations start."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
-"""The stage whose records are the run's."""
+"""The stage with the run's records."""
 LISTS_PER_SHARD = 256
 
 
 class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How the work is done; can change between starts."""
+    """How the work is done; can change when a run is resumed."""
 
     concurrency: int = 64
-    """Conversations in flight."""
+    """Maximum number of concurrent conversations."""
     outage_patience: float = 30.0
-    """Minutes for which the run waits for an endpoint that answers nobody; then it stops."""
+    """Minutes to wait for an endpoint that does not answer; then the run stops."""
     cut_replies: Literal["fail", "keep"] = "fail"
-    """What becomes of a reply that ends at the limit of tokens: the conversation fails, or it is kept and marked."""
+    """What to do with a reply that was cut off at the token limit: `fail` the conversation, or `keep` the reply and mark it."""
 
 
 class Figure(NamedTuple):
-    """What is guessed, and between what it may well be."""
+    """An estimate with its range."""
 
     low: float
     likely: float
@@ -57,31 +57,31 @@ class Figure(NamedTuple):
 
 
 Guess = float | Figure
-"""A number where you know it, three (low, likely, high) where you do not."""
+"""A known number, or three numbers for an estimate: low, likely, high."""
 
 
 class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an estimate takes for granted until the run's own figures replace it. Decides nothing else.
+    """Assumptions of an estimate until the run's own figures replace them. They have no other effect.
 
-    The defaults are what chat models of the paper's kind did in its role plays, with a wide range: how much a model
-    writes differs by a factor of five between models.
+    The defaults are typical of chat models in the paper's role plays, with a wide range: the length of messages differs by a
+    factor of five between models.
     """
 
     messages: Guess = Figure(10, 20, 40)
-    """Of a conversation, on average; never more than the scenario's limit. What is sent grows with its square."""
+    """Average number of messages in a conversation, at most the scenario's limit. Prompt tokens grow with its square."""
     spread: float = 0.5
-    """Standard deviation of the number of messages, as a share of their average."""
+    """Standard deviation of the number of messages, as a share of the average."""
     message_tokens: Guess = Figure(50, 150, 350)
-    """Of a message, on average over instructions and solutions."""
+    """Average tokens of a message, over instructions and solutions."""
     answer_tokens: Guess = Figure(60, 300, 900)
-    """Of the answer to a question."""
+    """Tokens of the answer to a question."""
     item_tokens: Guess = Figure(5, 12, 30)
-    """Of one entry of a list."""
+    """Tokens of one entry of a list."""
     cached: Guess = Figure(0.9, 0.5, 0.0)
-    """Share of a conversation's prompt tokens that the endpoint answers from its cache: high where it costs little."""
+    """Share of prompt tokens that the endpoint reads from its cache; the high value gives the low cost."""
     characters_per_token: float = 4.0
     seconds_per_call: Guess = Figure(2, 5, 15)
-    """Until the run has been going for a while and its log says how fast it is."""
+    """Seconds per call, used until the run's log has a measured rate."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -93,34 +93,34 @@ class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything a generation is made from: plain data."""
+    """The complete configuration of a generation, as plain data."""
 
     scenario: str
     """A shipped scenario's name, or the path of a folder."""
     model: ModelSpec
     out: str = ""
-    """The run's folder; left out: `runs/<scenario>`."""
+    """The run's folder. Default: `runs/<scenario>`."""
     counts: dict[str, int] = {}
-    """Other sizes for the scenario's levels."""
+    """Sizes of the scenario's levels that replace the declared ones."""
     lists: Literal["shipped", "asked"] = "shipped"
-    """Whether lists that come with the scenario are used, or the model is asked for all of them, as in the paper."""
+    """`shipped` uses the lists that come with the scenario; `asked` asks the model for all of them, as in the paper."""
     sampling: Sampling | None = None
     critic: CriticSettings | None = None
-    """Who chooses what is said in role plays; left out: as the scenario declares."""
+    """The critic in role plays. Default: the scenario's."""
     models: dict[str, Seat] = {}
-    """By seat, who sits there; a seat that is not named has `model`."""
+    """Models of seats by name; other seats use `model`."""
     history: HistoryPolicy | None = None
-    """What becomes of a speaker's older turns where its prompt no longer fits; left out: as the scenario declares."""
+    """What happens to a speaker's older turns when its prompt no longer fits. Default: the scenario's setting."""
     seed: int | None = None
-    """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
+    """Random seed. Each item gets its own seed derived from it, so that endpoints with seeds give reproducible replies."""
     shard_size: int | None = None
-    """Items that are committed together; left out: a twentieth of them, at most 512. Decided when a run is made."""
+    """Items per shard, which are committed together. Default: 5 % of all items, at most 512. Fixed when a run is created."""
     acknowledge: tuple[str, ...] = ()
-    """Names of gated scenarios that you know the nature of."""
+    """Names or labels of gated scenarios that you acknowledge."""
     run: RunSection = RunSection()
     budget: Budget = Budget()
     plan: Assumptions = Assumptions()
-    """For estimates only."""
+    """Assumptions for estimates only."""
 
     def __post_init__(self) -> None:
         if (self.shard_size is not None and self.shard_size < 1) or self.run.concurrency < 1:
@@ -129,28 +129,28 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         for spec in (self.model, *models_at(self.models).values()):
             if prices.setdefault(spec.name, spec.cost()) != spec.cost():
                 raise InputError(
-                    f"{spec.name} has two prices in this configuration: what it costs is counted by its name"
+                    f"{spec.name} has two prices in this configuration: use one, because costs are counted by name"
                 )
 
     @property
     def where(self) -> str:
-        """Where the run lives: a folder, or an address such as `s3://bucket/prefix`."""
+        """The run's folder, or an address such as `s3://bucket/prefix`."""
         return self.out or f"runs/{Path(self.scenario).name}"
 
     def loaded_scenario(self) -> Scenario:
-        """The scenario at its configured size, if it may be run."""
+        """Return the scenario at its configured size; raises an `InputError` if it may not be run."""
         scenario = load(self.scenario, self.lists).resized(self.counts)
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
-            raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
+            raise InputError(f"{scenario.name} is not a role play, which a [critic] needs: remove [critic]")
         self.check_seats(scenario)
-        if self.history and not scenario.talks:
-            raise InputError(f"{scenario.name} has no conversations, and history is for those: take it out")
+        if self.history and not scenario.has_conversations:
+            raise InputError(f"{scenario.name} has no conversations, which history needs: remove history")
         return scenario
 
     @property
     def is_local(self) -> bool:
-        """Whether the tiny model on this machine is meant."""
+        """Whether the model is the tiny one on this machine."""
         return self.model.file == LOCAL
 
     def adjusted(
@@ -165,7 +165,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         budget: Mapping[str, float | None] | None = None,
         seats: Mapping[str, str] | None = None,
     ) -> GenerateConfig:
-        """The configuration with the options of a command line; `local` is the small model on this machine, `seats` names models.
+        """Return the configuration with options of a command line; `local` selects the tiny model on this machine, `seats` names models.
 
         Another model or endpoint keeps only the settings of `[model]` that apply to it.
         """
@@ -188,7 +188,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 models={},
                 sampling=sampling,
                 run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
-                # Not into the folder of the model that the configuration names.
+                # Do not use the folder of the configured model's run.
                 out=out or (config.out if config.is_local and config.out else f"{config.where}-local"),
             )
         if concurrency is not None:
@@ -198,7 +198,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return replace(config, out=out) if out else config
 
     def check_seats(self, scenario: Scenario) -> None:
-        """Raise where a seat is named that the scenario does not have."""
+        """Raise an `InputError` for a seat that the scenario does not have."""
         end = scenario.end
         if isinstance(end, Meeting):
             there = {"lists", *(f"{MEMBERS}.{name}" for name in end.society.names)}
@@ -211,25 +211,25 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"{scenario.name} has no seat models.{name}; it has {', '.join(sorted(there))}")
         for name in ("critic", "lists"):
             if name in self.models and any(one.prompt for one in self.models[name].candidates):
-                raise InputError(f"models.{name} takes no prompt: the scenario has it")
+                raise InputError(f"models.{name} must not have a prompt: the scenario has it")
 
     def specifies_first(self, scenario: Scenario) -> bool:
-        """Whether all tasks are specified before the conversations begin: what is asked in batches cannot wait in between."""
+        """Return whether all tasks are specified before the conversations start, which batches need."""
         return self.model.batch and isinstance(scenario.end, RolePlay) and scenario.end.specify
 
     def critic_of(self, scenario: Scenario) -> CriticSettings | None:
-        """Who chooses what is said, if anybody does."""
+        """Return the critic's settings, if there is one."""
         end = scenario.end
         return self.critic or (end.critic or None if isinstance(end, RolePlay) else None)
 
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
-        """What decides the data: a run goes on only if this is unchanged."""
-        # Only where there is one: runs from before there were critics, histories and seats have no such fields.
+        """Return the settings that determine the data: a run can be resumed only if they are unchanged."""
+        # Only if set: runs from before critics, histories and seats do not have these fields.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         optional |= {"model.weights": self.model.weights} if self.model.weights else {}
-        # Absent where all lists are asked for.
+        # Absent if the model is asked for all lists.
         optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
-        if self.history:  # when something is forgotten depends on the window
+        if self.history:  # the window decides when turns are dropped
             optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():
             optional[f"models.{name}"] = [one.identity() for one in seat.candidates]
@@ -247,21 +247,21 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 def shard_size_for(count: int) -> int:
-    """Items to commit together where nobody says: few of a small stage, so that it has something to show early."""
+    """Return the default shard size: small for a small stage, so that results appear early."""
     return min(512, max(1, count // 20))
 
 
 def last_stage(scenario: Scenario) -> str:
-    """The stage whose records are the run's."""
-    return CONVERSATIONS if scenario.talks else ANSWERS
+    """Return the stage with the run's records."""
+    return CONVERSATIONS if scenario.has_conversations else ANSWERS
 
 
 def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
-    """Read a configuration file; an error names the file and the field. `local` says that another model will speak.
+    """Read a configuration file; errors name the file and the field. `local` means that another model will be used.
 
-    A scenario's folder is looked for beside the file first, then from the current folder.
+    A scenario's folder is searched next to the file first, then in the current folder.
     """
-    table = read_table(path, missing=f"there is none; camel init {path} makes one")
+    table = read_table(path, missing=f"there is no such file; create one with `camel init {path}`")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):
@@ -274,9 +274,9 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
 
 
 def check_place(path: Path, config: GenerateConfig) -> None:
-    """Refuse a start that would pay again, elsewhere, for a run that lies beside its configuration.
+    """Raise an `InputError` if the command would start a new run although there is one next to its configuration.
 
-    `out` is meant from the current folder, so that somebody who comes back to another one would begin anew.
+    `out` is relative to the current folder, so a user in another folder would start and pay for a second run.
     """
     here = Path(config.where)
     beside = path.parent / here
@@ -284,12 +284,12 @@ def check_place(path: Path, config: GenerateConfig) -> None:
         return
     if RunFolder(beside).exists and not RunFolder(here).exists:
         raise InputError(
-            f"there is no run {here} here, but one beside {path}: --out {beside} goes on with it, --out {here} makes another"
+            f"there is no run {here} here, but one next to {path}: --out {beside} resumes it, --out {here} starts another"
         )
 
 
 def _scenario(path: Path, name: str) -> str:
-    """Where a configuration's scenario is: a shipped one's name stays, a folder is found."""
+    """Return a configuration's scenario: the name of a shipped one, or the path of a folder."""
     places = [path.parent / name, Path(name).expanduser()]
     if name in shipped():
         return name
@@ -300,6 +300,6 @@ def _scenario(path: Path, name: str) -> str:
         return name
     looked = " and ".join(dict.fromkeys(str(place) for place in places))
     raise InputError(
-        f"{path}: there is no scenario {name!r}{similar(name, known())}; known: {', '.join(known())}; or the path "
-        f"of a folder of your own: looked for {looked}"
+        f"{path}: there is no scenario {name!r}{similar(name, known())}; known: {', '.join(known())}. For your own "
+        f"scenario, give the path of its folder (searched: {looked})"
     )

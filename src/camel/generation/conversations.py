@@ -1,4 +1,4 @@
-"""The conversations of a run as a stage's records: written with their index, read again, and marked where they failed."""
+"""The stage of a run's conversations: writes records with their index, reads them, and marks failed ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def conversation_stage(
     work: Callable[[Item], Awaitable[Transcript]],
     id: Callable[[int], str],
 ) -> Stage:
-    """The stage whose records are the run's. `work` keeps what there is of a record in `item.draft`."""
+    """Return the stage with the run's records. `work` stores the record so far in `item.draft`."""
     settings = folder.settings()
 
     def cost(model: str, usage: Usage) -> float | None:
@@ -56,13 +56,13 @@ def conversation_stage(
 
 
 def read_transcripts(folder: RunFolder, marker: Marker) -> list[Transcript]:
-    """The records of a committed shard."""
+    """Return the records of a committed shard."""
     with folder.opened([marker.file]) as files:
         return list(stream_shard(next(files)))
 
 
 def failed_transcript(item: Item, error: CamelError) -> Transcript:
-    """The record of a conversation that failed: what there was of it, and why."""
+    """Return the record of a failed conversation: its messages so far, and the reason."""
     transcript: Transcript = item.draft or Transcript(item.id, Task(""))
     if not transcript.failed:
         transcript.stop = Stop.failed(error)
@@ -70,10 +70,10 @@ def failed_transcript(item: Item, error: CamelError) -> Transcript:
 
 
 def why_failed(record: Transcript) -> str:
-    """Why a conversation failed, as `Class: words`; empty where it did not."""
+    """Return why a conversation failed, as `Class: text`; empty if it did not."""
     return record.stop.detail if record.failed and record.stop else ""
 
 
 def stop_of(record: Transcript) -> Iterable[str]:
-    """The name under which a conversation is counted: why it ended."""
+    """Return the name under which a conversation is counted: its stop reason."""
     return (f"{STOPPED}{record.stop.reason}",) if record.stop else ()

@@ -1,4 +1,4 @@
-"""Conversations from a declaration and rows of values, as a job: what `camel.generate(RolePlaying(…), inputs=…)` runs."""
+"""The job behind `camel.generate(RolePlaying(…), inputs=…)`: conversations from a declaration and rows of values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Dialogues(Job):
-    """One conversation for each row."""
+    """One conversation per row."""
 
     name = "generate"
     declaration: Declaration
@@ -44,7 +44,7 @@ class Dialogues(Job):
     model: Model | ModelSpec
     place: str
     seed: int | None = None
-    """Makes each call's seed a function of its item."""
+    """Random seed; each item gets its own seed derived from it."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,11 +52,9 @@ class Dialogues(Job):
         ids = [row_id(row) for row in self.rows]
         if len(set(ids)) != len(ids):
             twice = next(one for one in ids if ids.count(one) > 1)
-            raise InputError(
-                f"two rows of the inputs have the same id, {shown(twice)}: ids tell conversations apart"
-            )
+            raise InputError(f"two rows of the inputs have the id {shown(twice)}: give each row its own id")
         if not self.rows:
-            raise InputError("the inputs have no rows")
+            raise InputError("inputs has no rows: pass at least one")
         needed = self.declaration.placeholders
         for number, row in enumerate(self.rows):
             if missing := sorted(needed - {name.lower() for name in row}):
@@ -67,12 +65,12 @@ class Dialogues(Job):
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """The declaration's title."""
         return self.declaration.title
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The run's folder, if it was made from the same declaration, model and rows."""
-        arrow()  # what cannot be kept is not to be paid for first
+        """Open or create the run's folder; raises an `InputError` if its declaration, model or rows differ."""
+        arrow()  # fail before any call is paid if results cannot be stored
         size = shard_size_for(len(self.rows))
         decisive: dict[str, Any] = {
             "scenario": self.title,
@@ -86,15 +84,15 @@ class Dialogues(Job):
             decisive["model.weights"] = self.model.weights
         planned = {CONVERSATIONS: Planned(len(self.rows), size)}
         settings = Settings(fingerprint(decisive), decisive, __version__, planned=planned)
-        hint = "set it back, or generate into another folder; with accept=['model.name'] it continues with another model"
+        hint = "undo the change, or use another folder; accept=['model.name'] continues with another model"
         return open_made_from(self.place, settings, accept, hint)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """One stage."""
+        """Yield the one stage."""
         yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """The conversations."""
+        """Return the stage of conversations."""
         rows = self.rows
         return [
             conversation_stage(
@@ -108,9 +106,9 @@ class Dialogues(Job):
         ]
 
     async def _converse(self, fingerprint: str, item: Item) -> Transcript:
-        """One conversation."""
+        """Run one conversation."""
         seed = item_seed(self.seed, item.index)
-        item.draft = self._labelled(item, Transcript(item.id, Task("")), fingerprint)
+        item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint)
         try:
             play = self.declaration.fill(self.rows[item.index]).play(
                 CheckedModel(item.model()), id=item.id, seed=seed
@@ -118,22 +116,22 @@ class Dialogues(Job):
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
-        item.draft = self._labelled(item, play.transcript, fingerprint)
+        item.draft = self._with_labels(item, play.transcript, fingerprint)
         return await play.finish()
 
-    def _labelled(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:
+    def _with_labels(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:
         row = self.rows[item.index]
         transcript.scenario, transcript.item, transcript.fingerprint = self.title, item.index, fingerprint
         transcript.inputs = {str(name): str(value) for name, value in row.items()}
         return transcript
 
     def absolute(self) -> Dialogues:
-        """The same, with an absolute path."""
+        """Return the job with an absolute path."""
         return replace(self, place=absolute_place(self.place))
 
 
 def row_id(row: Row) -> str:
-    """What the conversation of a row is called: its `id`, else a hash of it."""
+    """Return the id of a row's conversation: its `id`, or a hash of the row."""
     if given := row.get("id"):
         return str(given)
     return hashlib.sha256(msgspec.json.encode(dict(row), order="sorted")).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What a run will take, in words: the lines that are shown before the first call."""
+"""The lines with a run's estimate that are shown before the first call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camel.runs.run import RunFolder, open_folder
 
 
 class PlanEstimator:
-    """Estimates a run by what it has committed, as it proceeds. Items that are not committed tell nothing, for those that end
+    """Estimates a run from its committed shards as it proceeds. It ignores other finished items, because those that end
     first are short."""
 
     def __init__(self, folder: RunFolder, config: GenerateConfig, fork_of: str = "") -> None:
@@ -25,21 +25,21 @@ class PlanEstimator:
         self._shards = committed_in(folder, config)
 
     def add(self, marker: Marker) -> None:
-        """Take note of a finished shard."""
+        """Add a finished shard."""
         self._shards.setdefault(marker.stage, []).append(read_committed(self._folder, marker))
 
     def plan(self) -> Plan:
-        """The plan as it is now."""
+        """Return the current plan."""
         return make_plan(self._config, committed=self._shards)
 
     def expected(self) -> Usage:
-        """What all starts together will have used."""
+        """Return the estimated total usage over all processes."""
         plan = self.plan()
         usage, money = plan.need.likely.usage(), plan.money
         return usage if money is None else replace(usage, usd=money.likely)
 
     def forecast(self) -> Iterator[str]:
-        """What the run takes over from another, what it will take, and whether the budget is enough."""
+        """Yield what the run reuses from another, its estimate, and whether the budget suffices."""
         plan, config, source = self.plan(), self._config, self._fork_of
         if source:
             yield from fork_lines(source, look(config, source), plan)
@@ -49,21 +49,21 @@ class PlanEstimator:
 
 
 def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
-    """What a fork keeps of a run, what is asked again and why, and what that takes."""
+    """Return what a fork reuses of a run, what is asked again and why, and the estimate."""
     kept, why = forked
-    what = f"keeps its lists of {', '.join(kept)}" if kept else "keeps nothing of it"
+    what = f"reuses its lists of {', '.join(kept)}" if kept else "reuses nothing"
     lines = [f"forked from {source}: {what}"]
     for reason in dict.fromkeys(why.values()):
         levels = ", ".join(level for level in why if why[level] == reason)
         lines.append(f"  asked again: the lists of {levels} ({reason})")
     last = plan.stages[-1]
     if not last.done:
-        lines.append(f"  asked again: all {last.name}, which depend on everything; in all {summary(plan)}")
+        lines.append(f"  asked again: all {last.name}; total: {summary(plan)}")
     return lines
 
 
 def summary(plan: Plan) -> str:
-    """A plan in one line."""
+    """Return a plan as one line."""
     need, cost, direct = plan.need, plan.money, plan.direct
     tokens = [case.prompt + case.completion for case in need]
     parts = [
@@ -78,34 +78,34 @@ def summary(plan: Plan) -> str:
 
 
 def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
-    """The range of a figure; empty where it is the figure itself."""
+    """Return the range of a figure; empty if it has none."""
     return "" if low == high == likely else f"{gap}({low} to {high})"
 
 
 def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
-    """A line for each limit of the budget that will, or may, be reached before the run is complete."""
+    """Return a line for each limit of the budget that will or may be reached before the run is complete."""
     lines: list[str] = []
     for one in limits(plan, config.budget, hours):
         limit, likely, high = (_amount(one.name, value) for value in (one.limit, *one.expected[1:]))
         if one.enough == "no":
             share = one.limit / one.expected.likely
-            # Hours are those of a start; the rest is the run's, which has to get more.
-            more = "" if one.name == "hours" else "with more in [budget] "
+            # Hours apply to one process; the other limits apply to the run and have to be raised.
+            more = "" if one.name == "hours" else "raise [budget], and "
             lines.append(
-                f"{limit} will not suffice: about {likely} are expected, so that it stops after about {share:.0%}; "
-                f"{more}the same command continues"
+                f"{limit} will not suffice: about {likely} are expected, so the run stops after about {share:.0%}; "
+                f"{more}the same command resumes it"
             )
         elif one.enough == "perhaps":
             lines.append(f"{limit} may not suffice: {likely} are likely, and up to {high} possible")
     if config.budget.usd is not None and plan.price is None:
         lines.append(
-            "budget.usd needs the model's price: give model.price, or limit tokens; camel generate will not start"
+            "budget.usd needs the model's price: set model.price, or limit tokens instead; `camel generate` will not start"
         )
     return lines
 
 
 def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
-    """How fast the run will be: as given, else as it or the one it is forked from was, else as assumed."""
+    """Return the expected rate: as given, as measured in this run or the one it was forked from, or as assumed."""
     if given is not None:
         return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
     folder = open_folder(config.where)

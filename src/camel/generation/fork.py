@@ -1,7 +1,7 @@
-"""Forking: a new run under a changed configuration that keeps what the change does not concern.
+"""Forking: a new run with a changed configuration that reuses lists of an existing run.
 
-The one decision to know: only lists are kept. What a list was made from (its prompt, its size, what it depends on, the
-model and its settings) can be compared; a conversation depends on everything, so those begin afresh.
+The one decision to know: only lists are reused. The inputs of a list (its prompt, its size, what it depends on, the model
+and its settings) can be compared. A conversation depends on everything, so all conversations are generated again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _MAKES_LISTS = (
 
 
 class Forked(NamedTuple):
-    """What becomes of a fork."""
+    """What a fork reuses."""
 
     kept: list[str]
-    """Levels whose lists it takes over."""
+    """Levels whose lists it reuses."""
     why: dict[str, str]
-    """Why it does not take over those of the others, by level; what had no list to take has no reason either."""
+    """Why it does not reuse the lists of other levels, by level; without levels that had no list."""
 
 
 def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str] = ()) -> RunFolder:
-    """The run that `config` describes, with the lists that it can take over from the run at `source`."""
+    """Open or create the run of `config`, with the lists that it can reuse from the run at `source`."""
     kept = look(config, source).kept
     folder = open_run(config, config.loaded_scenario(), forked_from=str(source), accept=accept)
     take_over(source, folder, kept)
@@ -46,12 +46,12 @@ def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str]
 
 
 def look(config: GenerateConfig, source: str | Path) -> Forked:
-    """What a fork would keep, or has kept; makes nothing."""
+    """Return what a fork would reuse or has reused; creates nothing."""
     old, new, scenario = open_folder(source), open_folder(config.where), config.loaded_scenario()
     settings = old.settings()
     if new.exists:
         if new.settings().forked_from != str(source):
-            raise InputError(f"{new.address} holds another run: fork into a new folder")
+            raise InputError(f"{new.address} contains another run: fork into a new folder")
         open_run(config, scenario)
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
     why = _changed(scenario, settings, decisive)
@@ -65,7 +65,7 @@ def look(config: GenerateConfig, source: str | Path) -> Forked:
 def committed_by_fork(
     config: GenerateConfig, source: str | Path, forked: Forked
 ) -> dict[str, list[Committed]]:
-    """What a fork has committed, for its plan; before it is made, what it will have."""
+    """Return what a fork has committed, for its plan; before it exists, what it will have."""
     new, old = open_folder(config.where), open_folder(source)
     if new.exists:
         return committed_in(new, config)
@@ -77,22 +77,22 @@ def committed_by_fork(
 
 
 def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None:
-    """Copy what a run has committed of the lists of some levels into another; what that has stays."""
+    """Copy the committed lists of some levels from one run to another; existing ones stay."""
     old, fingerprint = open_folder(source), new.settings().fingerprint
     for level in levels:
         for marker in old.markers(level, sorted(old.committed(level) - new.committed(level))):
-            # A copy, not a link: lists are there to be edited, in each run by itself.
+            # A copy, not a link: users may edit the lists of each run.
             path = new.data_path(level, marker.shard, new_attempt(), Path(marker.file).suffix)
             write_whole(path, old.read(marker.file), marker.rows)
             file, size = new.persist(path)
-            # What was paid for it was paid by the other run.
+            # The other run paid for it.
             forked = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
             if not new.commit(forked):
                 new.discard(path)
 
 
 def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> dict[str, str]:
-    """The levels whose lists would not be asked for in the same words and sizes as before, each with the reason."""
+    """Return the levels whose lists would be asked for differently now, each with the reason."""
     names = [level.name for level in scenario.asked]
     if other := [name for name in _MAKES_LISTS if saved.config.get(name) != wanted.get(name)]:
         return dict.fromkeys(names, f"{', '.join(other)} changed")
@@ -105,7 +105,7 @@ def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> 
 
 
 def _lists_before(config: Mapping[str, Any]) -> dict[str, str]:
-    """The hashes of a run from before runs kept them: those of its scenario, where that is as it was."""
+    """Return the hashes of an older run that did not store them: those of its scenario, if that is unchanged."""
     try:
         scenario = load(str(config["scenario"]), "asked").resized(config.get("counts", {}))
     except CamelError:

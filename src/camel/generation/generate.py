@@ -1,4 +1,4 @@
-"""Generation as a job: the lists that a scenario asks for, level after level, then its conversations or answers."""
+"""The generation job: a scenario's lists, level by level, then its conversations or answers."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ from camel.scenarios import Meeting, NamedList, Question, RolePlay, ask_list, re
 from camel.storage.store import absolute_place
 
 FAILED = "(failed) "
-"""Begins the lines of a list that could not be had."""
+"""Prefix of the lines of a list that failed."""
 
 
 class ListFailed(ItemFailed):
-    """A list that an item needs could not be made."""
+    """A list that an item needs failed."""
 
     def __init__(self, cause: str) -> None:
         level, _, why = cause.removeprefix(FAILED).partition(": ")
-        super().__init__(f"its {level} list could not be made: {why}")
+        super().__init__(f"its {level} list failed: {why}")
         self.cause = cause
 
 
 class Seated(NamedTuple):
-    """Who sits in a seat: its name among the job's models, and how it is asked where that differs."""
+    """The model of a seat: its key among the job's models, and its own settings."""
 
     key: str = ""
     sampling: Sampling | None = None
@@ -68,7 +68,7 @@ class Seated(NamedTuple):
 
 
 class AskedList(NamedTuple):
-    """A list as a model gave it: its parents in words, and its items."""
+    """A list from a model: the items that it depends on, and its own items."""
 
     parents: Sequence[str]
     items: Sequence[str]
@@ -76,14 +76,14 @@ class AskedList(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation(Job):
-    """A scenario being generated."""
+    """The generation of a scenario."""
 
     name = "generate"
     config: GenerateConfig
     model: Model | None = None
-    """Instead of the configuration's, for example one that is served here."""
+    """Replaces the configured model, for example by one on this machine."""
     fork_of: str = ""
-    """A run whose lists it takes over, those that it would ask for in the same words."""
+    """A run whose lists are reused, if they would be asked for in the same way."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
     budgets: Mapping[str, tuple[Collection[str], Budget]] = field(init=False)
@@ -99,32 +99,32 @@ class Generation(Job):
         object.__setattr__(self, "budgets", budgets)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The run's folder, if it was made from the same configuration."""
-        arrow()  # what cannot be kept is not to be paid for first
+        """Open or create the run's folder; raises an `InputError` if its configuration differs."""
+        arrow()  # fail before any call is paid if results cannot be stored
         if self.fork_of:
             return fork_run(self.config, self.fork_of, accept)
         return open_run(self.config, self.config.loaded_scenario(), accept=accept)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """One stage for each level that a model is asked for, then the conversations or answers."""
+        """Yield one stage per list level, then the conversations or answers."""
         yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """All of them."""
+        """Return all stages."""
         return Maker(self.config, run).stages()
 
     def estimator(self, run: RunFolder) -> PlanEstimator:
-        """A plan of the run, made anew as it proceeds."""
+        """Return a plan of the run that is updated as it proceeds."""
         return PlanEstimator(run, self.config, self.fork_of)
 
     def absolute(self) -> Generation:
-        """The same, with an absolute path of its folder."""
+        """Return the job with an absolute path of its folder."""
         config = replace(self.config, out=absolute_place(self.place))
         return replace_fields(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
 
     @property
     def title(self) -> str:
-        """The scenario."""
+        """The scenario's name."""
         return Path(self.config.scenario).name
 
 
@@ -139,7 +139,7 @@ class Maker:
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
 
     def stages(self) -> list[Stage]:
-        """The stages, in order."""
+        """Return the stages, in order."""
         fingerprint = self._settings.fingerprint
         lists = [
             Stage(
@@ -188,8 +188,8 @@ class Maker:
     # --- lists -------------------------------------------------------------------------------------------------------
 
     async def _ask(self, level: str, item: Item) -> AskedList:
-        """One list of a level."""
-        facts = item.draft = await self._looked_up(partial(self.scenario.list_facts, level, item.index))
+        """Ask for one list of a level."""
+        facts = item.draft = await self._read_facts(partial(self.scenario.list_facts, level, item.index))
         if failed := _failed_list_in(facts):
             raise ListFailed(failed)
         declared, seat = self.scenario.level(level), self._seat(item, "lists")
@@ -206,7 +206,7 @@ class Maker:
         return AskedList(list(facts.values()), items)
 
     def _failed_list(self, level: str, item: Item, error: CamelError) -> AskedList:
-        """A list that says why it is none: whatever needs it fails for the same reason, and its file can be edited."""
+        """Return the record of a failed list: everything that needs it fails for the same reason, and its file can be edited."""
         if isinstance(error, ListFailed):
             why = error.cause
         else:
@@ -214,7 +214,7 @@ class Maker:
         return AskedList(list(item.draft.values()), [why] * self.scenario.level(level).count)
 
     def lists(self, level: str, index: int) -> Sequence[str]:
-        """The items of a list that has been committed."""
+        """Return the items of a committed list."""
         return self._list_shard(level, index // LISTS_PER_SHARD)[index % LISTS_PER_SHARD]
 
     def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
@@ -224,36 +224,36 @@ class Maker:
         return [AskedList(one.parents, one.items) for one in self._read_lists(marker)]
 
     def _read_lists(self, marker: Marker) -> list[NamedList]:
-        """Read what a person may have edited since: only the counts must still be right."""
+        """Read lists that a user may have edited: only the counts must still match."""
         count, text = self.scenario.level(marker.stage).count, self.folder.read(marker.file).decode("utf-8")
         return read_lists(text, source=f"{self.folder.address}/{marker.file}", count=count)
 
-    async def _looked_up(
+    async def _read_facts(
         self, facts: Callable[[Callable[[str, int], Sequence[str]]], dict[str, str]]
     ) -> dict[str, str]:
-        """Facts by the lists, which of a store are read on a thread: a worker that waits for it still has to say that it
-        is alive."""
+        """Return facts from lists. An object store is read on a thread, because a worker must still send heartbeats
+        meanwhile."""
         return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
 
     # --- tasks, conversations and answers ----------------------------------------------------------------------------
 
     async def _specify(self, item: Item) -> Task | str | None:
-        """The task of one conversation; None where the conversation says why there is none."""
+        """Specify the task of one conversation; None if the conversation reports the problem."""
         facts = await self._facts(item)
         try:
             play = self._play(item, facts)
-        except NoRoom:  # which the conversation says itself
+        except NoRoom:  # the conversation reports it
             return None
         await play.prepare()
         return play.transcript.task
 
     def _read_tasks(self, shard: int) -> list[Task | str | None]:
-        """Tasks, each as it was specified; a text says why it could not be."""
+        """Return specified tasks; a text is the reason of a failure."""
         data = self.folder.read(self.folder.marker(SPECIFIED, shard).file)
         return msgspec.json.Decoder(Task | str | None).decode_lines(data)
 
     async def _specified(self, index: int) -> Task | None:
-        """The task of a conversation that was specified before; None where that is for the conversation to do."""
+        """Return the task that was specified before; None if the conversation specifies it."""
         if SPECIFIED not in self._settings.planned:
             return None
         size = int(self._settings.config["shard_size"])
@@ -263,29 +263,29 @@ class Maker:
         return found
 
     async def _converse(self, item: Item) -> Transcript:
-        """One conversation."""
+        """Run one conversation."""
         facts = await self._facts(item)
         task = await self._specified(item.index)
         try:
             play = self._play(item, facts, specify=task is None)
         except NoRoom as error:
-            return self._labelled(item.index, self._without_room(item, facts, error), facts)
-        item.draft = self._labelled(item.index, play.transcript, facts)
+            return self._with_labels(item.index, self._without_room(item, facts, error), facts)
+        item.draft = self._with_labels(item.index, play.transcript, facts)
         if task:
             play.transcript.task = task
         return await play.finish()
 
     def _seat(self, item: Item, name: str) -> Seated:
-        """Who sits in a seat in one conversation."""
+        """Return the model of a seat in one conversation."""
         seat = self.config.models.get(name)
         if seat is None:
-            return Seated(name if name in ("lists", SPECIFIER) else "")  # which may be asked in another way
+            return Seated(name if name in ("lists", SPECIFIER) else "")  # these may have other settings
         number = seat.drawn(name, item.id)
         one = seat.candidates[number]
         return Seated(key_of(name, number), one.sampling, one.prompt, one.history)
 
     def _models(self, item: Item) -> Callable[[str], Model]:
-        """What gives a model by its key, whose replies can be used: one object for all seats that share it."""
+        """Return a function that gives a model by its key; seats with the same key share one object."""
 
         def made(key: str) -> Model:
             return CheckedModel(item.model(key), self.config.run.cut_replies)
@@ -293,17 +293,17 @@ class Maker:
         return cache(made)
 
     async def _facts(self, item: Item) -> dict[str, str]:
-        """The values of an item's placeholders; raises where a list that they come from failed."""
-        facts = await self._looked_up(partial(self.scenario.facts, item.index))
+        """Return the values of an item's placeholders; raises `ListFailed` if one of their lists failed."""
+        facts = await self._read_facts(partial(self.scenario.facts, item.index))
         failed = _failed_list_in(facts)
-        item.draft = self._labelled(item.index, Transcript(item.id, Task(failed)), facts)
+        item.draft = self._with_labels(item.index, Transcript(item.id, Task(failed)), facts)
         if failed:
             raise ListFailed(failed)
         return facts
 
     def _without_room(self, item: Item, facts: dict[str, str], error: NoRoom) -> Transcript:
-        """The record of a conversation whose task is too long. Where no task would fit, the settings are wrong, and the
-        error is everybody's."""
+        """Return the record of a conversation whose task is too long. Raises the error if no task would fit, because then
+        the settings are wrong."""
         end = self.scenario.end
         assert isinstance(end, RolePlay)
         self._play(item, facts, task="?")
@@ -313,7 +313,7 @@ class Maker:
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
     def _play(self, item: Item, facts: dict[str, str], **other: Any) -> Play:
-        """The table of one conversation, set; `other` than the scenario has it."""
+        """Return one conversation, ready to start; `other` overrides the scenario."""
         end, seed, index = self.scenario.end, self.config.seed, item.index
         if isinstance(end, Meeting):
             return self._meeting(item, end, facts)
@@ -346,7 +346,7 @@ class Maker:
         )
 
     def _meeting(self, item: Item, end: Meeting, facts: dict[str, str]) -> Play:
-        """The table of a society."""
+        """Return one conversation of a society, ready to start."""
         models, usual = self._models(item), self.config.sampling or end.sampling
         seated: dict[str, Model] = {"": models("")}
         members: list[Member] = []
@@ -371,7 +371,7 @@ class Maker:
         )
 
     async def _answer(self, item: Item) -> Transcript:
-        """One question and its answer, as a conversation of two messages."""
+        """Ask one question; question and answer are a conversation of two messages."""
         end = self.scenario.end
         assert isinstance(end, Question)
         facts = await self._facts(item)
@@ -379,7 +379,9 @@ class Maker:
         seat = self._seat(item, ASSISTANT)
         usual = self.config.sampling or end.sampling or AGENT_SAMPLING
         sampling = seeded(seat.sampling or usual, self.config.seed, item.index)
-        transcript = item.draft = self._labelled(item.index, Transcript(item.id, Task(asked.problem)), facts)
+        transcript = item.draft = self._with_labels(
+            item.index, Transcript(item.id, Task(asked.problem)), facts
+        )
         transcript.speakers = [Speaker(USER, "User"), Speaker(ASSISTANT, asked.role, sampling=sampling)]
         transcript.messages.append(Message(0, USER, "User", asked.problem))
         history = History()
@@ -390,7 +392,7 @@ class Maker:
         transcript.stop = Stop("done", "the question was answered", ASSISTANT)
         return transcript
 
-    def _labelled(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
+    def _with_labels(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
         transcript.scenario, transcript.inputs, transcript.item = self.scenario.name, facts, index
         transcript.labels = list(self.scenario.labels)
         transcript.fingerprint = self._settings.fingerprint
@@ -398,12 +400,12 @@ class Maker:
 
 
 def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | ModelSpec]:
-    """The models of a configuration by seat; `model` answers in place of its own, under the same name and price."""
+    """Return the models of a configuration by seat; `model` replaces the default one, under the same name and price."""
     section = config.model
     usual = section if model is None else NamedModel(model, section.name, section.cost())
     seats: dict[str, Model | ModelSpec] = {"": usual, **models_at(config.models)}
     if model is None and section.batch and last_stage(config.loaded_scenario()) != ANSWERS:
-        # A conversation is a sequence of calls, and each batch may take a day.
+        # Conversations do not use batches: they are sequences of calls, and each batch may take a day.
         once = {name: seats.get(name, section) for name in ("lists", "specifier")}
         direct = {
             name: replace(spec, batch=False) for name, spec in seats.items() if isinstance(spec, ModelSpec)
@@ -413,7 +415,7 @@ def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | 
 
 
 def _failed_list_in(facts: Mapping[str, str]) -> str:
-    """What the list says that failed and from which one of these was to come; empty where none failed."""
+    """Return the error of a failed list among these facts; empty if none failed."""
     return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
 
 

@@ -1,4 +1,4 @@
-"""What is assumed of a run before it has committed anything: how often its models are asked, and how much they say."""
+"""Estimates from assumptions, before a run has committed anything: numbers of calls and lengths of replies."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from camel.scenarios.critics import CriticSettings
 
 TOKENS_PER_WORD = 1.4
 VERDICT_TOKENS = 60
-"""Of a critic's answer."""
+"""Tokens of a critic's answer."""
 TOKENS_PER_MESSAGE = 4
-"""What a chat template puts around a message."""
+"""Tokens that a chat template adds to a message."""
 FURTHER_CALLS = Figure(0.0, 0.1, 2.0)
-"""For a list, beyond the fewest that could do: repeats and bad lines are made up for, which is seldom needed."""
+"""Additional calls per list for duplicates and bad lines, which are rare."""
 STORED = Figure(0.15, 0.4, 0.5)
-"""Bytes on disk for each byte of text, in Parquet with zstd: less where a model repeats itself."""
+"""Bytes on disk per byte of text, in Parquet with zstd; fewer if a model repeats itself."""
 
 
 class Need(NamedTuple):
-    """What one item takes, or many."""
+    """Calls, tokens and bytes of one or many items."""
 
     calls: float = 0.0
     prompt: float = 0.0
     completion: float = 0.0
     cached: float = 0.0
-    """Part of `prompt`."""
+    """The cached part of `prompt`."""
     bytes: float = 0.0
-    """On disk, once committed."""
+    """Bytes on disk after the commit."""
 
     def times(self, factor: float) -> Need:
-        """So many of it."""
+        """Return a multiple."""
         return Need(*(value * factor for value in self))
 
     def plus(self, other: Need) -> Need:
-        """Both together."""
+        """Return the sum."""
         return Need(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     def usage(self) -> Usage:
-        """As tokens."""
+        """Return the usage."""
         return Usage(round(self.prompt), round(self.completion), round(self.cached), round(self.calls))
 
 
 def messages_assumed(scenario: Scenario, assumed: Assumptions) -> Figure:
-    """How many messages a conversation is taken to have: never more than the scenario lets it."""
+    """Return the assumed number of messages in a conversation, at most the scenario's limit."""
     end = scenario.end
     if isinstance(end, Meeting):
-        # As long as its limit where nothing else ends it.
+        # If nothing else ends it, it reaches its limit.
         ends_early = bool(end.society.stop.done or end.society.stop.vote)
         return Figure(*(end.society.limit * part for part in ((0.3, 0.7, 1.0) if ends_early else (1, 1, 1))))
     most = end.max_messages if isinstance(end, RolePlay) else 1
@@ -60,7 +60,7 @@ def messages_assumed(scenario: Scenario, assumed: Assumptions) -> Figure:
 
 
 class Guesses:
-    """One item of each kind from assumptions, in three cases: low, likely, high."""
+    """Estimates one item of each kind from assumptions, in three cases: low, likely, high."""
 
     def __init__(
         self, scenario: Scenario, assumed: Assumptions, critic: CriticSettings | None = None
@@ -72,14 +72,14 @@ class Guesses:
         self._end_prompts = rendered[asked:]
 
     def shares(self, config: GenerateConfig) -> list[tuple[float, ModelPrice | None]]:
-        """About how much of a conversation's tokens each of several models takes, and its price."""
+        """Return each model's approximate share of a conversation's tokens, and its price."""
         end, parts = self._scenario.end, dict[str, float]()
         if isinstance(end, Meeting):
             parts = {f"{MEMBERS}.{name}": 1.0 for name in end.society.names}
         elif isinstance(end, RolePlay):
             parts = {"user": 0.5, "assistant": 0.5, "specifier": 0.02 if end.specify else 0.0}
             if self._critic:
-                # Of the further calls for a message, one judges and the others propose.
+                # Of the additional calls per message, one judges and the others propose.
                 parts["critic"] = len(self._critic.seats) / 2
         else:
             parts = {"assistant": 1.0}
@@ -94,7 +94,7 @@ class Guesses:
         return [one for one in shares if one[0]]
 
     def of_list(self, level: Level) -> Callable[[int], Need]:
-        """One list of a level; what is on it already is named in each further call."""
+        """Estimate one list of a level; each further call includes the items so far."""
 
         def need(case: int) -> Need:
             item = case_of(self._assumed.item_tokens, case)
@@ -109,7 +109,7 @@ class Guesses:
         return need
 
     def of_conversation(self, case: int) -> Need:
-        """One role play: each call sends all that was said before it."""
+        """Estimate one role play: each call sends all earlier messages."""
         end, assumed = self._scenario.end, self._assumed
         if isinstance(end, Meeting):
             return self._of_meeting(end.society, case)
@@ -121,15 +121,15 @@ class Guesses:
         specified = (prompts.pop(0) if end.specify else 0.0), (word_limit if end.specify else 0.0)
         assistant, user, opening = prompts[:3]
         system = (assistant + user + opening) / 2 + specified[1] + 2 * TOKENS_PER_MESSAGE
-        # A limit close by leaves the number of messages little room to vary.
+        # Near the limit, the number of messages varies little.
         spread = assumed.spread * min(1.0, (end.max_messages - messages) / messages)
         before = messages * (messages * (1 + spread**2) - 1) / 2
         talk = messages * system + before * (message + TOKENS_PER_MESSAGE)
         completion = messages * message + specified[1]
         calls, stored = messages, completion
         if self._critic:
-            # Each call for a criticised message sends what was said before it: the speaker's, or the critic's, which
-            # has the proposals as well. A call for proposals brings several, a judgement a few words for each.
+            # Each call for a criticized message sends all earlier messages; the critic's call also has the proposals. A call
+            # for proposals returns several of them, a judgment a few words for each.
             share = len(self._critic.seats) / 2 * messages
             extra = share * (self._critic.calls_per_message()[case] - 1)
             proposed = self._critic.proposals * message
@@ -145,17 +145,17 @@ class Guesses:
         )
 
     def of_task(self, case: int) -> Need:
-        """One task that is specified before its conversation."""
+        """Estimate one task that is specified before its conversation."""
         end = self._scenario.end
         assert isinstance(end, RolePlay)
         return Need(1, self._end_prompts[0], end.word_limit * TOKENS_PER_WORD)
 
     def of_rest(self, case: int) -> Need:
-        """A conversation whose task was specified before."""
+        """Estimate a conversation whose task was specified before."""
         return self.of_conversation(case).plus(self.of_task(case).times(-1))
 
     def _of_meeting(self, society: Society, case: int) -> Need:
-        """One society: as long as its limit where nothing else ends it; each call sends what its speaker heard and said."""
+        """Estimate one society, up to its limit of messages; each call sends what its speaker heard and said."""
         assumed, prompts = self._assumed, list(self._end_prompts)
         messages = messages_assumed(self._scenario, assumed)[case]
         message = case_of(assumed.message_tokens, case)
@@ -170,7 +170,7 @@ class Guesses:
         system = (sum(prompts) / len(prompts) if prompts else 200.0) + listed + 2 * TOKENS_PER_MESSAGE
         edges = sum(map(len, society.hears.listeners(society.names).values()))
         fixed = len(society.names) or 1
-        share = (edges / fixed + 1) / fixed  # of what is said, how much a member hears or says
+        share = (edges / fixed + 1) / fixed  # share of all messages that a member hears or says
         talk = messages * system + messages * (messages - 1) / 2 * share * (message + TOKENS_PER_MESSAGE)
         completion = messages * message + listed
         return Need(
@@ -182,7 +182,7 @@ class Guesses:
         )
 
     def of_answer(self, case: int) -> Need:
-        """One question and its answer."""
+        """Estimate one question and its answer."""
         end, assumed = self._scenario.end, self._assumed
         assert isinstance(end, Question)
         unknown = min(2, len(self._list_prompts)) * case_of(assumed.item_tokens, case)
@@ -192,5 +192,5 @@ class Guesses:
 
 
 def case_of(guess: Guess, case: int) -> float:
-    """A guess in one case: 0 low, 1 likely, 2 high."""
+    """Return a guess in one case: 0 low, 1 likely, 2 high."""
     return guess[case] if isinstance(guess, Figure) else guess

@@ -1,7 +1,7 @@
-"""First steps: a configuration made from a few answers, and the files of the demonstration.
+"""`camel init` and `camel demo --live`: a configuration from a few answers, and the files of the demonstration.
 
-The one decision to know: what is written is read back before it is kept, so a configuration from here works; and nothing
-that exists is overwritten.
+The one decision to know: the configuration is parsed before it is written, so it works. Existing files are never
+overwritten.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from camel.scenarios import RolePlay, Scenario, Translate, load
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LOCAL_SIZE, SIZE = 2, 8
-"""Conversations of a first run: with the tiny model, and with a capable one."""
+"""Default number of conversations: with the tiny model, and with a capable one."""
 
 
 class Answers(NamedTuple):
-    """What somebody wants to begin with."""
+    """The answers to `camel init`."""
 
     scenario: str = "ai_society"
-    """A name, or the path of a folder."""
+    """The scenario: a name, or the path of a folder."""
     model: str = LOCAL
     """A model's name; `local` is the tiny one on this machine."""
     base_url: str = ""
     key_variable: str = ""
-    """The environment variable that holds the key."""
+    """The environment variable with the API key."""
     size: int | None = None
-    """Conversations, or questions; left out: as many as `money` pays for, or a few."""
+    """Number of conversations or questions. Default: as many as `money` pays for, or a few."""
     money: float | None = None
-    """Dollars that may be spent."""
+    """Budget in US dollars."""
 
 
 def offered_scenarios() -> list[Scenario]:
-    """What can be generated without more ado: no gate before it, no other run needed."""
+    """Return the scenarios that need no acknowledgment and no other run."""
     from camel.scenarios import known
 
     loaded: list[Scenario] = []
     for name in known():
         try:
             scenario = load(name)
-        except InputError:  # a broken plug-in is no choice
+        except InputError:  # skip a broken plug-in
             continue
         if not scenario.gated and not isinstance(scenario.end, Translate):
             loaded.append(scenario)
@@ -62,7 +62,7 @@ def offered_scenarios() -> list[Scenario]:
 
 
 def read_size(text: str) -> tuple[int | None, float | None]:
-    """How many, or for how much: `8`, `25,000`, `$5`, `5 dollars`."""
+    """Parse a number of conversations or an amount of money: `8`, `25,000`, `$5`, `5 dollars`."""
     plain = text.strip().lower().replace(",", "").replace("_", "")
     number = plain.removeprefix("$").removesuffix("dollars").removesuffix("usd").strip()
     is_money = number != plain
@@ -71,12 +71,12 @@ def read_size(text: str) -> tuple[int | None, float | None]:
     except ValueError:
         value = 0
     if not 0 < value < 1e12:
-        raise InputError(f"say how many, such as 8, or how much money, such as $5, not {shown(text)}")
+        raise InputError(f"enter a number, such as 8, or an amount of money, such as $5, not {shown(text)}")
     return (None, float(value)) if is_money else (int(value), None)
 
 
 def counts_for(counts: Mapping[str, int], size: int) -> dict[str, int]:
-    """Sizes of levels whose product is as near to `size` as it gets without being more: all grow alike."""
+    """Return sizes of levels with a product of at most `size`, as close as possible, all reduced evenly."""
     chosen = dict.fromkeys(counts, 1)
     while True:
         room = [
@@ -87,13 +87,13 @@ def counts_for(counts: Mapping[str, int], size: int) -> dict[str, int]:
         ]
         if not room:
             return chosen
-        # The one that has grown least; among equals the last, which varies fastest.
+        # The level that has grown least; of several, the last, which varies fastest.
         name = min(reversed(room), key=lambda name: chosen[name])
         chosen[name] += 1
 
 
 def config_text(answers: Answers, name: str) -> str:
-    """A commented configuration; `name` is the file's, for the commands in it and the run's folder."""
+    """Return a commented configuration; `name` is the file's name, for the commands in it and the run's folder."""
     scenario = _scenario(answers.scenario)
     _quoted(name)
     checked_name(answers.model)
@@ -103,8 +103,8 @@ def config_text(answers: Answers, name: str) -> str:
     size = answers.size or (_affordable(answers, full) if answers.money else _few(answers))
     if size > scenario.count:
         raise InputError(
-            f"{scenario.name} has {scenario.count:,} at its full size, and {size:,} are wanted: take fewer, or a scenario of "
-            "your own with larger counts (camel scenarios new)"
+            f"{scenario.name} has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
+            "scenario with larger counts (camel scenarios new)"
         )
     counts = counts_for(full, size)
     text = _text(answers, name, scenario, full, counts)
@@ -113,7 +113,7 @@ def config_text(answers: Answers, name: str) -> str:
 
 
 def write_config(path: Path, answers: Answers) -> str:
-    """Write a configuration and return its text. A file that is there stays as it is."""
+    """Write a configuration and return its text. Never overwrites a file."""
     text = config_text(answers, str(path))
     _write_new(path, text)
     return text
@@ -122,11 +122,11 @@ def write_config(path: Path, answers: Answers) -> str:
 def _scenario(name: str) -> Scenario:
     scenario = load(name)
     if isinstance(scenario.end, Translate):
-        raise InputError("a translation is made of a run that is there: camel translate RUN --to LANGUAGE")
+        raise InputError("a translation needs an existing run: use camel translate RUN --to LANGUAGE")
     if scenario.gated:
         raise InputError(
-            f"{scenario.name} runs only when it is acknowledged, which nobody can do for you: copy its configuration from "
-            "configs/ and read the comments there"
+            f"{scenario.name} needs your acknowledgment: copy its configuration from configs/ and read the comments "
+            "there"
         )
     return scenario
 
@@ -136,7 +136,7 @@ def _few(answers: Answers) -> int:
 
 
 def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
-    """How many the money is likely to pay for."""
+    """Return how many items the money will probably pay for."""
     assert answers.money is not None
     config = GenerateConfig(answers.scenario, _section(answers))
 
@@ -144,7 +144,7 @@ def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
         money = make_plan(config, counts=counts_for(full, size)).money
         if money is None:
             raise InputError(
-                f"the price of {answers.model} is not known: say how many instead of how much, and add its price to the file"
+                f"the price of {answers.model} is unknown: give a number instead of an amount of money, and add its price to the file"
             )
         return money.likely
 
@@ -152,8 +152,8 @@ def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
     low, high = 0, most + 1
     if cost(1) > answers.money:
         raise InputError(
-            f"one conversation is likely to cost {cost(1):.2f} dollars with {answers.model}, more than {answers.money:g}: "
-            "take a cheaper model, or more money"
+            f"one conversation with {answers.model} will probably cost {cost(1):.2f} dollars, more than {answers.money:g}: "
+            "choose a cheaper model or a larger amount"
         )
     while high - low > 1:
         middle = (low + high) // 2
@@ -171,10 +171,10 @@ def _text(
     total = prod(counts.values())
     what = "conversations" if isinstance(scenario.end, RolePlay) else "items"
     lines = [
-        "# Made by camel init. Every line may be changed; docs/generate.md has all that can stand here.",
-        f"#   camel doctor {name}      is everything there?",
-        f"#   camel plan {name}        what will it take?",
-        f"#   camel generate {name}    make it; the same line resumes",
+        "# Written by camel init. Edit it freely; docs/generate.md describes all settings.",
+        f"#   camel doctor {name}      check the setup",
+        f"#   camel plan {name}        estimate calls, tokens and cost",
+        f"#   camel generate {name}    generate; the same command resumes",
         _line(
             f"scenario = {_quoted(answers.scenario)}", f"{scenario.title}; camel scenarios lists the others"
         ),
@@ -188,9 +188,12 @@ def _text(
     ]
     if answers.model == LOCAL:
         lines.append(
-            _line(f'name = "{LOCAL}"', "the tiny model on this machine: well-formed nonsense, for trying")
+            _line(
+                f'name = "{LOCAL}"',
+                "the tiny model on this machine: right format, poor content; for trying out",
+            )
         )
-        lines.append(_line('# name = "gpt-4.1-mini"', "a capable one, with its key in OPENAI_API_KEY"))
+        lines.append(_line('# name = "gpt-4.1-mini"', "a capable model; needs OPENAI_API_KEY"))
     else:
         lines += _model_lines(answers)
         lines += [
@@ -198,13 +201,13 @@ def _text(
             "[run]",
             _line(
                 f"concurrency = {min(64, max(1, total))}",
-                "conversations in flight; may change between starts",
+                "concurrent conversations; may change when a run is resumed",
             ),
         ]
     money = answers.money
     lines += ["", "[budget]" if money else "# [budget]"]
     budget = f"usd = {money:g}" if money else "# usd = 5"
-    lines.append(_line(budget, "US dollars; reaching it stops new calls and leaves a run that resumes"))
+    lines.append(_line(budget, "US dollars; at the limit the run stops and can be resumed"))
     return "\n".join(lines) + "\n"
 
 
@@ -217,34 +220,34 @@ def _list_lines(scenario: Scenario) -> list[str]:
 
 
 def _model_lines(answers: Answers) -> list[str]:
-    lines = [_line(f"name = {_quoted(answers.model)}", "as the endpoint calls it")]
+    lines = [_line(f"name = {_quoted(answers.model)}", "the model's name at the endpoint")]
     if answers.base_url:
-        lines.append(_line(f"base_url = {_quoted(answers.base_url)}", "may change between starts"))
+        lines.append(_line(f"base_url = {_quoted(answers.base_url)}", "may change when a run is resumed"))
     else:
-        lines.append(_line('# base_url = "http://127.0.0.1:8000/v1"', "left out: OPENAI_BASE_URL, or OpenAI"))
+        lines.append(_line('# base_url = "http://127.0.0.1:8000/v1"', "default: OPENAI_BASE_URL, or OpenAI"))
     if answers.key_variable:
         key = f"key_variable = {_quoted(answers.key_variable)}"
-        lines.append(_line(key, "the environment variable that holds the key; no key stands in a file"))
+        lines.append(_line(key, "the environment variable with the API key; never write the key itself"))
     if _section(answers).cost() is None:
         price = "# price = { input = 0.40, cached = 0.10, output = 1.60 }"
-        lines.append(_line(price, "dollars per million tokens: not in the catalogue, needed for money"))
+        lines.append(_line(price, "dollars per million tokens; needed for a budget in dollars"))
     return lines
 
 
 def _line(code: str, comment: str) -> str:
-    # A title may come from a stranger's scenario: in a comment it must stay one.
+    # A title may come from an untrusted scenario: it must stay inside the comment.
     plain = "".join(letter if letter.isprintable() else " " for letter in comment)
     return f"{code:<31} # {plain}"
 
 
 def _quoted(text: str) -> str:
     if not text.isprintable():
-        raise InputError(f"{shown(text)} holds characters that cannot be printed")
-    return json.dumps(text, ensure_ascii=False)  # a JSON string of printable characters is a TOML string too
+        raise InputError(f"{shown(text)} contains characters that cannot be printed")
+    return json.dumps(text, ensure_ascii=False)  # a JSON string of printable characters is also a TOML string
 
 
 def _checked(text: str) -> None:
-    """What was made can be read, and its scenario run."""
+    """Check that the configuration is valid and its scenario can run."""
     try:
         config = msgspec.convert(tomllib.loads(text), GenerateConfig)
     except msgspec.ValidationError as error:
@@ -258,7 +261,7 @@ def _write_new(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError(f"{path} exists and is not overwritten: name another file") from None
+        raise InputError(f"{path} already exists: choose another file name") from None
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
@@ -269,7 +272,7 @@ _DEMO = Path(__file__).parent / "demo"
 
 
 def write_demo(folder: Path) -> Path:
-    """Write the demonstration's scenario and configuration where they are not there yet, and return the latter's path."""
+    """Write the demonstration's scenario and configuration unless they exist, and return the path of the configuration."""
     for name in ("scenario/scenario.toml", "demo.toml"):
         path, text = folder / name, (_DEMO / name).read_text("utf-8")
         if not path.exists():

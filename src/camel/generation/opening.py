@@ -1,4 +1,4 @@
-"""A run's folder and its configuration: made together, and continued only where both fit."""
+"""Creates or opens a run's folder, and checks that its configuration matches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from camel.scenarios import Scenario
 
 ACCEPTABLE = ("model.name", "model.weights", "models.SEAT.name")
 _ACCEPTABLE = re.compile(r"model\.(?:name|weights)|models\..+\.name")
-"""What of a run's configuration may change once somebody says so: records name the model of each message."""
+"""Settings that may change if the user accepts it. The records name the model of each message."""
 
 
 def open_run(
     config: GenerateConfig, scenario: Scenario, *, forked_from: str = "", accept: Collection[str] = ()
 ) -> RunFolder:
-    """The folder of a configuration's run, made, or continued if it was made from the same configuration."""
+    """Create the run's folder, or open it; raises an `InputError` if its configuration differs."""
     decisive = config.decisive(scenario)
     planned = {level.name: Planned(scenario.lists(level.name), LISTS_PER_SHARD) for level in scenario.asked}
     if config.specifies_first(scenario):
@@ -40,8 +40,8 @@ def open_run(
         planned=planned,
     )
     hint = (
-        "set it back, start a run next to it with --fork NEWDIR (keeps the lists it can), or a new one with --out DIR; "
-        "with another model the run continues if you say --accept-change model.name"
+        "undo the change, start a new run with --fork NEWDIR (reuses lists) or --out DIR, or, if only the model changed, add "
+        "--accept-change model.name"
     )
     return open_made_from(config.where, settings, accept, hint, own_size=config.shard_size is not None)
 
@@ -49,12 +49,12 @@ def open_run(
 def open_made_from(
     where: str, settings: Settings, accept: Collection[str], hint: str, *, own_size: bool = False
 ) -> RunFolder:
-    """Make a run's folder, or continue with the one that is there if it was made from the same.
+    """Create a run's folder, or open an existing one that was created with the same settings.
 
-    `accept` names what may have changed: what is committed stays, what is open continues with the new value.
+    `accept` names settings that may have changed: committed items stay, open items continue with the new value.
     """
     if unknown := sorted(name for name in accept if not _ACCEPTABLE.fullmatch(name)):
-        raise InputError(f"--accept-change takes {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
+        raise InputError(f"--accept-change must be {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
     folder, wanted = open_folder(where), settings.config
     if not folder.exists:
         folder.create(settings)
@@ -65,27 +65,27 @@ def open_made_from(
             folder.accept(new)
     if (changed := differences(folder, wanted, own_size=own_size)) and not folder.reset_settings(settings):
         lines = "".join(f"\n  {line}" for line in changed)
-        raise InputError(f"{folder.address} was made from other settings:{lines}\n{hint}")
+        raise InputError(f"{folder.address} was created with other settings:{lines}\n{hint}")
     return folder
 
 
 def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> list[str]:
-    """What of a configuration is not as the run that is there was made with, a line each."""
+    """Return the differences between a configuration and an existing run's, one line each."""
     return differences(folder, config.decisive(scenario), own_size=config.shard_size is not None)
 
 
 def differences(folder: RunFolder, wanted: Mapping[str, Any], *, own_size: bool = False) -> list[str]:
-    """What is not as the run that is there was made with, a line each; without `own_size`, its shards may have any size."""
+    """Return the differences from an existing run's settings, one line each; without `own_size`, shard sizes are ignored."""
     saved = {**folder.settings().config, **folder.accepted()}
     now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
     if not own_size:
-        # The usual size may change from one version to the next; a run keeps the one it was made with.
+        # The default size may change between versions; a run keeps its own.
         now["shard_size"] = saved.get("shard_size", now["shard_size"])
     return _changes(saved, now)
 
 
 def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What differs between two configurations, a line each: its name, what it was and what it is."""
+    """Return the differences between two configurations, one line each: name, old and new value."""
 
     def flat(config: Mapping[str, Any]) -> dict[str, Any]:
         counts: dict[str, Any] = config.get("counts") or {}
@@ -95,14 +95,14 @@ def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
     old, new = flat(saved), flat(wanted)
     if old.get("scenario_fingerprint") == new.get("scenario_fingerprint"):
-        old["scenario"] = new.get("scenario")  # the same, found on another way
+        old["scenario"] = new.get("scenario")  # the same scenario, found under another path
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     prompts = "scenario_fingerprint"
     if prompts in changed:
         changed.remove(prompts)
-        # It follows from the scenario, its lists and its counts: it matters only if those are the same.
+        # It follows from the scenario, its lists and its counts, so it matters only if those are equal.
         if not any(key in ("scenario", "lists") or key.startswith("counts.") for key in changed):
-            return [*_lines(changed, old, new), "scenario: its prompts or its declaration were changed"]
+            return [*_lines(changed, old, new), "scenario: its prompts or its declaration have changed"]
     return _lines(changed, old, new)
 
 

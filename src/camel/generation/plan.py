@@ -1,8 +1,8 @@
-"""What a run will take, before it starts and while it goes on.
+"""Estimates a run, before it starts and while it runs.
 
-Arithmetic over the scenario's counts: nothing is listed, so 300 million items cost no more than ten. The one decision to
-know: an assumption is used only until committed shards say better, the run's own or those of the run that it was forked
-from, and the answer is a range either way.
+Computed from the scenario's counts: nothing is listed, so 300 million items cost no more than ten. The one decision to know:
+assumptions are used only until there are committed shards, of the run itself or of the run that it was forked from. The
+result is a range in both cases.
 """
 
 from __future__ import annotations
@@ -39,38 +39,38 @@ from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
 WORKER = 256
-"""Conversations that one worker process keeps open."""
+"""Open conversations per worker process."""
 ONE_SHARD = 0.25
-"""How far off a single shard's average is taken to be, and at least that of a run with other settings."""
+"""Assumed relative error of a single shard's average, and the minimum for a run with other settings."""
 SAMPLE = 2_000
-"""Markers that are read for an estimate: a run of any size can be planned, or started, after a few seconds."""
+"""Maximum number of markers to read for an estimate, so that it takes seconds for a run of any size."""
 AT_LEAST = 0.01
-"""No average is trusted further than this."""
+"""Minimum relative error of an average."""
 
 
 class Range(NamedTuple):
-    """A need between bounds."""
+    """An estimate with low, likely and high values."""
 
     low: Need
     likely: Need
     high: Need
 
     def plus(self, other: Range) -> Range:
-        """Both together."""
+        """Return the sum."""
         return Range(*(mine.plus(its) for mine, its in zip(self, other, strict=True)))
 
 
 class Committed(NamedTuple):
-    """What a finished shard took."""
+    """The usage of a finished shard."""
 
     rows: int
     need: Need
     shard: int = 0
     """Its number."""
     money: float | None = None
-    """Dollars at the price of its day, where its marker says."""
+    """Cost in dollars, if its marker has it."""
     elsewhere: str = ""
-    """The run that it is of, where that is another: it says what the like takes, and not what is done."""
+    """Its run, if it is another one; then it is only a sample and does not count as done."""
 
 
 class StagePlan(msgspec.Struct, frozen=True):
@@ -81,32 +81,32 @@ class StagePlan(msgspec.Struct, frozen=True):
     shards: int
     need: Range
     measured: int
-    """Items of a run on whose figures this rests; 0 where it rests on assumptions."""
+    """Number of items that the estimate is based on; 0 if it is based on assumptions."""
     done: int
-    """Items that are committed already, and counted in `need` as they were."""
+    """Number of committed items; `need` includes their actual usage."""
     shard_size: int
-    """Items that are committed together."""
+    """Items per shard."""
     spent: Need = Need()
-    """What those that are committed took."""
+    """Usage of the committed items."""
     elsewhere: str = ""
-    """The run on whose figures this rests, where that is another."""
+    """The other run that the estimate is based on, if any."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a whole run takes."""
+    """The estimate of a whole run."""
 
     scenario: str
     shape: str
     stages: tuple[StagePlan, ...]
     price: ModelPrice | None
     dearer: float = 0.0
-    """Dollars that what is committed has cost beyond what it would at the price."""
+    """Difference in dollars between the actual cost of committed items and their cost at the current price."""
     batched: frozenset[str] = frozenset()
-    """Stages that are asked in batches."""
+    """Stages that use a batch API."""
 
     @property
     def need(self) -> Range:
-        """All stages together."""
+        """The sum over all stages."""
         total = Range(Need(), Need(), Need())
         for stage in self.stages:
             total = total.plus(stage.need)
@@ -114,7 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> Range:
-        """What is still to come."""
+        """The remaining part."""
         spent = Need()
         for stage in self.stages:
             spent = spent.plus(stage.spent)
@@ -122,17 +122,17 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def items(self) -> int:
-        """Conversations, or answers."""
+        """Number of conversations or answers."""
         return self.stages[-1].items
 
     @property
     def shards(self) -> int:
-        """Of all stages."""
+        """Number of shards of all stages."""
         return sum(stage.shards for stage in self.stages)
 
     @property
     def money(self) -> Figure | None:
-        """Dollars, where the price is known."""
+        """Dollars; None if the price is unknown."""
         price = self.price
         if price is None:
             return None
@@ -147,7 +147,7 @@ class Plan(msgspec.Struct, frozen=True):
         return replace(self, batched=frozenset()).money
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dict for JSON."""
         whole: dict[str, Any] = {
             "scenario": self.scenario,
             "shape": self.shape,
@@ -160,7 +160,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Limit(NamedTuple):
-    """One limit of a budget beside what is expected."""
+    """One limit of a budget, compared with the estimate."""
 
     name: str
     limit: float
@@ -168,14 +168,14 @@ class Limit(NamedTuple):
 
     @property
     def enough(self) -> Literal["yes", "perhaps", "no"]:
-        """Whether the run will be complete before it is reached."""
+        """Whether the run will be complete before the limit is reached."""
         if self.expected.likely > self.limit:
             return "no"
         return "perhaps" if self.expected.high > self.limit else "yes"
 
 
 def limits(plan: Plan, budget: Budget, hours: Figure) -> list[Limit]:
-    """The limits of a budget; `hours` is what the next start would take."""
+    """Return the limits of a budget; `hours` is the estimated duration of the next process."""
     need = plan.need
     expected = {
         "usd": plan.money,
@@ -191,14 +191,14 @@ def limits(plan: Plan, budget: Budget, hours: Figure) -> list[Limit]:
 
 
 def in_words(value: Guess) -> str:
-    """An assumption: one number, or the likely one and between what it may be."""
+    """Return an assumption as text: one number, or the likely one with its range."""
     if not isinstance(value, Figure) or min(value) == max(value):
         return f"{value.likely if isinstance(value, Figure) else value:g}"
     return f"{value.likely:g} ({min(value):g}–{max(value):g})"
 
 
 def workers(calls_per_second: float, seconds_per_call: float) -> int:
-    """Worker processes that keep up a rate."""
+    """Return the number of worker processes for a rate."""
     return max(1, ceil(calls_per_second * seconds_per_call / WORKER))
 
 
@@ -208,9 +208,9 @@ def make_plan(
     counts: Mapping[str, int] | None = None,
     committed: Mapping[str, Sequence[Committed]] | None = None,
 ) -> Plan:
-    """Estimate a run; with what the stages of an earlier start, or of a smaller run, have committed, from that.
+    """Estimate a run, based on committed shards of this run or a smaller one if there are any.
 
-    `counts` replaces sizes of levels; what was committed at other sizes then serves as a sample only.
+    `counts` replaces sizes of levels; shards of other sizes are then used only as a sample.
     """
     actual = config.loaded_scenario()
     scenario = actual.resized(counts or {})
@@ -243,7 +243,7 @@ def make_plan(
 
 
 def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> ModelPrice | None:
-    """A price of several models together, so that it agrees with what was paid so far."""
+    """Scale the combined price of several models to the actual cost so far."""
     paid = [shard for shards in stages for shard in shards if shard.money and not shard.elsewhere]
     guessed = sum(price.cost(shard.need.usage()) for shard in paid) if price else 0.0
     if price is None or not guessed:
@@ -252,19 +252,19 @@ def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> 
 
 
 def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
-    """What shards have cost beyond what they would at `price`, those whose markers say."""
+    """Return the difference between the actual cost of shards and their cost at `price`, if their markers have it."""
     paid = [shard for shard in shards if shard.money is not None and not shard.elsewhere]
     if price is None or not paid:
         return 0.0
-    # Summed by column: a run may have a hundred thousand shards, and is estimated every few seconds.
+    # Summed by column, because a run may have 100,000 shards and is estimated every few seconds.
     columns = [sum(column) for column in zip(*(shard.need for shard in paid), strict=True)]
     return sum(shard.money or 0.0 for shard in paid) - price.cost(Need(*columns).usage())
 
 
 def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
-    """What a run has committed, by stage, if it is one of the same scenario and model; else nothing.
+    """Return what a run has committed, by stage, if it has the same scenario and model; otherwise nothing.
 
-    A run that was made with other settings, and the one that it was forked from, serve as samples.
+    A run with other settings, and the one that it was forked from, are samples.
     """
     if not is_alike(folder, config):
         return {}
@@ -272,7 +272,7 @@ def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Co
         return sample_of(folder, config)
     found = _read_stages(folder)
     if parent := folder.settings().forked_from:
-        # It may be gone, or not be at hand here.
+        # It may have been removed, or be on another machine.
         with suppress(CamelError, OSError):
             for stage, shards in sample_of(open_folder(parent), config).items():
                 found.setdefault(stage, []).extend(shards)
@@ -280,7 +280,7 @@ def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Co
 
 
 def sample_of(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
-    """What another run has committed, as a sample for this one; nothing if it is of another scenario or model."""
+    """Return what another run has committed, as a sample; nothing if its scenario or model differs."""
     if not is_alike(folder, config):
         return {}
     saved: dict[str, int] = folder.settings().config.get("counts") or {}
@@ -288,7 +288,7 @@ def sample_of(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Commi
     return {
         stage: [shard._replace(elsewhere=folder.address) for shard in shards]
         for stage, shards in _read_stages(folder).items()
-        if levels.get(stage) == saved.get(stage)  # a list of another length says nothing
+        if levels.get(stage) == saved.get(stage)  # a list of another length is no sample
     }
 
 
@@ -298,13 +298,13 @@ def _read_stages(folder: RunFolder) -> dict[str, list[Committed]]:
         shards = sorted(folder.committed(stage))
         step = -(-len(shards) // SAMPLE)
         known = [read_committed(folder, marker) for marker in folder.markers(stage, shards[:: step or 1])]
-        # Of very many each stands for its neighbours.
+        # If there are very many, read a sample.
         found[stage] = [known[number // step] for number in range(len(shards))]
     return found
 
 
 def is_alike(folder: RunFolder, config: GenerateConfig) -> bool:
-    """Whether a run is there whose figures say something about this one: of the same scenario and model."""
+    """Return whether there is a run with the same scenario and model."""
     if not folder.exists:
         return False
     saved = folder.settings().config
@@ -312,7 +312,7 @@ def is_alike(folder: RunFolder, config: GenerateConfig) -> bool:
 
 
 def read_committed(folder: RunFolder, marker: Marker) -> Committed:
-    """What a committed shard took."""
+    """Return the usage of a committed shard."""
     used, size = usage_of(marker.totals), marker.size
     if not size and folder.on_disk and (data := folder.root / marker.file).exists():
         size = data.stat().st_size
@@ -332,10 +332,10 @@ def _stage(
     shards: Sequence[Committed],
     kept: bool,
 ) -> StagePlan:
-    """A stage from a guess at one item, or from the shards there are; `kept` if those are its own."""
+    """Estimate a stage from a guess for one item, or from committed shards; `kept` if those are its own."""
     own = [shard for shard in shards if not shard.elsewhere]
     done = min(sum(shard.rows for shard in own), items) if kept else 0
-    # What was taken over from another run was paid there, and tells nothing about the rest.
+    # Lists that were reused from another run cost nothing here, so they are no sample.
     known = [shard for shard in own if shard.need.calls]
     elsewhere = ""
     if not known and done < items and (known := [s for s in shards if s.elsewhere and s.need.calls]):
@@ -348,7 +348,7 @@ def _stage(
     for shard in known:
         total = total.plus(shard.need)
     holes = 0 if elsewhere else _holes(own, items - done)
-    # What began before others that have ended is still going on because it is long.
+    # Items that started before finished ones and are still in progress are long.
     longer = max(total.times(1 / rows), guess(1), key=lambda need: need.prompt + need.completion)
     mean = total.plus(longer.times(holes)).times(1 / (rows + holes))
     off = _uncertainty(known, (items - done) * len(known) / rows)
@@ -361,18 +361,18 @@ def _stage(
 
 
 def _holes(shards: Sequence[Committed], left: int) -> int:
-    """Items of shards that are not committed although later ones are; none as a rule where shards are large."""
+    """Return the number of items in open shards before the last committed one; usually none if shards are large."""
     missing = max(shard.shard for shard in shards) + 1 - len(shards)
     return max(0, min(left, missing * max(shard.rows for shard in shards)))
 
 
 def _uncertainty(shards: Sequence[Committed], left: float) -> float:
-    """How far the mean of `left` more such shards may be from the mean so far, as a share: two standard errors."""
+    """Return the relative error of the mean of `left` more shards, as two standard errors."""
     means = [(s.need.prompt + s.need.completion) / s.rows for s in shards if s.rows]
     if len(means) < 2 or not sum(means):
         return ONE_SHARD
     share = stdev(means) / (sum(means) / len(means))
-    # Both means are of a sample; and few shards say little about their own spread.
+    # Both means are of samples, and a few shards give a poor estimate of the spread.
     error = share * sqrt(1 / len(means) + 1 / max(1.0, left)) * (1 + 3 / len(means))
     return min(0.9, max(AT_LEAST, 2 * error))
 

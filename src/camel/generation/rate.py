@@ -1,4 +1,4 @@
-"""How fast a run is: as its configuration lets one assume, or as its log has measured."""
+"""The rate of a run's calls: assumed from its configuration, or measured in its log."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from camel.jobs.log import last_of, part_of, read_log, read_now
 from camel.runs.run import RunFolder
 
 ONE_START = 0.25
-"""How far off the rate of one start is taken to be: endpoints have good and bad days."""
+"""Assumed relative error of a measured rate, because the speed of endpoints varies."""
 TELLING_CALLS, TELLING_SECONDS = 20, 5.0
-"""What a start must at least have done for its rate to say something."""
+"""Minimum duration and number of calls for a measured rate."""
 
 
 class CallRate(NamedTuple):
-    """How fast calls are answered, and how that is known."""
+    """Calls per second, and the source of this figure."""
 
     calls_per_second: Figure
     source: Literal["given", "measured", "assumed"]
     words: str
 
     def hours(self, need: Range) -> Figure:
-        """How long the calls take: few at the highest rate, and many at the lowest."""
+        """Return the hours for the calls: few calls at the highest rate, many at the lowest."""
         slow, likely, fast = self.calls_per_second
         cases = zip(need, (fast, likely, slow), strict=True)
         return Figure(*(max(0.0, case.calls) / rate / 3600 for case, rate in cases))
 
 
 def assumed_rate(config: GenerateConfig) -> CallRate:
-    """What the assumptions say of a run that has not shown how fast it is."""
+    """Return the rate from assumptions."""
     # A conversation has one call in flight at a time.
     seconds, most = config.plan.seconds_per_call, min(config.run.concurrency, config.loaded_scenario().count)
     rates = Figure(*(most / case_of(seconds, case) for case in (2, 1, 0)))
-    return CallRate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s a call, assumed")
+    return CallRate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s per call, assumed")
 
 
 def measured_rate(folder: RunFolder) -> CallRate | None:
-    """How fast the last start of a run was that lasted long enough to say so."""
+    """Return the rate of the last process of a run that lasted long enough, or None."""
     found: tuple[float, float, int] | None = None
     first: tuple[int, float] | None = None
     in_flight = 0

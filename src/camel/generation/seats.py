@@ -1,7 +1,7 @@
-"""Who sits where: a model for each seat of a run, or several that are drawn from.
+"""Models of seats: one model per seat of a run, or several to choose from.
 
-The one decision to know: which of several models a conversation gets is a function of its id. So a start after a kill
-draws the same, and so does another run of the same items.
+The one decision to know: the choice between several models depends only on the conversation's id. So a resumed run, and
+another run of the same items, makes the same choice.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ SEATS = ("assistant", "user", "critic", "specifier", "lists")
 MEMBERS = "members"
 """The table of a society's members: `[models.members.NAME]`."""
 _OF_THE_MODEL = ("price", "context_tokens", "file")
-"""What another model does not have from the default one."""
+"""Settings that another model does not inherit from the default one."""
 _OF_THE_ENDPOINT = {*ModelSpec.__struct_fields__} - {"name", "deadline", "attempt_timeout", *_OF_THE_MODEL}
-"""What another endpoint does not have."""
+"""Settings that another endpoint does not inherit."""
 _SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt", "history")
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A model that may sit in a seat, and how it is asked there."""
+    """A model for a seat, with its settings there."""
 
     model: ModelSpec
     weight: float = 1.0
     sampling: Sampling | None = None
-    """Instead of the run's."""
+    """Replaces the run's sampling."""
     prompt: str = ""
-    """A system prompt instead of the scenario's, with its placeholders."""
+    """Replaces the scenario's system prompt; may have its placeholders."""
     history: HistoryPolicy | None = None
-    """What becomes of its older turns, instead of what the run says."""
+    """Replaces the run's setting for older turns."""
 
     def identity(self) -> dict[str, Any]:
-        """What of it decides the data, besides the model's name."""
+        """Return what determines the data, except the model's name."""
         model = self.model
         window = {"context_tokens": model.window} if self.history else {}
         weights = {"weights": model.weights} if model.weights else {}
@@ -51,19 +51,19 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Who may sit in a seat."""
+    """The models of a seat."""
 
     candidates: tuple[Candidate, ...]
     budget: Budget = Budget()
-    """Of all its models together; reaching it stops the run, which can be continued."""
+    """Budget of all its models together; reaching it stops the run, which can be resumed."""
 
     def __post_init__(self) -> None:
         weights = [one.weight for one in self.candidates]
         if not weights or not all(0 <= weight < 1e9 for weight in weights) or not sum(weights):
-            raise InputError("choose must list models, with weights of which one is above zero")
+            raise InputError("choose must list models with weights, and at least one weight above zero")
 
     def drawn(self, seat: str, id: str) -> int:
-        """The number of the candidate that sits there in one conversation."""
+        """Return the number of the candidate for a conversation."""
         digest = hashlib.blake2b(f"{seat}/{id}".encode(), digest_size=8).digest()
         place = int.from_bytes(digest, "big") / 2**64 * sum(one.weight for one in self.candidates)
         for number, one in enumerate(self.candidates):
@@ -74,12 +74,12 @@ class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 def key_of(seat: str, number: int = 0) -> str:
-    """What a candidate's model is called among the models of a job."""
+    """Return the key of a candidate among the models of a job."""
     return f"{seat} {number}" if number else seat
 
 
 def models_at(seats: Mapping[str, Seat]) -> dict[str, ModelSpec]:
-    """All models of the seats, by `key_of`."""
+    """Return all models of the seats, by `key_of`."""
     return {
         key_of(name, number): one.model
         for name, seat in seats.items()
@@ -88,7 +88,7 @@ def models_at(seats: Mapping[str, Seat]) -> dict[str, ModelSpec]:
 
 
 def read_seats(table: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """The table `[models]` of a configuration as that of seats by name; `default` is the table `[model]`."""
+    """Convert the table `[models]` of a configuration to seats by name; `default` is the table `[model]`."""
     tables = dict(table)
     members = cast("dict[str, Any]", tables.pop(MEMBERS, {}))
     for name in tables:
@@ -108,7 +108,7 @@ def _seat(where: str, table: Any, default: Mapping[str, Any]) -> dict[str, Any]:
     if several is None:
         return {**seat, "candidates": [read_candidate(own, default)]}
     if not isinstance(several, list) or "model" in own or "name" in own:
-        raise InputError(f"{where} has either a model or a list to choose from")
+        raise InputError(f"{where} must have either a model or choose, not both")
     base = read_candidate(own, default)
     candidates = [
         {**base, **read_candidate(_checked(f"{where}.choose", one, _CANDIDATE), base["model"])}
@@ -130,13 +130,13 @@ def _checked(where: str, table: Any, more: Sequence[str]) -> dict[str, Any]:
 
 
 def read_candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """A candidate's table; what it does not say of its model, the default model says."""
+    """Return a candidate's table; missing settings come from the default model."""
     candidate = {name: own.pop(name) for name in _CANDIDATE if name in own and name != "model"}
     if isinstance(given := own.pop("model", None), str):
         own = {"name": given, **own}
     if isinstance(given := own.get("name"), str):
         spec = ModelSpec(given)
-        if spec.base_url or spec.is_here:  # the name says where it is
+        if spec.base_url or spec.is_here:  # the name includes the location
             own = {"base_url": "", **own}
     base = dict(default)
     if own.get("name", base.get("name")) != base.get("name"):
@@ -147,7 +147,7 @@ def read_candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str,
 
 
 def average_price(parts: Sequence[tuple[float, ModelPrice | None]]) -> ModelPrice | None:
-    """The price of calls that several models share, each with its part; None where one is not known."""
+    """Return the average price of several models by their shares; None if one is unknown."""
     total = sum(part for part, _ in parts)
     if not total or any(price is None for _, price in parts):
         return None

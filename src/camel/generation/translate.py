@@ -1,10 +1,10 @@
-"""Translation: every message of a run into another language, as a stage of its own.
+"""Translation: a stage that translates every message of a run into another language.
 
-The markers of the grammar stay as they are, so that a translated conversation still parses. A reply that lost one, that is
-empty, cut off or not in the language is asked for again, each time in other words, a bounded number of times.
+The grammar's markers stay unchanged, so that a translated conversation still parses. If a reply has lost a marker, is empty,
+cut off or not in the language, the model is asked again with another wording, a limited number of times.
 
-The one decision to know: a language is done by one model with one prompt. What it was begun with is kept with the run,
-and continuing with anything else is refused.
+The one decision to know: a language is translated by one model with one prompt. Both are stored with the run, and resuming
+with others raises an error.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from camel.scenarios import Translate, load
 from camel.storage.store import absolute_place
 
 STAGE = "translated-"
-"""Begins the name of a stage; the language's code ends it."""
+"""Prefix of a stage's name; the language's code follows."""
 DAMAGED = "damaged-translation"
 TRIES = 3
 IN_BATCHES = 2_000
-"""Conversations whose messages are asked for at once in batches."""
+"""Number of conversations whose messages are translated together in batches."""
 SAMPLED = 100
-"""Conversations by which the cost of a translation is told beforehand."""
+"""Number of conversations in the sample for the estimate."""
 SAMPLING = Sampling(temperature=0.2)
 TRANSLATOR = "translator"
 AGAIN = "Please translate the message again, all of it, and keep every marker as it is."
@@ -63,11 +63,11 @@ SCRIPTS = {
     "hi": "DEVANAGARI",
     "ru": "CYRILLIC",
 }
-"""Scripts by which a translation is told from its English original; for the others the words must differ."""
+"""Scripts that identify a translation from English; for other languages the words must differ."""
 
 
 def damage(text: str, translated: str, language: str, translate: Translate) -> str:
-    """What is wrong with a translation, in words; empty when nothing can be seen."""
+    """Return what is wrong with a translation; empty if no problem is found."""
     if translate.kept(text) != translate.kept(translated):
         return "a marker is missing, added or out of order"
     said = _letters(text, translate)
@@ -95,7 +95,7 @@ def _letters(text: str, translate: Translate) -> list[str]:
 
 @dataclass(frozen=True)
 class Translation(Job):
-    """A run being put into other languages; its stages belong to the same run's folder."""
+    """The translation of a run; its stages are in the same run's folder."""
 
     name = "translate"
     log = "translate.jsonl"
@@ -111,23 +111,23 @@ class Translation(Job):
     def __post_init__(self) -> None:
         known = translation().languages
         if wrong := [one for one in self.languages if one not in known]:
-            raise InputError(f"no language {wrong[0]!r}: known are {', '.join(known)}")
+            raise InputError(f"unknown language {wrong[0]!r}: choose from {', '.join(known)}")
         object.__setattr__(self, "place", self.run)
         object.__setattr__(self, "models", {"": self.model})
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The run's folder, if the run is complete: what it holds must not change below its translation."""
+        """Open the run's folder; raises an `InputError` if the run is incomplete, because its records must not change."""
         if unknown := sorted(set(accept) - {"model.name"}):
-            raise InputError(f"--accept-change takes model.name, not {unknown[0]!r}")
+            raise InputError(f"--accept-change must be model.name, not {unknown[0]!r}")
         check_finished(self.run, "translated")
         return RunReader(self.run).folder
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """One stage for each language."""
+        """Yield one stage per language."""
         yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """All of them."""
+        """Return all stages."""
         originals = Originals(RunReader(self.run))
         return [
             Translator(originals, language, self.sampling, self.model.batch).stage(name_of(self.model))
@@ -135,20 +135,20 @@ class Translation(Job):
         ]
 
     def result(self, run: RunFolder) -> dict[str, int]:
-        """By language, the conversations with a message that could not be translated soundly; they are labelled."""
+        """Return the number of conversations with a failed translation, by language; they are labeled."""
         return {language: damaged_in(run, language) for language in dict.fromkeys(self.languages)}
 
     def absolute(self) -> Translation:
-        """The same, with an absolute path of the run."""
+        """Return the job with an absolute path of the run."""
         return replace(self, run=absolute_place(self.run))
 
     def estimator(self, run: RunFolder) -> TranslationEstimator:
-        """What is left will take about as much as what is done, else each message once, as long as the original."""
+        """Return an estimator: from finished items, or one call per message with a reply as long as the original."""
         return TranslationEstimator(self, run)
 
     @property
     def title(self) -> str:
-        """The run, and the languages."""
+        """The run and the languages."""
         return f"{Path(self.run).name} in {', '.join(self.languages)}"
 
 
@@ -168,27 +168,27 @@ class TranslationEstimator:
         )
 
     def add(self, marker: Marker) -> None:
-        """Take note of a finished shard: the estimate stays."""
+        """Ignore a finished shard: the estimate is fixed."""
 
     def expected(self) -> Usage:
-        """What all starts together will have used."""
+        """Return the estimated total usage over all processes."""
         return self._expected
 
     def forecast(self) -> Iterator[str]:
-        """What is left to do."""
+        """Yield what remains to do."""
         if self._left.calls:
             yield expect_line("expect", name_of(self._model), self._left, price_of(self._model))
 
 
 def translation() -> Translate:
-    """The prompt, the languages and what is kept as it is."""
+    """Return the prompt, the languages and the markers to keep."""
     end = load("translation").end
     assert isinstance(end, Translate)
     return end
 
 
 class Originals:
-    """The conversations of a run by their number; a few shards are kept in memory."""
+    """The conversations of a run by number; caches a few shards."""
 
     def __init__(self, run: RunReader) -> None:
         self.run = run
@@ -206,25 +206,25 @@ class Originals:
 
 
 class _Try:
-    """A message on its way into another language."""
+    """A message and the state of its translation."""
 
     def __init__(self, message: Message) -> None:
         self.message, self.history, self.wrong = message, History(), ""
-        # What it was chosen from was said in another language, and stays with the original.
+        # The deliberation is in the original language and stays with the original.
         self.said = replaced(message, usage=Usage(), latency=0.0, deliberation=None)
 
 
 class Translator:
-    """Puts the conversations of a run into one language."""
+    """Translates the conversations of a run into one language."""
 
     def __init__(self, originals: Originals, language: str, sampling: Sampling, batch: bool = False) -> None:
-        """With `batch` all messages of a conversation are asked for at once."""
+        """With `batch`, all messages of a conversation are translated at once."""
         self._originals, self.language, self._sampling, self._batch = originals, language, sampling, batch
         self.translate, self.stage_name = translation(), f"{STAGE}{language}"
         self._folder = originals.run.folder
 
     def stage(self, model: str) -> Stage:
-        """The stage that does it."""
+        """Return the stage."""
         originals = self._originals
         prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
         return Stage(
@@ -249,7 +249,7 @@ class Translator:
         )
 
     def estimate(self) -> Usage:
-        """What is left will take about this."""
+        """Estimate the usage of the remaining messages."""
         done, used = 0, Usage()
         for marker in self._folder.markers(self.stage_name, sorted(self._folder.committed(self.stage_name))):
             done += marker.rows
@@ -260,7 +260,7 @@ class Translator:
             done = len(some)
             for message in (message for record in some for message in record.messages):
                 if _letters(message.content, self.translate):
-                    # Three bytes a token is on the high side by a quarter, for English.
+                    # For English, three bytes per token overestimates by 25 %.
                     size, asked = (
                         estimate_tokens(text) * 4 // 5
                         for text in (message.content, self.translate.asked(message.content, self.language))
@@ -276,11 +276,13 @@ class Translator:
         inputs = {**original.inputs, "language": self.language}
         translated = item.draft = replaced(original, messages=[], inputs=inputs)
         if original.failed:
-            return translated  # it is in no export
+            return translated  # failed conversations are not exported
         model, tries = item.model(), [_Try(one) for one in original.messages]
-        left = [one for one in tries if _letters(one.said.content, self.translate)]  # not nothing but markers
+        left = [
+            one for one in tries if _letters(one.said.content, self.translate)
+        ]  # skip messages with markers only
         for _ in range(TRIES):
-            # In rounds, so that the steps have the same order whether they are taken together or not.
+            # In rounds, so that the order of steps is the same with and without batches.
             asks = (self._message(model, original.id, one) for one in left)
             if self._batch:
                 ended = await asyncio.gather(*asks, return_exceptions=True)
@@ -300,7 +302,7 @@ class Translator:
         return translated
 
     async def _message(self, model: Model, identity: str, one: _Try) -> None:
-        """Translate one message; the last try is kept even if it is damaged."""
+        """Translate one message; the last attempt is kept even if it has a problem."""
         message, history, sampling = one.message, one.history, self._sampling
         if one.wrong:
             history.add("assistant", one.said.content)
@@ -308,7 +310,7 @@ class Translator:
         else:
             history.add("user", self.translate.asked(message.content, self.language))
         if sampling.max_tokens is None:
-            # A model that runs on must not be paid for a book: other scripts take a few times the tokens, not more.
+            # Limit the length: other scripts take a few times as many tokens, not more.
             sampling = replaced(sampling, max_tokens=4 * estimate_tokens(message.content) + 50)
         reply = await model.reply(Request(history, sampling, f"{identity}-{self.language}", TRANSLATOR))
         content = reply.content.strip()
@@ -327,7 +329,7 @@ def _write(path: Path, records: Sequence[Transcript]) -> Written:
 
 
 def damaged_in(folder: RunFolder, language: str) -> int:
-    """Conversations with a message that could not be translated soundly in any try; it is kept, and they are labelled."""
+    """Return the number of conversations with a message that no attempt translated properly; they are labeled."""
     stage = f"{STAGE}{language}"
     markers = folder.markers(stage, sorted(folder.committed(stage)))
     return sum(int(marker.totals.get("damaged", 0)) for marker in markers)

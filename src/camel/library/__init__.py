@@ -1,1 +1,1 @@
-"""The library: what a program or a notebook uses."""
+"""The library API for programs and notebooks."""

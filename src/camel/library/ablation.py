@@ -1,4 +1,4 @@
-"""Ablation as a job: a scenario generated with each sentence of its prompts taken out, and what that changes."""
+"""The ablation job: generates a scenario without each sentence of its prompts in turn, and compares the results."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ PAGE = "ablation.html"
 
 @dataclass(frozen=True)
 class Ablation(Job):
-    """Runs of a scenario's variants below one folder."""
+    """Runs of a scenario's variants, in one folder."""
 
     name = "ablate"
     given: GenerateConfig
     out: str
     names: tuple[str, ...] = ()
-    """Sentences to take out, such as `user-02`; all of them unless given."""
+    """Sentences to remove, such as `user-02`. Default: all."""
     conversations: int = CONVERSATIONS
-    """Of each variant at most, where the configuration sets no counts."""
+    """Maximum number of conversations per variant, if the configuration sets no counts."""
     processes: int = 1
-    """That look through the conversations."""
+    """Number of processes that run the detectors."""
     model: Model | None = None
-    """Instead of the configuration's."""
+    """Replaces the configured model."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
@@ -63,32 +63,32 @@ class Ablation(Job):
     @cached_property
     def config(self) -> GenerateConfig:
         """The configuration of all variants."""
-        # Sizes that somebody chose are kept; the paper's 25,000 of each variant are hardly meant.
+        # Configured sizes are kept; the paper's 25,000 conversations per variant are not the default.
         counts = self.given.counts or smaller(self.given.loaded_scenario(), self.conversations)
         return replace(self.given, counts=counts, seed=SEED if self.given.seed is None else self.given.seed)
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The scenario, at its size."""
+        """The scenario at its configured size."""
         return self.config.loaded_scenario()
 
     @cached_property
     def variants(self) -> list[Variant]:
-        """What is generated."""
+        """The variants to generate."""
         return chosen(variants(self.scenario), self.names)
 
     def run_of(self, variant: Variant) -> Path:
-        """The folder of a variant's run."""
+        """Return the folder of a variant's run."""
         return Path(self.out) / variant.name / "run"
 
     def config_of(self, variant: Variant) -> GenerateConfig:
-        """The configuration of a variant, whose scenario's folder is written if need be."""
+        """Return the configuration of a variant; writes its scenario's folder if needed."""
         folder = Path(self.out) / variant.name / "scenario" / self.scenario.name
         write_variant(folder_of(self.config.scenario), folder, self.scenario, variant)
         return replace(self.config, scenario=str(folder), out=str(self.run_of(variant)))
 
     def plan(self) -> Plan:
-        """What all variants take together: the lists once, the conversations of each."""
+        """Estimate all variants together: the lists once, the conversations of each variant."""
         one = make_plan(self.config)
         *lists, talk = one.stages
         times = len(self.variants)
@@ -97,7 +97,7 @@ class Ablation(Job):
         return replace(one, stages=(*lists, whole))
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """One run for each variant, then what the detectors find in it."""
+        """Yield one run per variant, then the detectors' findings in it."""
         for variant in self.variants:
             fork_of = "" if variant.name == WHOLE else str(self.run_of(self.variants[0]))
             yield Generation(self.config_of(variant), self.model, fork_of)
@@ -108,7 +108,7 @@ class Ablation(Job):
         return Path(self.out) / variant.name / KEPT
 
     def result(self, run: RunFolder) -> AblationFigures:
-        """The comparison, which is also written as a report."""
+        """Return the comparison, and write it as a report."""
         seen = {
             one.name: Outcomes.of(Looker(RunReader(self.run_of(one)), self._kept(one)).tables())
             for one in self.variants
@@ -125,10 +125,10 @@ class Ablation(Job):
         return made
 
     def absolute(self) -> Ablation:
-        """The same, with an absolute path."""
+        """Return the job with an absolute path."""
         return fields_replaced(self, out=absolute_place(self.out))
 
     @property
     def title(self) -> str:
-        """The scenario."""
+        """The scenario's name."""
         return f"{self.given.scenario}, ablated"

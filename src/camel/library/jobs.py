@@ -1,4 +1,4 @@
-"""Running jobs from a program or a notebook."""
+"""Runs jobs from a program or a notebook."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def run_job(
     workers: int | None = None,
     progress: bool = True,
 ) -> Outcome:
-    """Run a job to its end, or until something stops it; the same call continues it. Works in a notebook, too.
+    """Run a job until it is complete or something stops it; the same call resumes it. Works in a notebook, too.
 
-    Budgets hold for all starts together, `budget_hours` for this one. `accept` names changes of settings that you accept,
-    such as `model.name`. With an `address` (local, auto or host:port) the work is done on a Ray cluster. `progress` prints a
-    line now and then. Ctrl-C lets the calls in flight end, and keeps them.
+    Budgets apply to the whole job over all calls of this function, `budget_hours` only to this call. `accept` names changes
+    of settings that you accept, such as `model.name`. With an `address` (local, auto or host:port) the job runs on a Ray
+    cluster. `progress` prints a line from time to time. Ctrl-C waits for calls in flight and keeps their replies.
     """
     options = JobOptions(
         budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls, hours=budget_hours),
@@ -58,17 +58,17 @@ def run_job(
     view = Printed() if progress else Silent()
     outcome = Launch(job, options, view).run()
     if not outcome.complete:
-        view.note(f"stopped: {outcome.reason}; the same call continues")
+        view.note(f"stopped: {outcome.reason}; the same call resumes it")
     for one in outcome.failed:
         view.note(f"failed: {one}")
     return outcome
 
 
 def finish_job(job: Job, **options: Any) -> Any:
-    """Run a job to its end and return its result; raises where something stopped it before."""
+    """Run a job to its end and return its result; raises a `CamelError` if something stopped it."""
     outcome = run_job(job, **options)
     if not outcome.complete:
-        raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call continues")
+        raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call resumes it")
     return outcome.result
 
 
@@ -91,7 +91,7 @@ def generate(
     workers: int | None = None,
     progress: bool = True,
 ) -> Run:
-    """Generate a run and open it; the same call continues one that was stopped, and pays for nothing twice.
+    """Generate a run and open it; the same call resumes a stopped run and pays for nothing twice.
 
         run = camel.generate(
             RolePlaying("Help <name> with <issue>", assistant="Agent", user="<persona>"),
@@ -100,16 +100,16 @@ def generate(
             out="runs/support",
         )
 
-    `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation a row;
-    or a configuration, or the path of its TOML file. A row's `id` is that of its conversation, else a hash of the row.
-    `model` and `rules` take the place of its own; a rule of your own is part of what the run is made from by its `name` and
-    `version`. For the rest see `run_job`.
+    `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
+    or a configuration, or the path of its TOML file. The id of a conversation is its row's `id`, or a hash of the row.
+    `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. For the other
+    arguments see `run_job`.
     """
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
     spec = find_spec(model) if isinstance(model, str) else model
     if isinstance(what, Declaration):
         if not out:
-            raise InputError("say where the run is kept: out='runs/name'")
+            raise InputError("out is missing: pass the run's folder, such as out='runs/name'")
         rows: Sequence[Mapping[str, Any]] = [{}] if inputs is None else inputs
         job: Job = Dialogues(
             what if rules is None else what.with_rules(rules),
@@ -121,7 +121,7 @@ def generate(
         patience, in_flight = 30.0, concurrency or 64
     else:
         if inputs is not None or rules is not None:
-            raise InputError("inputs and rules go with a RolePlaying or a Society, not with a configuration")
+            raise InputError("inputs and rules need a RolePlaying or a Society, not a configuration")
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)

@@ -1,4 +1,4 @@
-"""Rows for training from runs."""
+"""Makes training rows from runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_rows(
     replace: bool = False,
     progress: bool = True,
 ) -> Rows:
-    """Make rows for training from one run or several, and open them; the same call continues one that was stopped.
+    """Make training rows from one or several runs, and open them; the same call resumes after a stop.
 
         for row in camel.make_rows("runs/trial", out="rows/trial", filters={"stop": ["done"]}):
             print(row["messages"])
@@ -36,6 +36,6 @@ def make_rows(
     try:
         recipe = msgspec.convert({**table, "shape": shape or {}, "filters": filters or {}}, Recipe)
     except msgspec.ValidationError as error:
-        raise InputError(f"the rows cannot be made: {error}") from None
+        raise InputError(f"cannot make the rows: {error}") from None
     finish_job(RowsJob(recipe, replace=replace), progress=progress)
     return Rows(out)

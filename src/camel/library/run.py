@@ -1,4 +1,4 @@
-"""A run as a program or a notebook uses it."""
+"""`Run`, the API of a run for programs and notebooks."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredConversation:
-    """One conversation of a run; made by `run[0]` and `run["id"]`."""
+    """One conversation of a run, returned by `run[0]` and `run["id"]`."""
 
     run: Run
     transcript: Transcript
 
     @property
     def id(self) -> str:
-        """What it is called in its run."""
+        """Its id in the run."""
         return self.transcript.id
 
     def show(self) -> None:
-        """Print it, every message shortened to a line; a notebook shows all of it where it is the value of a cell."""
-        print(self.transcript)  # noqa: T201 - what it is for
+        """Print it with every message shortened to one line. As the value of a notebook cell, it is shown in full."""
+        print(self.transcript)  # noqa: T201
 
     def __str__(self) -> str:
         return str(self.transcript)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
+        """Show it in a notebook."""
         return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
 
 
@@ -53,10 +53,10 @@ class Run(RunReader):
     """
 
     def __getitem__(self, which: int | str) -> StoredConversation:
-        """A conversation by its place among those that are committed, from 0, or by its id."""
+        """Return a conversation by its index among the committed ones, from 0, or by its id."""
         if isinstance(which, int) and not -len(self) <= which < len(self):
             raise IndexError(
-                f"{self.folder.address} has {counted(len(self), 'conversation')}, and no number {which}"
+                f"{self.folder.address} has {counted(len(self), 'conversation')}; there is no index {which}"
             )
         place = range(len(self))[which] if isinstance(which, int) else self._place_of(which)
         for part in self.parts:
@@ -77,7 +77,7 @@ class Run(RunReader):
         raise KeyError(f"{self.folder.address} has no conversation {id!r}")
 
     def status(self) -> Snapshot:
-        """How far it is, what it has used, and what it is expected to use."""
+        """Return its progress, its usage, and the estimated total."""
         from camel.jobs.status import read_status
 
         return read_status(self.folder.address)
@@ -85,19 +85,19 @@ class Run(RunReader):
     def export(
         self, format: str, path: str | Path, *, acknowledge: bool = False, with_reasoning: bool = False
     ) -> Exported:
-        """Write what is committed in another format: `run.export("messages", "rows.jsonl")`. docs/formats.md lists them.
+        """Export committed conversations: `run.export("messages", "rows.jsonl")`. docs/formats.md lists the formats.
 
-        `acknowledge` is needed for conversations that simulate misuse; they then carry the canary of their scenario.
-        `with_reasoning` adds what models thought before they spoke, in the formats that have a place for it.
+        `acknowledge` is required for conversations that simulate misuse; the export then includes their scenario's canary.
+        `with_reasoning` adds the models' reasoning, in the formats that support it.
         """
         release = Release(acknowledge, canary_of(self.folder) if acknowledge else "", with_reasoning)
         return FORMATS.find(format).write(self, Path(path), release=release)
 
     def to_hf(self) -> Any:
-        """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""
+        """Return all records as a Hugging Face `Dataset` in the export's layout, stored in the cache of `datasets`."""
         datasets = need_module("datasets")
         self.need_some()
-        # `datasets` knows what it has in its cache by these: the hashes tell apart runs that lay in the same place.
+        # `datasets` identifies its cache by these; the hashes distinguish runs that were at the same path.
         given = {
             "files": [str(file.resolve()) for file in self.files],
             "content": " ".join(marker.sha256 for marker in self.markers),
@@ -106,18 +106,18 @@ class Run(RunReader):
         return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
 
     def sql(self, query: str) -> Any:
-        """Ask DuckDB; the records are the table `run`. Returns DuckDB's relation: `.fetchall()`, `.df()`, `.show()`."""
+        """Query the records with DuckDB as the table `run`. Returns a DuckDB relation: `.fetchall()`, `.df()`, `.show()`."""
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()
-        # By name: shards of earlier versions have other columns.
+        # By name, because shards of earlier versions have other columns.
         connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)
 
     def view(self, *, port: int = 0, height: int = 640) -> Any:
-        """Open the explorer over this run on this machine: a notebook shows it in a frame, its `url` opens it elsewhere.
+        """Open the explorer for this run on this machine: a notebook shows it in a frame; `url` is its address.
 
-        It runs in a thread of this process and stops with it, or with `.stop()`. Needs the extra `explore`.
+        It runs in a thread of this process until the process ends or `.stop()` is called. Needs the extra `explore`.
         """
         explorer = need_module("camel.explorer.notebook", "explore")
         return explorer.view(self.folder.address, port=port, height=height)
@@ -126,10 +126,10 @@ class Run(RunReader):
         return f"<Run {self.folder.address!r}: {counted(len(self), 'conversation')}>"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: by its markers alone, so that it is quick however large the run is."""
+        """Show it in a notebook. Reads only markers, so it is fast for any size."""
         config, totals = self.settings.config, Counter[str]()
         for marker in self.markers:
-            totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - they are numbers, of any kind
+            totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - numbers of any kind
         facts = [
             ("scenario", str(config.get("scenario", ""))),
             (self.stage, f"{len(self):,} in {counted(len(self.markers), 'shard')}"),

@@ -1,4 +1,4 @@
-"""The simulated endpoint for a program or a notebook: every model name is answered, without a key."""
+"""The simulated endpoint for programs and notebooks: answers for any model name, without a key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DISTRIBUTIONS = ("length", "latency")
 
 @contextmanager
 def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
-    """Run a simulated endpoint while the block runs, and send there all calls of models without a `base_url`.
+    """Run a simulated endpoint for the duration of the block; calls of models without a `base_url` go there.
 
         with camel.simulated_endpoint(length=5, seed=6) as endpoint:
             RolePlaying("A menu", assistant="Chef", user="Beekeeper", model="gpt-4.1-mini").run()
             print(endpoint.ledger().billed)
 
-    It needs no key and costs nothing. docs/simulator.md lists the settings; a number as `length` or `latency` is the same
-    for every conversation or call.
+    It needs no key and costs nothing. docs/simulator.md lists the settings; a plain number for `length` or `latency`
+    applies to every conversation or call.
     """
     given = {
         name: {"kind": "constant", "value": value}
@@ -35,9 +35,9 @@ def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
     try:
         checked = msgspec.convert(given, SimulatorSettings)
     except msgspec.ValidationError as error:
-        raise InputError(f"a setting of the simulated endpoint is wrong: {error}") from None
+        raise InputError(f"invalid setting of the simulated endpoint: {error}") from None
     with spawn(checked) as endpoint:
-        # Not only the address: a real key must not be sent there.
+        # Replace the key, too: a real key must not be sent there.
         ours = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
         before = {name: os.environ.get(name) for name in ours}
         os.environ.update(ours)
@@ -46,7 +46,7 @@ def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
         finally:
             for name, value in before.items():
                 if os.environ.get(name) != ours[name]:
-                    continue  # somebody has set it since
+                    continue  # the program has set it meanwhile
                 if value is None:
                     del os.environ[name]
                 else:

@@ -1,6 +1,6 @@
-"""What happens in runs: one studied, or two of the same items compared.
+"""Studies of a run, and comparisons of two runs of the same items.
 
-What the detectors find in a run is kept in its folder, where `camel study` keeps it too: a run is looked through once.
+The detectors' findings are stored in the run's folder, shared with `camel study`, so the detectors run only once.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RunComparison(msgspec.Struct, frozen=True):
     a: str
     b: str
     pairs: int
-    """Conversations that both runs have."""
+    """Number of conversations that both runs have."""
     rates: dict[str, Rate]
-    """How often which behavior occurs in `a`, by its name."""
+    """Rate of each behavior in `a`, by name."""
     effects: list[Effect]
-    """For each behavior its rate in `b`, and the difference in conversations that both runs have."""
+    """The rate of each behavior in `b`, and the difference over conversations that both runs have."""
     judged: Evaluation | None = None
-    """What the judge said, where one was asked; the report is in the folder `out`."""
+    """The judge's results, if there was a judge; the report is in the folder `out`."""
 
     def __str__(self) -> str:
         lines = [f"{self.a} and {self.b}: {self.pairs:,} conversations in both"]
@@ -54,7 +54,7 @@ class RunComparison(msgspec.Struct, frozen=True):
             lines.append(f"  {one.title:<28} {rates}  {difference}")
         for row in self.judged.headline if self.judged else ():
             won, lost = percent(row.shares.wins.rate), percent(row.shares.losses.rate)
-            lines.append(f"  judged: {row.a} better in {won}, {row.b} in {lost}, else equal")
+            lines.append(f"  judged: {row.a} better in {won}, {row.b} in {lost}, otherwise equal")
         return "\n".join(lines)
 
 
@@ -68,12 +68,12 @@ def study(
     progress: bool = True,
     **limits: Any,
 ) -> Study:
-    """Measure how often which behavior occurs in a run, and write the page of `camel study` into `out` (RUN/study).
+    """Measure how often each behavior occurs in a run, and write the page of `camel study` to `out` (default: RUN/study).
 
-        for one in camel.study("runs/trial").behaviours:
+        for one in camel.study("runs/trial").behaviors:
             print(one.title, one.conversations.rate)
 
-    A `judge` is asked about `sample` conversations whether they were done when they said so. `limits` are those of `run_job`.
+    A `judge` checks for `sample` conversations whether the task was done when they ended as done. `limits`: see `run_job`.
     """
     from camel.evaluation.study_job import StudyJob  # needs the extra study
 
@@ -103,23 +103,21 @@ def compare(
 ) -> RunComparison:
     """Compare two runs of the same items, such as one configuration with two models: `print(camel.compare("runs/a", "runs/b"))`.
 
-    Conversations with the same id are compared: how often the detectors find which behavior, and how often they end as done.
-    That costs no call. A `judge`, a model or its name, also says for `tasks` of them which run solved the task better, in both
-    orders; its report is written into `out`. `limits` are those of `run_job`, such as `budget_usd`.
+    Conversations with the same id are compared: how often the detectors find each behavior, and how often they end as done.
+    That needs no calls. A `judge`, a model or its name, also decides for `tasks` of them which run solved the task better, in
+    both orders; its report is written to `out`. `limits` are those of `run_job`, such as `budget_usd`.
     """
     seen = [_outcomes(run, progress) for run in (a, b)]
     pairs = len(seen[0].shown.keys() & seen[1].shown.keys())
     if not pairs:
-        raise InputError(
-            f"{a} and {b} have no conversation id in common: compare runs of the same scenario or rows"
-        )
+        raise InputError(f"{a} and {b} share no conversation id: compare runs of the same scenario or rows")
     names = _names(str(a), str(b))
     figures = compare_outcomes(seen[0], {names[1]: seen[1]}, {names[1]: ("", "")}, scenario="", model="")
     asked, models = _judge(judge)
     judged = None
     if asked is not None:
         if not out:
-            raise InputError("say where the judge's report is written: out='compared'")
+            raise InputError("out is missing: pass the folder of the judge's report, such as out='compared'")
         from camel.evaluation.agents import AgentsEvaluation  # needs the extra evaluate
 
         contest = Group(names[0], dict(zip(names, (str(a), str(b)), strict=True)))
@@ -130,7 +128,7 @@ def compare(
 
 
 def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Model | ModelSpec]]:
-    """Who is asked, and the models of the job."""
+    """Return the judge, and the models of the job."""
     if judge is None:
         return None, {}
     model = find_spec(judge) if isinstance(judge, str) else judge
@@ -140,7 +138,7 @@ def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Mode
 
 
 def _outcomes(run: str | Path, progress: bool) -> Outcomes:
-    """What the detectors find in each conversation of a run."""
+    """Return what the detectors find in each conversation of a run."""
     records = RunReader(run)
     kept = inside.path(study_folder(records.folder), KEPT)
     finish_job(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
@@ -148,6 +146,6 @@ def _outcomes(run: str | Path, progress: bool) -> Outcomes:
 
 
 def _names(a: str, b: str) -> tuple[str, str]:
-    """Short names, if they tell the two apart."""
+    """Return short names, if they are different."""
     short = Path(a).name, Path(b).name
     return short if short[0] != short[1] else (a, b)

@@ -1,1 +1,1 @@
-"""Maps: what a run is about, as points that lie close where their texts mean the same, and how varied they are."""
+"""Maps of a run's texts: points that are close if the texts mean the same, and measures of diversity."""

@@ -1,4 +1,4 @@
-"""Groups of points, and words for them.
+"""Clusters of points, and labels for them.
 
 k-means over the vectors. The words of a group are words and pairs of words that are at least twice as frequent in its texts
 as in all other texts, ordered by share here * log(share here / share elsewhere): a phrase that every group has names none.
@@ -27,22 +27,22 @@ from camel.maps.layout import Vectors
 
 MOST = 40
 WORDS = 3
-"""Of a label."""
+"""Number of words of a label."""
 _SAMPLE = 3_000
-"""Texts of a group whose words are counted."""
+"""Maximum number of texts per group whose words are counted."""
 _SMALL = 20_000
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?")
 
 
-def clustered(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
-    """The group of each vector, numbered by size, the largest 0."""
+def cluster_vectors(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
+    """Return the group of each vector, numbered by size, the largest is 0."""
     count = groups or max(1, min(MOST, round(len(vectors) ** 0.5 / 2)))
     if count < 2 or len(vectors) <= count:
         return np.zeros(len(vectors), np.int32)
     library = _sklearn()
     small = len(vectors) <= _SMALL
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are fewer different vectors than groups
+        warnings.simplefilter("ignore")  # about fewer different vectors than groups
         model = (
             library.KMeans(count, random_state=seed, n_init=3)
             if small
@@ -54,10 +54,10 @@ def clustered(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> 
     return np.array([rank[n] for n in found], np.int32)
 
 
-def labelled(
+def label_groups(
     texts: Sequence[str], groups: NDArray[np.int32], hidden: NDArray[np.bool_], *, seed: int = 0
 ) -> list[str]:
-    """Words for each group."""
+    """Return a label for each group."""
     rng = np.random.default_rng(seed)
     counted: list[tuple[Counter[str], int]] = []
     for group in range(int(groups.max()) + 1 if len(groups) else 0):
@@ -114,7 +114,7 @@ def _tells(word: str) -> bool:
 
 @cache
 def _common() -> frozenset[str]:
-    """Words that are in all groups, or that come from the prompts."""
+    """Return words that occur in all groups, or come from the prompts."""
     return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
 
 

@@ -1,8 +1,8 @@
-"""How varied texts are: near-duplicates, distance to the nearest other, and the effective number of different ones.
+"""Diversity of texts: near-duplicates, distance to the nearest other text, and the effective number of different texts.
 
-The one decision to know: near-duplicates are exact. Every pair is looked at, in blocks, and most are ruled out by their
-first `FIRST` main directions alone: what the others can add to a cosine is at most the product of what is left of both
-lengths (Cauchy and Schwarz), so that nothing above the threshold is missed.
+The one decision to know: the search for near-duplicates is exact. Every pair is checked, in blocks, and most are excluded by
+their first `FIRST` principal components: the other components can add at most the product of both remaining norms to a
+cosine (Cauchy-Schwarz), so nothing above the threshold is missed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ THRESHOLD = 0.95
 FIRST = 64
 BLOCK = 2_048
 MOST_PAIRS = 10_000
-"""Pairs that are kept, the closest; all are counted."""
+"""Maximum number of pairs to return, the closest; all are counted."""
 SAMPLE = 5_000
-"""Texts whose nearest other is looked for, among all."""
+"""Maximum number of texts whose nearest other text is searched."""
 _ROOM = 1e-5
-"""For what is lost in sums of 32-bit numbers."""
+"""Margin for rounding errors of 32-bit sums."""
 
 
 class Diversity(msgspec.Struct, frozen=True):
@@ -34,19 +34,19 @@ class Diversity(msgspec.Struct, frozen=True):
     threshold: float
     """Cosine from which two texts count as near-duplicates."""
     pairs: int
-    """Near-duplicate pairs."""
+    """Number of near-duplicate pairs."""
     copies: int
-    """Texts that are left out when of each group of near-duplicates the first is kept."""
+    """Number of texts that would be removed to keep one of each group of near-duplicates."""
     nearest: float | None
     """Mean distance (1 - cosine) to the nearest other text; None for fewer than two."""
     sampled: int
-    """Texts that this is the mean of."""
+    """Number of texts in this mean."""
     effective: float
     """The effective number of different texts: the Vendi score with cosine similarity, at most the vectors' dimensions."""
 
 
 class NearDuplicate(NamedTuple):
-    """Two texts that say nearly the same."""
+    """Two texts with nearly the same meaning."""
 
     one: int
     other: int
@@ -59,11 +59,11 @@ class Duplicates(NamedTuple):
     total: int
     pairs: list[NearDuplicate]
     first: NDArray[np.int64]
-    """Of each text, the first of the group that its near-duplicates make; itself where it has none before it."""
+    """For each text, the first text of its group of near-duplicates, or itself."""
 
 
 def unit(vectors: Any) -> Vectors:
-    """The same of length 1; a vector of nothing stays nothing."""
+    """Normalize vectors to length 1; a zero vector stays zero."""
     made = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(made, axis=1, keepdims=True)
     return np.divide(made, lengths, out=np.zeros_like(made), where=lengths > 0)
@@ -76,10 +76,10 @@ def duplicates(
     same: NDArray[np.int64] | None = None,
     most: int = MOST_PAIRS,
 ) -> Duplicates:
-    """All pairs of vectors of length 1 whose cosine is at least the threshold.
+    """Find all pairs of unit vectors whose cosine is at least the threshold.
 
-    `same` says of each the first that has the same text: ten thousand copies of one are fifty million pairs, which are
-    counted and not looked at.
+    `same` gives for each text the first equal one: 10,000 copies of a text are 50 million pairs, which are counted without
+    comparing them.
     """
     if same is None:
         same = np.arange(len(vectors))
@@ -94,11 +94,11 @@ def duplicates(
 
 
 def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: int) -> Duplicates:
-    """The pairs of different texts; each counts as often as its texts are there."""
+    """Find pairs of different texts; each counts as often as its texts occur."""
     n, first = len(vectors), min(FIRST, vectors.shape[1])
     turned = vectors @ _directions(vectors)
     left = np.linalg.norm(turned[:, first:], axis=1, keepdims=True)
-    # The product of two of these rows is the bound: the first directions, and what is left of the lengths.
+    # The product of two of these rows is the bound: the first components, and the remaining norms.
     short = np.ascontiguousarray(np.hstack([turned[:, :first], left]))
     parent = np.arange(n)
     count = 0
@@ -114,7 +114,7 @@ def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: i
             for start in range(0, len(rows), 65_536):
                 ones, others = a + rows[start : start + 65_536], b + columns[start : start + 65_536]
                 cosines = np.einsum("ij,ij->i", vectors[ones], vectors[others])
-                good = cosines >= threshold - 1e-6  # copies are copies, whatever the last bit says
+                good = cosines >= threshold - 1e-6  # tolerate rounding errors for copies
                 ones, others, cosines = ones[good], others[good], cosines[good]
                 count += int((times[ones] * times[others]).sum())
                 apart = parent[ones] != parent[others]
@@ -134,7 +134,7 @@ def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: i
 
 
 def diversity(vectors: Vectors, found: Duplicates, threshold: float, *, seed: int = 0) -> Diversity:
-    """The figures of vectors of length 1."""
+    """Return the figures of unit vectors."""
     n = len(vectors)
     chosen = np.arange(n)
     if n > SAMPLE:
@@ -157,7 +157,7 @@ def diversity(vectors: Vectors, found: Duplicates, threshold: float, *, seed: in
 
 
 def effective_number(vectors: Vectors) -> float:
-    """exp of the entropy of the eigenvalues of the similarity matrix over n, which are those of the small matrix X'X / n."""
+    """Return exp of the entropy of the eigenvalues of the similarity matrix over n, computed from the small matrix X'X / n."""
     values = np.linalg.eigvalsh(vectors.astype(np.float64).T @ vectors.astype(np.float64) / len(vectors))
     values = values[values > 1e-12]
     values = values / values.sum() if len(values) else np.ones(1)
@@ -165,7 +165,7 @@ def effective_number(vectors: Vectors) -> float:
 
 
 def _directions(vectors: Vectors) -> Vectors:
-    """An orthogonal matrix whose first columns are the main directions."""
+    """Return an orthogonal matrix whose first columns are the principal components."""
     _, directions = np.linalg.eigh((vectors.T @ vectors).astype(np.float64))
     return np.ascontiguousarray(directions[:, ::-1], np.float32)
 

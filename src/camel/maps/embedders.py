@@ -1,7 +1,7 @@
-"""Who makes vectors of texts: any object with a name and `embed`, as a rule a model of sentence-transformers.
+"""Embedders: objects with a name and `embed`, usually models of sentence-transformers.
 
-The one decision to know: the model is named by the user: a folder, an installed package that carries one, or a name of the
-hub. Code that comes with a model is never run, and the first two need no network.
+The one decision to know: the user chooses the model: a folder, an installed package that contains one, or a name on the hub.
+Code that comes with a model is never run, and the first two need no network.
 """
 
 from __future__ import annotations
@@ -17,33 +17,31 @@ from typing import Any, Protocol
 from camel.core.errors import InputError, MissingExtra
 
 _SMALL = 2**20
-"""Bytes up to which a file of a model is told from another by its content, beyond that by its size."""
+"""Maximum bytes of a model's file that is identified by its content; a larger one is identified by its size."""
 
 
 class Embedder(Protocol):
-    """Makes a vector of each text."""
+    """Turns texts into vectors."""
 
     name: str
-    """Tells its vectors from those of another."""
+    """Identifies its vectors."""
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """An array with one row for each text. Called on a thread, one call at a time."""
+        """Return an array with one row per text. Called on a thread, one call at a time."""
         ...
 
 
 class SentenceModel:
-    """A model of sentence-transformers, loaded when it is first used: its name alone says whether there is work left."""
+    """A model of sentence-transformers, loaded at first use, because its name is enough to see whether work remains."""
 
     def __init__(self, model: str, *, batch: int = 32) -> None:
         if not model.strip():
             raise InputError(
-                "name the embedding model with --embedder: a folder, an installed package that carries one, or a name of the hub"
+                "choose an embedding model with --embedder: a folder, an installed package that contains one, or a name on the hub"
             )
         folder = Path(model).expanduser()
         if not folder.is_dir() and (model.startswith((".", "/", "~")) or folder.exists()):
-            raise InputError(
-                f"there is no folder {model}: give a folder that holds a sentence-transformers model"
-            )
+            raise InputError(f"there is no folder {model}: pass the folder of a sentence-transformers model")
         found = folder if folder.is_dir() else _packaged(model)
         self._where = model if found is None else str(found)
         own = model if found is None or found != folder else folder.resolve().name
@@ -52,7 +50,7 @@ class SentenceModel:
         self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """Vectors of length 1."""
+        """Return unit vectors."""
         if self._model is None:
             self._model = self._load()
         return self._model.encode(
@@ -60,7 +58,7 @@ class SentenceModel:
         )
 
     def _load(self) -> Any:
-        # One thread pool at a time, and no chatter among our own lines.
+        # Only one thread pool, and no output of the libraries.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         try:
@@ -70,15 +68,15 @@ class SentenceModel:
         _quiet()
         try:
             return library.SentenceTransformer(self._where, trust_remote_code=False)
-        except Exception as error:  # the library raises whatever its readers of files and of the hub do
+        except Exception as error:  # the library raises many kinds of errors
             said = " ".join(str(error).split())[:200]
             raise InputError(
-                f"the embedding model {self._where} cannot be loaded ({said}): give a folder that holds one"
+                f"cannot load the embedding model {self._where} ({said}): pass the folder of a model"
             ) from None
 
 
 def _packaged(name: str) -> Path | None:
-    """The model that an installed package of this name carries; the package's code is not run."""
+    """Return the model in an installed package of this name; the package's code is not run."""
     module = name.replace("-", "_")
     spec = find_spec(module) if module.isidentifier() else None
     for where in (spec and spec.submodule_search_locations) or ():
@@ -95,7 +93,7 @@ def _quiet() -> None:
 
 
 def _digest(folder: Path) -> str:
-    """Tells models apart, wherever their folders lie."""
+    """Return a hash that identifies a model independent of its folder."""
     known = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name, size = path.relative_to(folder).as_posix(), path.stat().st_size

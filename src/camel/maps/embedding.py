@@ -1,8 +1,8 @@
-"""The stage that embeds: one vector for each text of a run, kept beside it.
+"""The embedding stage: one vector per text of a run, stored with the text.
 
-An item of the stage is a shard of the run and its steps are batches of texts, each journaled as it comes, so that whoever
-goes on after a kill computes at most the batch that was under way. The one decision to know: with the vectors stands what
-the index says of their conversation, labels included. A map needs nothing else, and is behind the same gate.
+An item of the stage is a shard of the run, and its steps are journaled batches of texts, so after a kill at most one batch
+is computed again. The one decision to know: the index columns of the conversation, labels included, are stored with the
+vectors. So a map needs nothing else, and the same access rules apply.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
 STAGE = "vectors-"
-"""Begins the name of a stage; a hash of the model and of what is embedded ends it."""
+"""Prefix of a stage's name; a hash of the model and the kind of texts follows."""
 LAYOUT = 1
-"""Of the files; raised when they hold something else."""
+"""Version of the files; increased when their contents change."""
 BATCH = 256
-"""Texts of one step: what is computed again, at most, after a kill."""
+"""Texts per step, the most that is computed again after a kill."""
 KEPT = (
     *("id", "scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"),
     *("messages", "tokens", "completion", "calls", "cost", "shard", "row"),
 )
-"""What stands of the index beside each vector."""
+"""Index columns that are stored with each vector."""
 
 
 @cache
 def schema() -> Any:
-    """The Arrow schema of the stage's files."""
+    """Return the Arrow schema of the stage's files."""
     pa = arrow()
     own = [("message", pa.int32()), ("text", pa.string()), ("vector", pa.list_(pa.float32()))]
     index = index_schema()
@@ -55,12 +55,12 @@ def schema() -> Any:
 
 
 def home(folder: RunFolder, of: str, part: str) -> Path:
-    """A part of a run's map: in the run's folder, or beside the journals of one in an object store."""
+    """Return the path of a part of a run's map: in the run's folder, or next to the journals of a run in an object store."""
     return folder.path(f"map/{of}/{part}")
 
 
 class Embedding:
-    """The texts of a run becoming vectors."""
+    """Embeds the texts of a run."""
 
     def __init__(self, run: RunReader, embedder: Embedder, *, of: Of = "tasks") -> None:
         self.run, self.embedder = run, embedder
@@ -72,18 +72,18 @@ class Embedding:
         self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
 
     def stages(self) -> Iterator[Stage]:
-        """The stage that embeds what has not been yet, with the thread that computes."""
+        """Yield the stage that embeds the remaining texts."""
         valid_shards(self.folder, self.name, self.run)
-        # One thread computes, for a model uses all cores by itself; another reads the shard after it.
+        # One thread computes, because a model uses all cores; another reads the next shard.
         with ThreadPoolExecutor(1, "camel-embed") as pool:
             yield self._stage(pool)
 
     def tables(self) -> Iterator[Any]:
-        """What was made, shard after shard."""
+        """Yield the results, shard by shard."""
         for shard, marker in sorted(self._markers.items()):
             table = read_shard(self.folder.path(self.folder.marker(self.name, shard).file))
             if source_of(table) != marker.sha256:
-                raise InputError(f"{self.folder.root} has the vectors of another run: remove that folder")
+                raise InputError(f"{self.folder.root} has vectors of another run: remove that folder")
             yield table
 
     def _stage(self, pool: ThreadPoolExecutor) -> Stage:
@@ -114,7 +114,7 @@ class Embedding:
         )
 
     def _read(self, shard: int) -> tuple[Any, list[str]]:
-        """What is kept of a shard's texts besides their vectors, and the texts."""
+        """Return the stored columns of a shard's texts, without vectors, and the texts."""
         pa = arrow()
         transcripts = self.run.shard(self._places[shard])
         found = list(texts_of(transcripts, self.of))
@@ -129,7 +129,7 @@ class Embedding:
 
         made = np.asarray(self.embedder.embed(texts), "<f4")
         if made.ndim != 2 or made.shape[0] != len(texts) or not made.shape[1] or not np.isfinite(made).all():
-            raise CamelError(f"{self.embedder.name} did not give one vector of numbers for each text")
+            raise CamelError(f"{self.embedder.name} did not return one vector of numbers per text")
         return made.tobytes()
 
 

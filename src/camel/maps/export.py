@@ -1,11 +1,11 @@
-"""A map for other people's viewers: embedding-atlas, and Nomic Atlas.
+"""Exports a map for other viewers: embedding-atlas and Nomic Atlas.
 
-    atlas   one Parquet file: every column of the map, `point`, and `neighbors` for its nearest others; open it with
+    atlas   one Parquet file: every column of the map, `point`, and `neighbors` with the nearest others; open it with
             `embedding-atlas FILE --text text --x x --y y --neighbors neighbors`
-    nomic   a folder: embeddings.npy and data.parquet, row by row the same points, for
+    nomic   a folder: embeddings.npy and data.parquet with the same rows, for
             `atlas.map_data(embeddings=numpy.load(…), data=pandas.read_parquet(…), id_field="point")`
 
-The one decision to know: restricted rows leave only when whoever exports says so, and then each carries its canary.
+The one decision to know: restricted rows are exported only with an acknowledgment, and then each has its canary.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from camel.record.parquet import arrow
 from camel.record.release import Exported, Release, check_labels
 
 FORMATS = ("atlas", "nomic")
-NEIGHBOURS = 10
+NEIGHBORS = 10
 MOST_ID = 36
-"""Characters of a Nomic id."""
+"""Maximum characters of a Nomic id."""
 _BLOCK = 1_024
 _MOST_COMPARED = 100_000
-"""Points up to which each one's nearest others are written: beyond it, comparing all with all takes hours."""
+"""Maximum number of points with nearest neighbors; beyond it, comparing all pairs takes hours."""
 
 
 def export_map(
@@ -42,9 +42,9 @@ def export_map(
 ) -> Exported:
     """Write a map in another format."""
     if format not in FORMATS:
-        raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
+        raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}")
     if out.exists() and not force:
-        raise InputError(f"{out} exists: --force replaces it")
+        raise InputError(f"{out} already exists: add --force to replace it")
     read_header(source)
     table = _released(arrow("pyarrow.parquet").read_table(source).replace_schema_metadata(None), release)
     conversations = len(set(table.column("id").to_pylist()))
@@ -74,10 +74,10 @@ def _vectors(table: Any) -> Vectors:
 
 def _atlas(table: Any, out: Path) -> None:
     pa, pq = arrow(), arrow("pyarrow.parquet")
-    # Neighbours are named by their places in the file.
+    # Neighbors are identified by their rows in the file.
     table = table.append_column("row_id", pa.array(range(table.num_rows), pa.int64()))
     if 1 < table.num_rows <= _MOST_COMPARED:
-        ids, distances = _nearest(_vectors(table), min(NEIGHBOURS, table.num_rows - 1))
+        ids, distances = _nearest(_vectors(table), min(NEIGHBORS, table.num_rows - 1))
         width = ids.shape[1]
         lists = [
             pa.FixedSizeListArray.from_arrays(pa.array(ids.reshape(-1)), width).cast(pa.list_(pa.int64())),
@@ -91,7 +91,7 @@ def _atlas(table: Any, out: Path) -> None:
 
 
 def _nearest(vectors: Vectors, count: int) -> tuple[Any, Any]:
-    """Of each vector the nearest others, and how far they are: 1 - cosine."""
+    """Return the nearest others of each vector, and their distances (1 - cosine)."""
     ids = np.zeros((len(vectors), count), np.int64)
     distances = np.zeros((len(vectors), count), np.float32)
     for start in range(0, len(vectors), _BLOCK):
@@ -115,7 +115,7 @@ def _nomic(table: Any, out: Path) -> None:
 
 
 def _short(name: str) -> str:
-    """An id that fits: a long one ends in a hash of all of it."""
+    """Return a valid id; a long one is shortened and ends in a hash."""
     if len(name) <= MOST_ID:
         return name
     return f"{name[: MOST_ID - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""A map as a job: the vectors of a run's texts, then their layout, groups with words, near-duplicates and figures in one table."""
+"""The map job: embeds a run's texts, then computes layout, labeled clusters, near-duplicates and figures in one table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.index.facets import elements
 from camel.jobs.job import Job, Step
-from camel.maps.clusters import clustered, labelled
+from camel.maps.clusters import cluster_vectors, label_groups
 from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates
 from camel.maps.embedders import Embedder
 from camel.maps.embedding import KEPT, Embedding, home
@@ -30,11 +30,11 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 
 REPEATS = 1_000
-"""Near-duplicate pairs that the map names."""
+"""Maximum number of near-duplicate pairs in the map."""
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A map that was made."""
+    """The result of a map job."""
 
     path: Path
     header: MapHeader
@@ -61,28 +61,28 @@ class MapJob(Job):
 
     @cached_property
     def embedding(self) -> Embedding:
-        """The vectors."""
+        """The embedding of the run's texts."""
         records = RunReader(self.run)
         if not len(records):
             raise InputError(
-                f"{self.run} has no finished conversations yet: camel run status {self.run} says how far it is"
+                f"{self.run} has no finished conversations yet: see `camel run status {self.run}`"
             )
         return Embedding(records, self.embedder, of=self.of)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """The vectors, a shard of the run at a time."""
+        """Yield the embedding stage."""
         yield from self.embedding.stages()
 
     def result(self, run: RunFolder) -> Made:
-        """The map, laid out and written beside the run."""
+        """Compute the map and write it next to the run."""
         records, seed = self.embedding.run, self.seed
         rows, vectors = _read(self.embedding)
         texts: list[str] = rows.column("text").to_pylist()
         ids: list[str] = rows.column("id").to_pylist()
         messages: list[int] = rows.column("message").to_pylist()
         hidden = _hidden(rows.column("labels").to_pylist())
-        numbers = clustered(vectors, seed=seed, groups=self.groups)
-        labels = labelled(texts, numbers, hidden, seed=seed)
+        numbers = cluster_vectors(vectors, seed=seed, groups=self.groups)
+        labels = label_groups(texts, numbers, hidden, seed=seed)
         found = duplicates(vectors, self.threshold, same=_same(texts))
         figures = diversity(vectors, found, self.threshold, seed=seed)
         layout = place(vectors, seed=seed, fit=self.fit)
@@ -112,18 +112,18 @@ class MapJob(Job):
 
     @property
     def title(self) -> str:
-        """What is embedded."""
+        """The kind of texts and the run."""
         return f"{self.of} of {self.run}"
 
 
 def _copies(found: Duplicates, ids: list[str], messages: list[int]) -> list[str]:
-    """Of each text, the point that it repeats; empty where it repeats none."""
+    """Return the point that each text repeats; empty if none."""
     firsts: list[int] = found.first.tolist()
     return ["" if first == at else point_name(ids[first], messages[first]) for at, first in enumerate(firsts)]
 
 
 def _read(embedding: Embedding) -> tuple[Any, Vectors]:
-    """What is kept of all texts, and their vectors, of length 1; of these never more than two copies at a time."""
+    """Return the stored columns of all texts, and their unit vectors; never more than two copies in memory."""
     rows: list[Any] = []
     parts: list[Any] = []
     for table in embedding.tables():
@@ -131,9 +131,9 @@ def _read(embedding: Embedding) -> tuple[Any, Vectors]:
         chunks = [chunk for chunk in table.column("vector").chunks if len(chunk)]
         parts += [chunk.values.to_numpy().reshape(len(chunk), -1) for chunk in chunks]
     if not parts:
-        raise InputError(f"{embedding.run.folder.address} has no {embedding.of} that say anything")
+        raise InputError(f"{embedding.run.folder.address} has no {embedding.of} with text")
     if len({part.shape[1] for part in parts}) > 1:
-        raise InputError("the vectors are of different models: remove the run's folder 'map'")
+        raise InputError("the vectors come from different models: remove the run's folder 'map'")
     vectors = np.concatenate(parts)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.divide(vectors, lengths, out=vectors, where=lengths > 0)
@@ -146,7 +146,7 @@ def _hidden(labels: list[str]) -> NDArray[np.bool_]:
 
 
 def _same(texts: list[str]) -> NDArray[np.int64]:
-    """Of each text, the first that is the same but for spaces and capitals."""
+    """Return for each text the first one that is equal except for spaces and case."""
     first: dict[str, int] = {}
     return np.array(
         [first.setdefault(" ".join(text.lower().split()), n) for n, text in enumerate(texts)], np.int64
@@ -156,7 +156,7 @@ def _same(texts: list[str]) -> NDArray[np.int64]:
 def _open_figures(
     vectors: Vectors, texts: list[str], hidden: NDArray[np.bool_], figures: Diversity, seed: int
 ) -> Diversity | None:
-    """The figures that anybody may see: those of texts without a restricted label."""
+    """Return the figures of texts without a restricted label, which every reader may see."""
     if not hidden.any():
         return figures
     if hidden.all():
@@ -173,7 +173,7 @@ def _groups(
     for number, label in enumerate(labels):
         members = np.flatnonzero(numbers == number)
         free = members[~hidden[members]]
-        # Where the restricted ones lie says nothing to who may not see them.
+        # Positions of restricted points must not show for readers who may not see them.
         x, y = np.median(points[free if len(free) else members], axis=0).tolist()
         made.append(MapGroup(label, x, y, len(members), len(free)))
     return made

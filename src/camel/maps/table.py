@@ -1,10 +1,10 @@
-"""The table of a map: one row for each text, in one Parquet file that says in its footer what it is of.
+"""The table of a map: one row per text, in one Parquet file with metadata in its footer.
 
     map/<tasks|instructions>/map.parquet    the table
     map/<tasks|instructions>/vectors/       the stage it was made from (`camel.maps.embedding`)
 
-The one decision to know: it is derived and never needed, like an index. The whole folder `map` can be deleted; `camel map`
-makes it anew. It has the columns of the index beside its own, so that every query of the explorer can be asked of it.
+The one decision to know: it is derived and optional, like an index. The folder `map` can be deleted; `camel map` makes it
+again. It also has the columns of the index, so that every query of the explorer works on it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from camel.storage.files import taking_place
 
 FILE = "map.parquet"
 VERSION = 1
-"""Of the layout; a file of another version is made anew."""
+"""Version of the layout; files of other versions are rebuilt."""
 ROW_GROUP = 8_192
 KEY = b"camel.map"
 
 
 class MapGroup(msgspec.Struct, frozen=True):
-    """A group of points that lie close in meaning."""
+    """A cluster of points."""
 
     label: str
     x: float
     y: float
-    """Where its label stands: in the middle of its points."""
+    """Position of its label: the center of its points."""
     texts: int
     open: int
-    """Of them, without a restricted label."""
+    """Number of points without a restricted label."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -57,22 +57,22 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 class MapHeader(msgspec.Struct, frozen=True):
-    """What a map says about itself, in the footer of its file."""
+    """The metadata of a map, in the footer of its file."""
 
     of: str
     model: str
     stage: str
     fingerprint: str
-    """Of the run."""
+    """Fingerprint of the run."""
     conversations: int
-    """That the run had when it was made."""
+    """Number of conversations of the run when the map was made."""
     rows: int
     method: str
     seed: int
     groups: list[MapGroup]
     all: Diversity
     open: Diversity | None
-    """The figures of the texts without a restricted label; None where there are none."""
+    """The figures of the texts without a restricted label; None if there are none."""
     repeats: list[Repeat] = []
     """The closest near-duplicates."""
     version: int = VERSION
@@ -80,7 +80,7 @@ class MapHeader(msgspec.Struct, frozen=True):
 
 @cache
 def schema(width: int) -> Any:
-    """The Arrow schema of a map with vectors of this width."""
+    """Return the Arrow schema of a map with vectors of this width."""
     pa = arrow()
     index = index_schema()
     own = [("message", pa.int32()), ("text", pa.string()), ("x", pa.float32()), ("y", pa.float32())]
@@ -96,12 +96,12 @@ def schema(width: int) -> Any:
 
 
 def path_of(folder: RunFolder, of: str) -> Path:
-    """Where a run's map is, if it has one."""
+    """Return the path of a run's map."""
     return home(folder, of, FILE)
 
 
 def write(path: Path, table: Any, header: MapHeader) -> None:
-    """Write a map whole or not at all."""
+    """Write a map atomically."""
     pq = arrow("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
     layout = table.schema.with_metadata({KEY: msgspec.json.encode(header)})
@@ -112,7 +112,7 @@ def write(path: Path, table: Any, header: MapHeader) -> None:
             layout,
             compression="zstd",
             compression_level=3,
-            # Few values; the others differ from row to row, and vectors do not compress at all.
+            # Columns with few values; the others differ from row to row, and vectors do not compress.
             use_dictionary=[
                 "cluster",
                 "label",
@@ -124,22 +124,22 @@ def write(path: Path, table: Any, header: MapHeader) -> None:
 
 
 def read_header(path: Path) -> MapHeader:
-    """What a map says about itself; an `InputError` where it is damaged, or of another version."""
+    """Read the metadata of a map; raises an `InputError` if it is damaged or of another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
         header = msgspec.json.decode(footer_value(metadata, KEY), type=MapHeader)
     except (OSError, ValueError, arrow().ArrowException) as error:
         raise InputError(f"{path} is not a map: {' '.join(str(error).split())[:200]}") from None
     if header.version != VERSION or metadata.num_rows != header.rows:
-        raise InputError(f"{path} is a map of another version: camel map makes it anew")
+        raise InputError(f"{path} is a map of another version: run `camel map` again")
     return header
 
 
 def maps_of(folder: RunFolder) -> dict[str, Path]:
-    """The maps that a run has, by what they are of."""
+    """Return the maps of a run, by kind of text."""
     return {of: path for of in KINDS if (path := path_of(folder, of)).is_file()}
 
 
 def point_name(id: str, message: int) -> str:
-    """What tells a point from all others of its map."""
+    """Return the unique name of a point in its map."""
     return id if message < 0 else f"{id}#{message}"

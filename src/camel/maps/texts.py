@@ -1,4 +1,4 @@
-"""Which texts of a run become points: the task of each conversation, or every instruction that was given in it."""
+"""The texts of a map: the task of each conversation, or every instruction in it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from camel.core.transcript import Transcript
 Of = Literal["tasks", "instructions"]
 KINDS: tuple[str, ...] = get_args(Of)
 MOST_CHARS = 2_000
-"""Of a text; what small embedding models read ends well before that."""
+"""Maximum characters of a text, more than small embedding models read."""
 
 
 class MapText(NamedTuple):
-    """One text, and where it stands."""
+    """One text and its position."""
 
     row: int
-    """Of its conversation among those it was read with."""
+    """Index of its conversation in the input."""
     message: int
-    """Its message in the conversation, from 0; -1 for the task."""
+    """Index of its message, from 0; -1 for the task."""
     text: str
 
 
 def checked(of: Any) -> Of:
-    """What a map is to be of."""
+    """Return the kind of texts, or raise an `InputError`."""
     if of not in KINDS:
-        raise InputError(f"a map is of {' or '.join(KINDS)}, not of {shown(of)}")
+        raise InputError(f"a map must be of {' or '.join(KINDS)}, not {shown(of)}")
     return of
 
 
 def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[MapText]:
-    """The texts of conversations, in order; empty ones are left out."""
+    """Yield the texts of conversations, in order; skips empty ones."""
     for row, transcript in enumerate(transcripts):
         if of == "tasks":
             found = [(-1, transcript.task.text)]
@@ -46,7 +46,7 @@ def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[MapText]:
 
 
 def _instruction(message: Any) -> str:
-    """What a message asks for, with its input: the same words over other data are another instruction."""
+    """Return a message's instruction with its input: the same words with other data are another instruction."""
     move = message.move
     if message.speaker != USER or not move.instruction:
         return ""

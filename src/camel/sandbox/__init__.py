@@ -1,1 +1,1 @@
-"""Code of strangers, executed under limits."""
+"""Executes untrusted programs with limits."""

@@ -1,8 +1,8 @@
-"""What runs inside: loads a program, then calls its function as it is asked to, and answers with plain values.
+"""Runs inside the sandbox: loads a program, calls its function on request, and answers with plain values.
 
-The source of `values` is put in front of this one and both are sent through the pipe as code, so nothing of CAMEL is in
-the sandbox. The one decision to know: nothing here is trusted once the program has been loaded. It may change this code
-while it runs, and write to the pipe what it likes; all it can achieve is to answer with other plain values.
+The sources of `values` and this module are sent through the pipe as code, so there is nothing of CAMEL in the sandbox. The
+one decision to know: nothing here is trusted after the program is loaded. The program may change this code and write
+anything to the pipe; all it can achieve is to answer with other plain values.
 """
 
 # pyright: reportUndefinedVariable=false, reportUnknownVariableType=false, reportUnknownMemberType=false
@@ -21,10 +21,10 @@ READY, VALUE, RAISED, FOREIGN = b"+", b"V", b"R", b"X"
 
 
 class Nowhere(io.TextIOBase):
-    """Where a program prints to."""
+    """Standard output of a program; discards everything."""
 
     def write(self, text: str) -> int:
-        """Forget it."""
+        """Discard the text."""
         return len(text)
 
 
@@ -55,7 +55,7 @@ def main() -> None:
             view = view[os.write(answers, view) :]
 
     def attempt(make) -> bytes | None:
-        """What `make` gives; says it when that is an exception."""
+        """Return the result of `make`, or report its exception."""
         try:
             return make()
         except NotPlain as error:

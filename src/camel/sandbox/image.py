@@ -1,8 +1,8 @@
-"""The file system of the sandbox: this interpreter, its standard library, the C libraries they need, and nothing else.
+"""The file system of the sandbox: this interpreter, its standard library and their C libraries, nothing else.
 
-The one decision to know: it is a copy, made once for each command, and becomes the root of the sandbox as a whole. So no
-list of what to hide can be wrong: the packages that are installed here (the benchmarks' own solutions among them), the
-user's files and the system's are not in it, and an interpreter below a home that only its owner may enter still runs.
+The one decision to know: it is a copy, made once per command, and becomes the root of the sandbox. So no list of files to
+hide can be wrong: installed packages (including solutions of benchmarks), the user's files and the system's files are not in
+it. An interpreter inside a private home directory still works.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _LINKED = re.compile(r"(?:=>\s*)?(/\S+) \(0x")
 
 
 class ImageFailed(CamelError):
-    """The sandbox's file system could not be made."""
+    """The sandbox's file system could not be created."""
 
 
 def make_image() -> Path:
-    """Make it in a temporary folder that every user can read; the caller removes it."""
+    """Create it in a temporary folder that every user can read; the caller removes it."""
     _sweep(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     try:
@@ -51,24 +51,24 @@ def make_image() -> Path:
         modules = Path(sysconfig.get_path("stdlib"))
         extensions = [_extension(path, modules, root) for path in _walk(modules)]
         for library in _linked([interpreter, *(path for path in extensions if path)]):
-            # The loader is named by its whole path in the interpreter, the others are looked for by name.
+            # The interpreter contains the full path of the loader; the other libraries are found by name.
             where = library.relative_to("/") if library.name.startswith("ld-") else Path("lib", library.name)
             _copy(library, root / where)
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(root, ignore_errors=True)
-        raise ImageFailed(f"the sandbox's copy of Python cannot be made in {root.parent}: {error}") from None
+        raise ImageFailed(f"cannot create the sandbox's copy of Python in {root.parent}: {error}") from None
     return root
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what commands left that were killed: each is some 70 MB."""
+    """Remove copies of killed commands; each has about 70 MB."""
     for path in folder.glob(f"{_PREFIX}*"):
         owner = path.name.removeprefix(_PREFIX).partition("-")[0]
         if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
             continue
         with contextlib.suppress(OSError):
             found = path.lstat()
-            # Nothing of another user's, and nothing young: another container may have processes that are not seen here.
+            # Not those of other users, and no recent ones: another container may use them without visible processes.
             if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _OLD:
                 shutil.rmtree(path)
 
@@ -84,7 +84,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _extension(path: Path, modules: Path, root: Path) -> Path | None:
-    """Copy one file of the library: a module as the code it compiles to. Says which files need C libraries."""
+    """Copy one file of the library, a module as compiled code; returns the path of a file that needs C libraries."""
     target = root / LIBRARY / path.relative_to(modules)
     if path.suffix == ".so":
         _copy(path, target)
@@ -95,7 +95,7 @@ def _extension(path: Path, modules: Path, root: Path) -> Path | None:
 
 
 def _compiled(path: Path) -> bytes:
-    """A module's code: as it was compiled before where that is of this source, else compiled now."""
+    """Return a module's compiled code: from the cache if it is current, otherwise compiled now."""
     source = path.stat()
     try:
         kept = Path(util.cache_from_source(str(path))).read_bytes()
@@ -109,7 +109,7 @@ def _compiled(path: Path) -> bytes:
 
     try:
         code = compile(path.read_bytes(), f"{LIBRARY}/{path.name}", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):  # examples of what does not compile
+    except (SyntaxError, ValueError):  # test files that do not compile on purpose
         return util.MAGIC_NUMBER + bytes(12)
     return util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
@@ -121,7 +121,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _linked(files: list[Path]) -> set[Path]:
-    """The C libraries that files need, with those that these need, as the system's loader finds them."""
+    """Return all C libraries that files need, as the system's loader finds them."""
     listed = subprocess.run(  # noqa: S603 - our own files
         ["ldd", *map(str, files)],  # noqa: S607 - found where the system has it
         capture_output=True,

@@ -1,13 +1,12 @@
-"""A program in a sandbox: started, called, and ended with everything it left.
+"""Starts a program in a sandbox, calls it, and ends it with everything it started.
 
     with Sandbox() as sandbox, sandbox.start(source, "add") as program:
         program.call((1, 2))        # 3, or `ProgramFailed`
 
-bubblewrap gives it namespaces of its own (no network, no other processes, no users), a file system that is one read-only
-copy of Python without /proc or /dev, and the filter of system calls; resource limits hold what is left, and the clock
-ends what waits. The one decision to know: once the interpreter has said that it is ready, whatever happens is the
-program's doing and fails the program; before that, and where bubblewrap itself is killed, it is the sandbox that failed,
-which raises `SandboxFailed` and is never a verdict.
+bubblewrap provides namespaces (no network, no other processes, no users), a file system that is one read-only copy of Python
+without /proc or /dev, and a filter of system calls. Resource limits and a timeout cover the rest. The one decision to know:
+after the interpreter has reported that it is ready, every problem counts as a failure of the program. Before that, or if
+bubblewrap itself is killed, the sandbox has failed, which raises `SandboxFailed` and is never a result of the program.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from camel.sandbox.values import BadBytes, decode, encode
 
 NOBODY = 65534
 START_SECONDS = 60.0
-"""How long an interpreter may take to be ready; a busy machine is no failure."""
+"""Seconds for an interpreter to be ready; generous, because the machine may be busy."""
 _PIECE = 1 << 16
 _LOADER = (
     "import sys,marshal,os\n"
@@ -64,11 +63,11 @@ def probe():
 
 
 class SandboxFailed(CamelError):
-    """The sandbox could not be started, or was ended from outside. Nothing is known of the program in it."""
+    """The sandbox could not be started, or was killed from outside. This says nothing about the program."""
 
 
 class ProgramFailed(Exception):
-    """The program did not answer; `kind` says how: raised, foreign, ended, time, size, damaged."""
+    """The program did not return a value; `kind` is the reason: raised, foreign, ended, time, size, damaged."""
 
     def __init__(self, kind: str, text: str = "") -> None:
         super().__init__(f"{kind}: {text}" if text else kind)
@@ -76,26 +75,26 @@ class ProgramFailed(Exception):
 
 
 class Killed(Exception):
-    """The interpreter was killed and not by us: by the kernel for want of memory, or by a program that likes to seem so."""
+    """The interpreter was killed by another party: by the kernel for lack of memory, or by the program itself."""
 
 
 class Limits(NamedTuple):
-    """What a program may use."""
+    """Limits of a program."""
 
     seconds: int = 10
-    """Of processor time, in all."""
+    """Seconds of processor time in total."""
     wall: float = 60.0
-    """By the clock, in all; longer, so that a busy machine fails no program."""
+    """Seconds of wall-clock time in total; longer, because the machine may be busy."""
     memory: int = 1 << 30
-    """Of address space."""
+    """Bytes of address space."""
     answer: int = 32 << 20
-    """Bytes of one answer."""
+    """Maximum bytes of one answer."""
     answers: int = 1 << 30
-    """Bytes of all answers."""
+    """Maximum bytes of all answers."""
 
 
 class Foreign:
-    """An answer that is no plain value. Comparing it, or using it as a condition, fails the program."""
+    """An answer that is not a plain value. Comparing it, or using it as a condition, fails the program."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -110,11 +109,11 @@ class Foreign:
 
 
 class Sandbox:
-    """Starts programs. Use as a context: the copy of Python that it makes is removed at the end."""
+    """Starts programs. Use as a context manager, which removes its copy of Python at the end."""
 
     def __init__(self, *, contained: bool = True) -> None:
         self.contained = contained
-        """False runs programs as ordinary processes of yours. Only for code that you would run yourself."""
+        """False runs programs as ordinary processes. Only for code that you trust."""
         self._image: Path | None = None
         self._lock = threading.Lock()
 
@@ -132,7 +131,7 @@ class Sandbox:
             self._image = None
 
     def start(self, source: str, entry: str, limits: Limits | None = None) -> Program:
-        """Load a program and find its function `entry`. Raises what `Program` does."""
+        """Load a program and find its function `entry`; raises `ProgramFailed` or `SandboxFailed`."""
         program = Program(self._command(), source, entry, limits or Limits(), self.contained)
         try:
             program.begin()
@@ -142,14 +141,14 @@ class Sandbox:
         return program
 
     def check(self) -> None:
-        """Make sure that programs run here and cannot do what they must not; raises `SandboxFailed`."""
+        """Check that programs run and are isolated; raises `SandboxFailed`."""
         if not self.contained:
             return
         with self.start(_PROBE, "probe") as program:
             seen = program.call(())
         assert self._image is not None
         if seen != [*sorted(os.listdir(self._image)), "forbidden", "forbidden", "forbidden"]:  # noqa: PTH208
-            raise SandboxFailed(f"the sandbox does not hold what runs in it: {seen}")
+            raise SandboxFailed(f"the sandbox does not isolate programs: {seen}")
 
     def _command(self) -> list[str]:
         if not self.contained:
@@ -163,14 +162,14 @@ class Sandbox:
             *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
             *("--ro-bind", str(self._image), "/", "--chdir", "/", "--clearenv"),
             *("--setenv", "LD_LIBRARY_PATH", "/lib", "--setenv", "PYTHONHOME", "/"),
-            # The order of a set of texts must not decide who passes.
+            # A fixed hash seed: the order of a set must not decide which programs pass.
             *("--setenv", "PYTHONHASHSEED", "0", "--setenv", "PYTHONUTF8", "1"),
             *("--seccomp", "SECCOMP", "--", f"/{PYTHON}", "-S", "-B", "-c", _LOADER),
         ]
 
 
 class Program:
-    """A program that has been started."""
+    """A running program."""
 
     def __init__(
         self, command: Sequence[str], source: str, entry: str, limits: Limits, contained: bool
@@ -181,7 +180,7 @@ class Program:
         self._heard = 0
         self._ready = False
         self.seconds = 0.0
-        """Of processor time that it took, once it has ended."""
+        """Seconds of processor time, after it has ended."""
         self._process = _spawn(command, contained)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -203,10 +202,10 @@ class Program:
         self._first = b"".join(len(part).to_bytes(4, "big") + part for part in (code, request))
 
     def begin(self) -> None:
-        """Wait until it is ready, then until its function is there."""
+        """Wait until the interpreter is ready and the function is loaded."""
         answers = self._exchange([self._first], 2)
         if next(answers) != READY:
-            raise SandboxFailed("the interpreter in the sandbox does not speak as it should")
+            raise SandboxFailed("the interpreter in the sandbox sent an invalid message")
         self._ready = True
         self._until = time.monotonic() + self._limits.wall
         loaded = next(answers)
@@ -214,7 +213,7 @@ class Program:
             raise _failure(loaded)
 
     def call(self, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
-        """What the function gives: exact built-in values, or a `Foreign`. Raises `ProgramFailed`."""
+        """Call the function; returns exact built-in values or a `Foreign`, or raises `ProgramFailed`."""
         answer = next(self.answers([request_for(positional, named)]))
         if answer[:1] == FOREIGN:
             return Foreign(answer[1:].decode("utf-8", "replace"))
@@ -226,7 +225,7 @@ class Program:
             raise ProgramFailed("damaged", str(error)) from None
 
     def answers(self, requests: Sequence[bytes]) -> Iterator[bytes]:
-        """The raw answers to many calls, each as soon as it is there; the calls are sent without waiting for them."""
+        """Yield the raw answers to many calls as they arrive; the calls are sent without waiting."""
         return self._exchange(
             [len(request).to_bytes(4, "big") + request for request in requests], len(requests)
         )
@@ -291,7 +290,7 @@ class Program:
         raise ProgramFailed("time", "by the clock")
 
     def _ended(self) -> None:
-        """The pipe is closed: say whose doing that was."""
+        """Raise the error for a closed pipe: of the program or of the sandbox."""
         status = self._wait(2.0)
         if not self._ready:
             said = b"" if self._process.stderr is None else self._process.stderr.read(2_000)
@@ -302,13 +301,13 @@ class Program:
         if status in (128 + signal.SIGXCPU, -signal.SIGXCPU) or self.seconds > 0.8 * self._limits.seconds:
             raise ProgramFailed("time", "of the processor")
         if status < 0 and self._contained:
-            raise SandboxFailed(f"the sandbox was ended from outside by signal {-status}")
+            raise SandboxFailed(f"the sandbox was killed by signal {-status}")
         if status in (128 + signal.SIGKILL, -signal.SIGKILL):
             raise Killed
         raise ProgramFailed("ended", f"exit status {status}")
 
     def _wait(self, patience: float) -> int | None:
-        """The exit status, once there is one."""
+        """Return the exit status, or None after the timeout."""
         process, until = self._process, time.monotonic() + patience
         while process.returncode is None:
             pid, status, used = os.wait4(process.pid, os.WNOHANG)
@@ -322,14 +321,14 @@ class Program:
         return process.returncode
 
     def close(self) -> None:
-        """End it, and all that it started."""
+        """End the program and everything it started."""
         process = self._process
         self._selector.close()
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        # Its end of the pipe is closed: it leaves by itself unless it does something else.
+        # Its end of the pipe is closed, so it normally exits by itself.
         if self._wait(0.0 if self._buffer else 0.02) is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -345,7 +344,7 @@ class Program:
 
 
 def request_for(positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> bytes:
-    """A call, as it is sent."""
+    """Encode a call."""
     return encode((tuple(positional), dict(named or {})))
 
 
@@ -355,7 +354,7 @@ def _failure(answer: bytes) -> ProgramFailed:
 
 
 def _spawn(command: Sequence[str], contained: bool) -> subprocess.Popen[bytes]:
-    # Never as root: within the sandbox it would still be root to every file of the system that it could reach.
+    # Never as root: in the sandbox it would still have root's rights to every reachable file.
     lowered: dict[str, Any] = (
         {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
     )
@@ -384,30 +383,28 @@ def _spawn(command: Sequence[str], contained: bool) -> subprocess.Popen[bytes]:
                 **lowered,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise SandboxFailed(f"the sandbox cannot be started: {error}") from None
+            raise SandboxFailed(f"cannot start the sandbox: {error}") from None
 
 
 @cache
 def _bubblewrap() -> str:
     found = shutil.which("bwrap")
     if found is None:
-        raise InputError(
-            "programs run in bubblewrap, and there is no bwrap here: install it (apt install bubblewrap)"
-        )
+        raise InputError("programs need bubblewrap, and bwrap is not installed: apt install bubblewrap")
     return found
 
 
 def _hint(text: str) -> str:
     if "namespace" in text or "uid map" in text:
-        return ": this system lets no ordinary user make namespaces (sysctl kernel.unprivileged_userns_clone, or AppArmor)"
+        return ": this system does not allow users to create namespaces (see sysctl kernel.unprivileged_userns_clone, and AppArmor)"
     if "Permission denied" in text or "find source path" in text:
-        return ": every user must be able to enter the folder for temporary files; set TMPDIR to another"
+        return ": other users cannot enter the folder for temporary files; set TMPDIR to another folder"
     return ""
 
 
 @cache
 def _runner() -> bytes:
-    """The code that runs inside, compiled by this interpreter, which is the one that runs it."""
+    """Return the code that runs inside, compiled by this interpreter, which also runs it."""
     here = Path(__file__).parent
     values = (here / "values.py").read_text("utf-8")
     own = (here / "guest.py").read_text("utf-8").replace("from __future__ import annotations\n", "")

@@ -1,9 +1,9 @@
-"""The system calls that a sandboxed interpreter may make, as a program for the kernel's filter.
+"""The system calls that a sandboxed interpreter may make, as a seccomp filter.
 
-The one decision to know: what is not on the list fails with "operation not permitted", and the program continues. There is
-no fork, no thread, no socket, no signal to others, nothing that makes, renames or removes a file, and none of the calls
-by which kernels are attacked (io_uring, bpf, user namespaces, keys, ptrace, perf, userfaultfd …). `execve` must stay, for
-with it the interpreter itself begins; whatever it starts has the same filter, and there is nothing else to start.
+The one decision to know: other calls fail with "operation not permitted", and the program continues. There is no fork, no
+thread, no socket, no signal to others, nothing that creates, renames or removes a file, and none of the calls that are often
+used in attacks on kernels (io_uring, bpf, user namespaces, keys, ptrace, perf, userfaultfd …). `execve` is allowed, because
+it starts the interpreter itself; whatever it starts has the same filter, and there is nothing else to start.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import cache
 from camel.core.errors import InputError
 
 _X86_64 = (
-    # Those that programs make all the time come first: the filter looks from the top.
+    # The most frequent calls come first, because the filter checks in order.
     *(0, 1, 9, 11, 12, 202, 228, 262, 257, 3, 5, 8, 217),
     # mprotect, rt_sigaction, rt_sigprocmask, rt_sigreturn, pread64, readv, writev, access, faccessat, faccessat2
     *(10, 13, 14, 15, 17, 19, 20, 21, 269, 439),
     # execve, exit, exit_group, arch_prctl, getcwd, readlink, readlinkat, sysinfo
     *(59, 60, 231, 158, 79, 89, 267, 99),
-    # who and what one is: get(e)uid, get(e)gid, get(p)pid, gettid
+    # identity: get(e)uid, get(e)gid, get(p)pid, gettid
     *(102, 107, 104, 108, 39, 110, 186),
     # set_tid_address, set_robust_list, rseq, prlimit64, getrlimit, setrlimit, getrandom
     *(218, 273, 334, 302, 97, 160, 318),
@@ -45,7 +45,7 @@ _AARCH64 = (
 _MACHINES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}
 _CLONE3 = 435
 _X32 = 0x40000000
-"""Numbers from here on are calls of another convention on x86_64, which would pass a list of the ordinary ones."""
+"""Numbers from here on are calls of another convention (x32) on x86_64, which would bypass the list."""
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
@@ -54,13 +54,11 @@ _NOT_PERMITTED, _NO_SUCH_CALL = 1, 38
 
 @cache
 def filter_program(machine: str = "") -> bytes:
-    """The filter as the kernel and bubblewrap read it, for this kind of machine or the one named."""
+    """Return the filter for the kernel and bubblewrap, for this kind of machine or the named one."""
     machine = machine or platform.machine()
     if machine not in _MACHINES:
         known = " and ".join(_MACHINES)
-        raise InputError(
-            f"the sandbox knows the system calls of {known}, not of {machine}: use such a machine"
-        )
+        raise InputError(f"the sandbox supports {known}, not {machine}: use such a machine")
     architecture, allowed = _MACHINES[machine]
     lines: list[tuple[int, int, int, int]] = [
         (_LOAD, 0, 0, 4),  # the convention of the call
@@ -68,7 +66,7 @@ def filter_program(machine: str = "") -> bytes:
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, 0),  # its number
         (_AT_LEAST, len(allowed) + 3, 0, _X32),
-        # The C library asks for this one first, and for what is forbidden below only where there is no such call.
+        # The C library tries this call first, and the forbidden ones below only if it does not exist.
         (_EQUAL, len(allowed) + 3, 0, _CLONE3),
     ]
     lines += [(_EQUAL, len(allowed) - place, 0, number) for place, number in enumerate(allowed)]

@@ -1,8 +1,8 @@
-"""Plain values as bytes: all that crosses between a judge and a sandboxed program.
+"""Encodes plain values as bytes: the only data between a judge and a sandboxed program.
 
-The one decision to know: decoding gives exact built-in types and nothing else. There is no way to write an object with
-a method of its own, so nothing that comes out of a sandbox can decide what it equals. This module is also sent into the
-sandbox as it is, so it imports only what an interpreter has anyway.
+The one decision to know: decoding returns exact built-in types and nothing else. An object with its own methods cannot be
+encoded, so no value from a sandbox can define its own equality. This module is also sent into the sandbox, so it imports
+only what an interpreter has already loaded.
 """
 
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import struct
 
-# Not from `typing`: to import it takes nearly as long as an interpreter takes to start (8.6 and 10.7 ms of processor time).
+# Not from `typing`: its import takes nearly as long as the start of an interpreter (8.6 and 10.7 ms of processor time).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 MOST_DEPTH = 100
-"""Levels of nesting; a program that answers with more has answered with no plain value."""
+"""Maximum nesting; a deeper value is not plain."""
 
 _DOUBLE = struct.Struct(">d")
 _PAIR = struct.Struct(">dd")
@@ -25,15 +25,15 @@ _CONSTANTS: dict[int, Any] = {ord("N"): None, ord("T"): True, ord("F"): False, o
 
 
 class NotPlain(Exception):
-    """A value that does not cross; its text is the name of its type."""
+    """A value that cannot be encoded; the text is the name of its type."""
 
 
 class BadBytes(Exception):
-    """Bytes that are not a value; `encode` never writes such bytes."""
+    """Bytes that are not a value; `encode` never writes them."""
 
 
 def encode(value: object) -> bytes:
-    """The bytes of a plain value. Equal bytes are equal values; of a subclass only what the built-in type holds goes in."""
+    """Encode a plain value. Equal bytes are equal values; for a subclass, only the value of the built-in type is encoded."""
     parts: list[bytes] = []
     try:
         _encode(value, parts, 0)
@@ -45,7 +45,7 @@ def encode(value: object) -> bytes:
 def _encode(value: Any, parts: list[bytes], depth: int) -> None:
     if depth > MOST_DEPTH:
         raise NotPlain("a value nested too deeply")
-    # By the built-in types' own methods: a subclass may say something else through its own.
+    # Use the methods of the built-in types, because a subclass may override them.
     if value is None:
         parts.append(b"N")
     elif value is True:
@@ -99,7 +99,7 @@ def _alone(value: object, depth: int) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value that the bytes are; raises `BadBytes` for anything that `encode` does not write."""
+    """Decode a value; raises `BadBytes` for anything that `encode` does not write."""
     try:
         value, end = _decode(data, 0, 0)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError, RecursionError) as error:
@@ -121,7 +121,7 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return complex(*_PAIR.unpack_from(data, at)), at + 16
     count = int.from_bytes(data[at : at + 4], "big")
     at += 4
-    # Nothing takes less than a byte an item: a large count is a lie, and must not be believed before it is paid for.
+    # Every item takes at least a byte, so reject a larger count before memory is allocated.
     if at + count > len(data):
         raise BadBytes("cut off")
     if tag == 105:  # i
@@ -146,6 +146,6 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return tuple(items), at
     made = dict(zip(items[::2], items[1::2], strict=True)) if tag == 100 else set(items)
     if len(made) != (count // 2 if tag == 100 else count):
-        # NaN is unequal to itself, so several may stand in a set: only equal members are refused.
+        # NaN is unequal to itself, so a set may contain several: only equal members are rejected.
         raise BadBytes("a member twice")
     return (frozenset(made) if tag == 90 else made), at

@@ -1,4 +1,4 @@
-"""Checks a scenario before anything is paid for, and shows what its prompts will look like."""
+"""Checks a scenario before any call is paid, and renders sample prompts."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _LITERAL = re.compile(r"YOUR_[A-Z_]+|CAMEL_TASK_DONE")
 
 
 def load(name_or_path: str | Path, lists: Literal["shipped", "asked"] = "shipped") -> Scenario:
-    """Load a shipped scenario by name or a user's own by the path of its folder; one with errors is refused.
+    """Load a shipped scenario by name, or your own by the path of its folder; raises an `InputError` if it has errors.
 
     A shipped name wins over a folder of the same name; write `./math` for the folder. With `lists="asked"` a model is
-    asked for every list that has a prompt, also where the scenario brings the list.
+    asked for every list that has a prompt, even if the scenario includes the list.
     """
     folder = folder_of(name_or_path)
     scenario, problems = _examined(folder)
@@ -53,7 +53,7 @@ def load(name_or_path: str | Path, lists: Literal["shipped", "asked"] = "shipped
 
 
 def check(target: Scenario | str | Path) -> list[ScenarioProblem]:
-    """Everything that is wrong with a scenario or its folder, errors first; an empty list for a sound one."""
+    """Return all problems of a scenario or its folder, errors first; an empty list if there are none."""
     problems = _problems(target) if isinstance(target, Scenario) else _examined(folder_of(target))[1]
     return sorted(problems, key=lambda problem: problem.severity)
 
@@ -61,13 +61,13 @@ def check(target: Scenario | str | Path) -> list[ScenarioProblem]:
 def _examined(folder: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
     scenario, problems = read(folder)
     if scenario is not None:
-        # A text that could not be read is empty here, and one line about it is enough.
+        # An unreadable text is empty here; it is already reported.
         problems += _problems(scenario)
     return scenario, problems
 
 
 _Found = tuple[str, str] | tuple[str, str, Literal["warning"]]
-"""The fields of a `ScenarioProblem`."""
+"""The fields of a `ScenarioProblem`, as a tuple."""
 
 
 def _problems(scenario: Scenario) -> list[ScenarioProblem]:
@@ -80,7 +80,7 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
     names = [level.name for level in scenario.levels]
     for place, level in enumerate(scenario.levels):
         if names.index(level.name) < place:
-            yield f"level {level.name}", "the name is taken: every level needs its own"
+            yield f"level {level.name}", "another level has the same name: rename one of them"
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
     yield from _headings(scenario)
     match scenario.end:
@@ -100,26 +100,29 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
             if level.placeholder not in used:
                 yield (
                     f"level {level.name}",
-                    f"nothing mentions <{level.placeholder}>, so its {level.count:,} items only repeat the rest: "
-                    "use it in a later prompt or take it out",
+                    f"no prompt mentions <{level.placeholder}>, so its {level.count:,} items only multiply the others: "
+                    "use it in a later prompt or remove the level",
                     "warning",
                 )
 
 
 def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.title.strip():
-        yield FILE, "the title is empty: say in a few words what it is"
+        yield FILE, "the title is empty: describe the scenario in a few words"
     if not scenario.levels and not isinstance(scenario.end, Translate):
-        yield FILE, "there are no levels: add a [[levels]] table for what varies, e.g. the task"
+        yield FILE, "there are no levels: add a [[levels]] table for what varies, such as the task"
     if scenario.gated and not scenario.requires_acknowledgement:
-        yield FILE, "a scenario labelled misalignment must say requires_acknowledgement = true"
+        yield FILE, "a scenario with the label misalignment must set requires_acknowledgement = true"
     if scenario.gated and not scenario.labels:
-        yield FILE, 'what must be acknowledged must be labelled: add labels = ["…"]'
+        yield FILE, 'a scenario with requires_acknowledgement needs a label: add labels = ["…"]'
     if scenario.gated or scenario.canary:
         try:
             UUID(scenario.canary)
         except ValueError:
-            yield FILE, 'canary must be a GUID of its own: python -c "import uuid; print(uuid.uuid4())"'
+            yield (
+                FILE,
+                'canary must be a new GUID: create one with python -c "import uuid; print(uuid.uuid4())"',
+            )
 
 
 def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
@@ -127,12 +130,12 @@ def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
     if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
         yield (
             where,
-            "a level's name is in lower-case letters and underscores, and not count or num_…: rename it",
+            "a level's name must have lower-case letters and underscores only, and not be count or num_…: rename it",
         )
     if level.count < 1:
-        yield where, f"count is {level.count}: it must be at least 1"
+        yield where, f"count must be at least 1, not {level.count}"
     if level.ask < 1:
-        yield where, f"ask is {level.ask}: it must be at least 1"
+        yield where, f"ask must be at least 1, not {level.ask}"
     for one in level.given:
         yield from _items(f"{where} {heading(one.parents)}".rstrip(), level.count, one.items)
     if level.prompt:
@@ -141,53 +144,59 @@ def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
 
 def _items(where: str, count: int, items: tuple[str, ...]) -> Iterator[_Found]:
     if count > len(items):
-        yield where, f"gives {len(items)} items and count = {count}: lower it or add items"
+        yield where, f"has only {len(items)} items for count = {count}: lower the count or add items"
     seen: set[str] = set()
     for item in items:
         short = item if len(item) <= 40 else f"{item[:37]}..."
         if not item.strip():
-            yield where, "an item is empty: write it or take it out"
+            yield where, "an item is empty: write or remove it"
         elif item.casefold() in seen:
-            yield where, f"the item {short!r} is there twice: take one out"
+            yield where, f"the item {short!r} is there twice: remove one"
         if len(item) > MAX_TASK_CHARS:
             yield (
                 where,
-                f"the item {short!r} has {len(item):,} characters; at most {MAX_TASK_CHARS:,} are allowed",
+                f"the item {short!r} has {len(item):,} characters; the limit is {MAX_TASK_CHARS:,}",
             )
         seen.add(item.casefold())
 
 
 def _headings(scenario: Scenario) -> Iterator[_Found]:
-    """Lists under headings: there is one for every combination of the items that they depend on."""
+    """Check lists under headings: one list for every combination of the items that they depend on."""
     for level in scenario.levels:
         if not level.nested:
             continue
         where, found = f"level {level.name}", {one.parents for one in level.nested}
         above = [scenario.level(name) for name in scenario.needs(level.name)]
         if len(found) < len(level.nested):
-            yield where, "two of its lists have the same heading: rename one or take it out"
+            yield where, "two of its lists have the same heading: rename or remove one"
         if any(not one.given or (one.prompt and not level.prompt) for one in above):
-            yield where, f"depends on {above[0].name}, which a model may be asked for: give it a prompt too"
+            yield (
+                where,
+                f"depends on {above[0].name}, which a model may be asked for: add a prompt to this level, too",
+            )
         elif all(one.count <= one.most for one in above):
             for number in range(scenario.lists(level.name)):
                 facts = scenario.list_facts(level.name, number, lambda _name, _number: ())
                 if (parents := tuple(facts.values())) not in found:
                     missing = shown(f"# {heading(parents)}")
-                    yield where, f"has no list {missing}: headings name the items of the levels before it"
+                    yield (
+                        where,
+                        f"has no list {missing}: there must be a heading for every combination of earlier items",
+                    )
                     return
 
 
 def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iterator[_Found]:
     used = placeholders(level.prompt)
     if not any(map(is_count, used)):
-        yield where, "its prompt does not say how many: write <COUNT> where the number belongs"
+        yield where, "its prompt does not contain <COUNT>: add it where the number of items belongs"
     for name in used:
         if name in known[:place] or is_count(name):
             continue
         if name == level.placeholder:
-            yield where, f"its prompt mentions <{name}>, which is what it asks for: take that out"
+            yield where, f"its prompt mentions <{name}>, the level itself: remove that"
         elif name in known:
-            yield where, f"its prompt mentions <{name}>, which comes later: move that level before this one"
+            yield where, f"its prompt mentions <{name}>, a later level: move that level before this one"
         else:
             yield where, unknown_placeholder(name, [*known[:place], "COUNT"])
     yield from _length(where, level.prompt)
@@ -213,15 +222,15 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         }
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
-            yield f"{where}.{name}", f"can have {len(filled):,} characters; at most {limit:,} are allowed"
+            yield f"{where}.{name}", f"can have {len(filled):,} characters; the limit is {limit:,}"
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
-            yield where, f"{name} is {value}: it must be at least 1"
+            yield where, f"{name} must be at least 1, not {value}"
     for name, problem in unknown_in_prompts(play.inception, known):
         yield f"{where}, the {name} prompt", problem
     for name, text in msgspec.structs.asdict(play.inception).items():
         yield from _length(f"{where}, the {name} prompt", text)
-    # The words that the stop rules and the grammar look for.
+    # The words that the stop rules and the grammar need.
     for name, text, words in (
         ("assistant", play.inception.assistant, ("Solution:", "Next request.", "<TASK>")),
         ("user", play.inception.user, ("Instruction:", "Input:", DONE_TOKEN, "<TASK>")),
@@ -231,13 +240,13 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
             if text and word not in text:
                 yield (
                     f"{where}, the {name} prompt",
-                    f"does not mention {word}: conversations rest on it",
+                    f"does not mention {word}, which conversations need: add it",
                     "warning",
                 )
 
 
 def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Unknown placeholders in the prompts of a role play: which prompt, and what to do. `levels` are a scenario's own."""
+    """Yield unknown placeholders in the prompts of a role play: which prompt, and what to do. `levels` are the scenario's levels."""
     for name, text in msgspec.structs.asdict(inception).items():
         known = [
             *levels,
@@ -270,21 +279,21 @@ def _question(question: Question, scenario: Scenario) -> Iterator[_Found]:
             yield "question, the prompt", unknown_placeholder(name, [*known, "ROLE"])
     missing = [name for name in placeholders(question.problem) if name not in used]
     if question.prompt and missing:
-        yield "question, the prompt", f"does not ask the problem: mention <{missing[0]}>, best at its end"
+        yield "question, the prompt", f"does not contain the problem: add <{missing[0]}>, best at its end"
     yield from _length("question, the prompt", question.prompt)
 
 
 def _translate(translate: Translate, scenario: Scenario) -> Iterator[_Found]:
     where = "translate, the prompt"
     if scenario.levels:
-        yield FILE, "a translation has no levels: take them out"
+        yield FILE, "a translation must not have levels: remove them"
     if not translate.languages:
-        yield "translate", 'there are no languages: add some, e.g. languages = { de = "German" }'
+        yield "translate", 'there are no languages: add some, such as languages = { de = "German" }'
     used = placeholders(translate.prompt)
     kept = {name for mark in translate.keep for name in placeholders(mark)}
     for name in ("LANGUAGE", "TEXT"):
         if translate.prompt and name not in used:
-            yield where, f"does not mention <{name}>"
+            yield where, f"does not mention <{name}>: add it"
     for name in used:
         if name not in {"LANGUAGE", "TEXT", "KEEP", *kept}:
             yield where, unknown_placeholder(name, ["LANGUAGE", "TEXT", "KEEP"])
@@ -293,7 +302,7 @@ def _translate(translate: Translate, scenario: Scenario) -> Iterator[_Found]:
 
 def _template(where: str, template: str, known: Collection[str]) -> Iterator[_Found]:
     if not template.strip():
-        yield where, "is empty: say who or what it is, or name a level such as <TASK>"
+        yield where, "is empty: write a text, or name a level such as <TASK>"
     for name in placeholders(template):
         if name not in known:
             yield where, unknown_placeholder(name, known)
@@ -309,7 +318,7 @@ def _texts(scenario: Scenario) -> Iterator[str]:
         yield level.prompt
     match scenario.end:
         case RolePlay() as play:
-            # In the inception prompts <TASK> and the roles are the role play's own, whatever a level is called.
+            # In the inception prompts, <TASK> and the roles are filled by the role play, even if a level has that name.
             yield from (play.assistant, play.user, play.task)
             own = {"ASSISTANT_ROLE": "", "USER_ROLE": "", "TASK": ""}
             yield from (fill(text, own) for text in msgspec.structs.asdict(play.inception).values())
@@ -334,14 +343,14 @@ class Rendered(NamedTuple):
     text: str
 
 
-def stand_ins(scenario: Scenario) -> dict[str, str]:
-    """Facts for showing prompts: the first item where items are given, else the level's name in brackets."""
+def sample_facts(scenario: Scenario) -> dict[str, str]:
+    """Return facts for sample prompts: the first item of a given list, or the level's name in brackets."""
     return scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
 
 
 def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[Rendered]:
-    """One prompt of each kind that the scenario sends, filled with `facts` or with stand-ins for them."""
-    facts = {**stand_ins(scenario), **(facts or {})}
+    """Return one prompt of each kind that the scenario sends, filled with `facts` or with sample values."""
+    facts = {**sample_facts(scenario), **(facts or {})}
     rendered: list[Rendered] = []
     for level in scenario.asked:
         prompt = scenario.list_prompt(level.name, facts)

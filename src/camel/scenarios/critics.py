@@ -1,4 +1,4 @@
-"""A critic as declared: `[critic]` of a scenario or of a generation, before there is a model to judge with."""
+"""`[critic]`: the declaration of a critic in a scenario or a configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEARCHES = {"beam": Beam, "best_first": BestFirst}
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[..., Critic]:
-    """What makes a plug-in's critic, which is called with the model, the sampling and the options of `[critic]`."""
+    """Return the factory of a plug-in's critic; it is called with the model, the sampling and the options of `[critic]`."""
 
     def make(model: Model, sampling: Sampling, **options: Any) -> Critic:
         try:
@@ -30,22 +30,20 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[..., Critic]:
         except CamelError:
             raise
         except Exception as error:
-            raise plugin.failed(f"gave no critic: {type(error).__name__}: {error}") from error
+            raise plugin.failed(f"returned no critic: {type(error).__name__}: {error}") from error
         if not callable(getattr(critic, "reply", None)):
-            raise plugin.failed(
-                "must give an object with an async method reply(conversation, agent, request)"
-            )
+            raise plugin.failed("must return an object with an async reply(conversation, agent, request)")
         return critic
 
     return make
 
 
 CRITICS: Registry[Callable[..., Critic]] = Registry("critics", {}, _plugged, kind="critic")
-"""Critics of plug-ins, which `[critic]` names in `use`, each as what makes it."""
+"""Factories of plug-ins' critics, by their names in `use` of `[critic]`."""
 
 
 class Critics(NamedTuple):
-    """The critics of both seats, as `RolePlaying` takes them."""
+    """The critics of both seats, as arguments of `RolePlaying`."""
 
     critic: Critic | None
     user_critic: Critic | None
@@ -54,31 +52,31 @@ class Critics(NamedTuple):
 class CriticSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What of a critic can be declared; the model of the run judges."""
+    """Settings of a critic; the run's model is the judge."""
 
     seats: tuple[Seat, ...] = (ASSISTANT, USER)
-    """Whose words are chosen; the original has both."""
+    """Seats whose messages the critic chooses; the paper's code uses both."""
     mode: Mode | None = None
-    """How the judge answers: choose, score or feedback. Left out: a search scores, otherwise one is chosen."""
+    """How the judge answers: choose, score or feedback. Default: score for a search, otherwise choose."""
     search: Literal["beam", "best_first"] | None = None
-    """Look ahead over what would follow; left out: only what might be said now is judged."""
+    """Search that looks ahead. Default: none, only the next message is judged."""
     proposals: int = PROPOSALS
     temperature: float | None = TEMPERATURE
     criteria: tuple[str, ...] = ()
-    """What is judged by, in a sentence each."""
+    """The criteria, one sentence each."""
     retries: int = 2
-    """How often the judge is asked again when its answer cannot be read."""
+    """How often the judge is asked again if its answer cannot be parsed."""
     revisions: int = 1
-    """How often feedback is followed for one message."""
+    """Maximum number of revisions per message."""
     fallback: Fallback = "first"
     depth: int | None = None
     """Rounds that a search looks ahead."""
     width: int | None = None
-    """Branches that a beam follows."""
+    """Number of branches that a beam search expands."""
     calls: int | None = None
-    """The most calls that a search may make for one message."""
+    """Maximum number of calls of a search for one message."""
     use: str = ""
-    """A plug-in's critic by name instead of ours; of the other fields only `seats` is then used."""
+    """Name of a plug-in's critic; then only `seats` of the other fields is used."""
     options: dict[str, Any] = {}
     """Further arguments for the plug-in's critic."""
 
@@ -86,12 +84,12 @@ class CriticSettings(
         if not self.seats:
             raise InputError('critic.seats is empty: name "assistant", "user" or both')
         if self.options and not self.use:
-            raise InputError("critic.options are those of a plug-in's critic: name it with use")
+            raise InputError("critic.options are for a plug-in's critic: name it with use")
         if self.search != "beam" and self.width is not None:
-            raise InputError('critic.width is for search = "beam"')
+            raise InputError('critic.width needs search = "beam"')
         if self.search is None and (self.depth is not None or self.calls is not None):
             raise InputError(
-                'critic.depth and critic.calls are for a search: add search = "beam" or "best_first"'
+                'critic.depth and critic.calls need a search: set search = "beam" or "best_first"'
             )
         if self.search is not None and self.mode == "feedback":
             raise InputError('a search does not revise: critic.mode must be "score" or "choose"')
@@ -99,11 +97,11 @@ class CriticSettings(
 
     @property
     def judging(self) -> Mode:
-        """How the judge answers."""
+        """The judge's mode."""
         return self.mode or ("score" if self.search else "choose")
 
     def critic(self, model: Model, sampling: Sampling | None = None) -> Critic:
-        """The critic, with `model` as its judge, asked with the settings of the run."""
+        """Return the critic with `model` as its judge and the run's sampling."""
         if self.use:
             return CRITICS.find(self.use)(model, sampling or Sampling(), **self.options)
         judge = ModelJudge(model, self.judging, self.criteria, sampling or Sampling(), self.retries)
@@ -121,18 +119,18 @@ class CriticSettings(
         )
 
     def cast(self, model: Model, sampling: Sampling | None = None) -> Critics:
-        """The critic for each seat that has one."""
+        """Return the critic of each seat that has one."""
         critic = self.critic(model, sampling)
         return Critics(*(critic if seat in self.seats else None for seat in (ASSISTANT, USER)))
 
     def calls_per_message(self) -> tuple[float, float, float]:
-        """Calls for a criticised message: at least, likely, at most."""
+        """Return the calls per criticized message: minimum, likely, maximum."""
         critic = self.critic(_NOBODY)
         if self.use:
-            # Unknown; assumed to be like one of ours that chooses among proposals.
+            # Unknown; assume the calls of a critic that chooses among proposals.
             return 1.0, 2.0, float(self.proposals + 1)
         if isinstance(critic, TreeSearch):
-            # A beam proposes, judges, and in each round has as many answers and proposals as it is wide, and a judgement.
+            # A beam search proposes and judges, and each round has `width` answers, `width` proposals and one judgment.
             whole = 2 + critic.depth * (2 * critic.width + 1) if isinstance(critic, Beam) else critic.calls
             return 2.0, float(min(whole, critic.calls)), float(critic.calls)
         rounds = self.revisions if self.judging == "feedback" else 0
@@ -141,7 +139,7 @@ class CriticSettings(
 
 
 class _Nobody(Model):
-    """Stands in for a model while settings are checked."""
+    """A placeholder model while settings are checked."""
 
     async def reply(self, request: Request) -> Reply:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Reads a TOML declaration into a struct. All mistakes are reported at once: an unknown key is dropped, and reading continues."""
+"""Reads a TOML declaration into a struct. Reports all mistakes at once: unknown keys are dropped, and reading continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def parse_declaration(text: str, kind: type[T]) -> tuple[T | None, list[str]]:
-    """The struct that a text declares, or None where there is not enough for one, and what is wrong, a line each."""
+    """Return the declared struct, or None if it is incomplete, and the problems, one line each."""
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

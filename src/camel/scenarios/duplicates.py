@@ -1,10 +1,9 @@
-"""When two items of a list are the same thing in other words.
+"""Decides whether two items of a list mean the same.
 
-The one decision to know: a duplicate that stays costs a little variety, a distinct item that goes costs the list its
-completeness, so the rules are conservative. Case, punctuation, plurals, British or American spelling and the order of words do not
-count, unless they carry meaning: text with figures or formulas is compared to the letter (`C` is not `C++`, `x + 1`
-not `x - 1`), and "CSV to JSON" is not "JSON to CSV". Beyond that only long items that share nearly all words agree.
-There is no edit distance on purpose: by it "Microeconomics" is "Macroeconomics".
+The one decision to know: the rules are conservative, because a lost item is worse than a duplicate. Case, punctuation,
+plurals, British or American spelling and word order are ignored, unless they carry meaning: text with figures or formulas
+is compared exactly (`C` is not `C++`, `x + 1` not `x - 1`), and "CSV to JSON" is not "JSON to CSV". Otherwise only long
+items that share nearly all words are equal. Edit distance is not used: "Microeconomics" is close to "Macroeconomics".
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from typing import NamedTuple
 
 SIMILARITY = 0.85
-"""Share of words in common (Jaccard) from which two items are the same. Items of up to five words must agree in all."""
+"""Share of common words (Jaccard) from which two items are equal. Items of up to five words must share all."""
 
 _WORD = re.compile(r"\w+")
 _EXACT = re.compile(r"[\d+=^*<>|\\$_{}~#%²³¹½√∫∑∏∂∇±×÷≤≥≠≈∞∈∉⊂∪∩→←↔°′]|\w['′]?\(")
@@ -27,9 +26,9 @@ _NEGATIVE = {"not", "no", "non", "without", "never", "neither", "nor", "except",
 
 class _Key(NamedTuple):
     text: str
-    """What is compared to the letter."""
+    """Text that is compared exactly."""
     any_order: str
-    """The words in alphabetical order; empty where their order means something."""
+    """The words in alphabetical order; empty if their order matters."""
     words: tuple[str, ...]
 
 
@@ -38,7 +37,7 @@ def _key(item: str) -> _Key:
     if _EXACT.search(item):
         return _Key(f"={plain}", "", ())
     found = _WORD.findall(item)
-    # An article is small; the A of "Vitamin A" is not.
+    # Articles are in lower case; the A of "Vitamin A" is not an article.
     strong = [
         word for place, word in enumerate(found) if word.lower() not in _WEAK or (place and word.isupper())
     ]
@@ -49,14 +48,14 @@ def _key(item: str) -> _Key:
         return _Key(" ".join(words), " ".join(sorted(words)), words)
     lowered = [word.lower() for word in found]
     if lowered.count("of") == 1 and _ORDERED.isdisjoint({*lowered} - {"of"}):
-        # "Teacher of physics" is a "physics teacher"; "history of science" is no "science of history".
+        # "Teacher of physics" equals "physics teacher", but "history of science" does not equal "science of history".
         head = [word for word in found[: lowered.index("of")] if word in strong]
         words = words[len(head) :] + words[: len(head)]
     return _Key(" ".join(words), "", words)
 
 
 def _stem(word: str) -> str:
-    """Without what marks number or one side of an ocean: `s`, `es`, `ies`; `isation`, `our`, `ll`."""
+    """Remove plural endings (`s`, `es`, `ies`) and British spellings (`isation`, `our`, `ll`)."""
     if not word.isascii() or len(word) < 4:
         return word
     if word.endswith("ies"):
@@ -85,16 +84,16 @@ def _same(one: _Key, other: _Key) -> bool:
 
 
 class Distinct:
-    """Items that differ from each other, in the order in which they came."""
+    """Distinct items in their order."""
 
     def __init__(self) -> None:
         self.items: list[str] = []
         self._known: set[str] = set()
-        # Only these can be similar without being equal, so short items, the many, are looked up and not compared.
+        # Only long items can be similar without being equal, so short items, the majority, need only a lookup.
         self._long: list[_Key] = []
 
     def add(self, item: str) -> bool:
-        """Keep `item` unless it is there already in other words; returns whether it was kept."""
+        """Add `item` unless it means the same as another; returns whether it was added."""
         key = _key(item)
         exact = {key.text, f"~{key.any_order}" if key.any_order else key.text}
         if exact & self._known:

@@ -1,7 +1,7 @@
-"""Lists of roles, tasks and topics: asked of a model, and kept as text that a person can edit.
+"""Lists of roles, tasks and topics: requested from a model, and stored as text that users can edit.
 
-The one decision to know: what is asked next depends on nothing but the replies so far (no clock, no chance), so that
-a journaled model can answer all over again after a crash and the list comes out the same.
+The one decision to know: each request depends only on the replies so far (no clock, no randomness), so that a journaled
+model repeats them after a crash and the list is the same.
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ from camel.scenarios.duplicates import Distinct
 from camel.scenarios.scenario import DEFAULT_ASK, NamedList, fill_count
 
 ROUNDS = 8
-"""Calls beyond those that the count needs at the least."""
+"""Maximum number of calls beyond the minimum for the count."""
 LISTER = "lister"
-"""The speaker name under which lists are asked for."""
+"""The speaker name of list requests."""
 
 
 class ListTooShort(ModelError):
-    """A model was asked often enough and did not come up with as many different items as wanted."""
+    """The model did not return enough different items, retries included."""
 
     def __init__(self, items: Sequence[str], wanted: int, calls: int, hint: str = "") -> None:
-        hint = hint or "lower the level's count, change its prompt, or complete the list by hand"
-        super().__init__(
-            f"asked {calls} times for a list of {wanted} items and got {len(items)} different ones: {hint}"
-        )
+        hint = hint or "lower the level's count, change its prompt, or complete the list yourself"
+        super().__init__(f"{calls} calls returned only {len(items)} different items of {wanted}: {hint}")
         self.items = list(items)
         self.wanted = wanted
         self.calls = calls
 
     @property
     def got(self) -> int:
-        """How many items there are."""
+        """Number of items."""
         return len(self.items)
 
 
@@ -54,10 +52,10 @@ async def ask_list(
     rounds: int = ROUNDS,
     names: bool = False,
 ) -> list[str]:
-    """Ask for `count` different items and return exactly so many, or raise `ListTooShort`.
+    """Ask for `count` different items and return exactly that many, or raise `ListTooShort`.
 
-    `prompt` is a text with `<COUNT>`, or a function of how many are wanted. At most `ask` are asked for in one call;
-    what is there already is named in the next, and at most `rounds` calls make up for repeats and bad replies.
+    `prompt` is a text with `<COUNT>`, or a function of the number of items. A call asks for at most `ask` items; later calls
+    list the items so far. At most `rounds` additional calls are made for duplicates and bad replies.
     """
     if count < 1 or ask < 1 or rounds < 0:
         raise InputError(f"count and ask must be at least 1 and rounds 0, not {count}, {ask} and {rounds}")
@@ -72,7 +70,7 @@ async def ask_list(
         hint = THOUGHT_ONLY if reply.choices[0].thought_only else ""
         items = parse_list(reply.content, names=names)
         if reply.choices[0].finish == "length":
-            del items[-1:]  # probably cut off in the middle
+            del items[-1:]  # probably cut off
         before = len(distinct)
         for item in items:
             distinct.add(item)
@@ -92,7 +90,7 @@ def _more(items: Sequence[str], wanted: int) -> str:
 
 
 def _again(calls: int) -> str:
-    # A model that always answers the same to the same must be asked something else.
+    # A deterministic model would repeat its reply, so the wording changes.
     return (
         "\n\nWrite a numbered list with one item on each line and nothing else. "
         f"The answer before this one brought nothing new; this is attempt {calls + 1}."
@@ -107,7 +105,7 @@ _ESCAPED = re.compile(r"\\([\\|])")
 
 
 def render_lists(lists: Iterable[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """Write lists for people: a heading that names the parents (none for a list without), then numbered lines."""
+    """Write lists as text: a heading with the items that the list depends on, if any, then numbered lines."""
     blocks = [
         (f"# {heading(parents)}\n" if parents else "") + f"{_numbered(items)}\n" for parents, items in lists
     ]
@@ -115,7 +113,7 @@ def render_lists(lists: Iterable[tuple[Sequence[str], Sequence[str]]]) -> str:
 
 
 def heading(parents: Sequence[str]) -> str:
-    """The parents of a list on one line: `Accountant | Actor`."""
+    """Return the heading of a list on one line: `Accountant | Actor`."""
     return " | ".join(in_one_line(parent).replace("\\", "\\\\").replace("|", "\\|") for parent in parents)
 
 
@@ -126,10 +124,9 @@ def read_lists(
     count: int | None = None,
     parents: Iterable[Sequence[str]] | None = None,
 ) -> list[NamedList]:
-    """Read lists back, however they are spaced or numbered.
+    """Parse lists with any spacing and numbering.
 
-    What must be right: each list has `count` items, and the lists are those of `parents`, in that order. Errors name
-    `source` and the line.
+    Each list must have `count` items, and the headings must be `parents`, in that order. Errors name `source` and the line.
     """
     found: list[tuple[int, tuple[str, ...], list[str]]] = []
     last = 0
@@ -145,7 +142,7 @@ def read_lists(
     for at, names, items in found:
         if count is not None and len(items) != count:
             what = f"the list '# {heading(names)}'" if names else "the list"
-            raise InputError(f"{source}:{at}: {what} has {len(items)} items; it must have {count}")
+            raise InputError(f"{source}:{at}: {what} must have {count} items, not {len(items)}")
     if parents is not None:
         _check_parents(found, [tuple(map(in_one_line, one)) for one in parents], source, last)
     return [NamedList(names, tuple(items)) for _, names, items in found]
@@ -161,21 +158,19 @@ def _check_parents(
         if names != expected:
             raise InputError(
                 f"{source}:{at}: expected the list {shown(f'# {heading(expected)}')}, "
-                f"not {shown(f'# {heading(names)}')}: headings must stay as they were, in their order"
+                f"not {shown(f'# {heading(names)}')}: do not change the headings or their order"
             )
     if len(found) > len(wanted):
-        raise InputError(
-            f"{source}:{found[len(wanted)][0]}: one list too many; {len(wanted)} are expected here"
-        )
+        raise InputError(f"{source}:{found[len(wanted)][0]}: one list too many: expected {len(wanted)}")
     if len(found) < len(wanted):
         missing = shown(f"# {heading(wanted[len(found)])}")
-        raise InputError(f"{source}:{last}: the file ends before the list {missing}")
+        raise InputError(f"{source}:{last}: the list {missing} is missing")
 
 
 def _parents(text: str) -> tuple[str, ...]:
     if not text:
         return ()
-    # A pipe of a name is written `\|`, so a bare one between spaces is always ours.
+    # A pipe in a name is written `\|`, so a plain one between spaces is a separator.
     return tuple(_ESCAPED.sub(r"\1", part) for part in text.split(" | "))
 
 

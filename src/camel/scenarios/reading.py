@@ -1,7 +1,7 @@
 """Reads a scenario's folder: `scenario.toml` and the texts that it names.
 
-The one decision to know: reading continues after a mistake where it can, so that an author learns of all mistakes at once. Files are read from the scenario's own folder only: a scenario may come from a stranger, and
-what it names is sent to an endpoint.
+The one decision to know: reading continues after a mistake if possible, so that all mistakes are reported at once. Files are
+read only from the scenario's own folder, because an untrusted scenario could otherwise send any file to an endpoint.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ QUESTIONS = Path(__file__).parent / "table2"
 
 
 class ScenarioProblem(NamedTuple):
-    """Something about a scenario that is wrong, or rarely intended."""
+    """An error in a scenario, or something that is rarely intended."""
 
     where: str
     """The file or the level."""
     message: str
-    """One line that says what to do."""
+    """One line with the problem and what to do."""
     severity: Literal["error", "warning"] = "error"
-    """An error keeps the scenario from being loaded."""
+    """`error` prevents the scenario from being loaded."""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.where}: {self.message}"
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the declaration; in it, texts are still names of files."""
+    """A table of the declaration; texts are names of files."""
 
 
 class LevelTable(_Table, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class SocietyTable(_Table, frozen=True, kw_only=True):
 
 
 class Declaration(_Table, frozen=True, kw_only=True):
-    """The whole of `scenario.toml`."""
+    """The contents of `scenario.toml`."""
 
     title: str
     levels: tuple[LevelTable, ...] = ()
@@ -104,12 +104,12 @@ class Declaration(_Table, frozen=True, kw_only=True):
 
 
 def shipped() -> list[str]:
-    """The names of the scenarios that come with CAMEL."""
+    """Return the names of the scenarios that come with CAMEL."""
     return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{FILE}"))
 
 
 def _plugged(plugin: Plugin, part: Any) -> Path:
-    """The folder of a plug-in's scenario: that of a package, or a path."""
+    """Return the folder of a plug-in's scenario: that of a package, or a path."""
     places: list[Any] = list(getattr(part, "__path__", [])) or [part]
     try:
         folder = Path(places[0])
@@ -121,17 +121,17 @@ def _plugged(plugin: Plugin, part: Any) -> Path:
 
 
 PLUGGED: Registry[Path] = Registry("scenarios", {}, _plugged, kind="scenario")
-"""The folders of scenarios that installed packages bring, by name."""
+"""Folders of scenarios in installed packages, by name."""
 
 
 def known() -> list[str]:
-    """The names of the scenarios that can be had by name: those that come with CAMEL, then those of plug-ins."""
+    """Return the names of all scenarios: those that come with CAMEL, then those of plug-ins."""
     own = shipped()
     return own + [name for name in PLUGGED if name not in own]
 
 
 def folder_of(name_or_path: str | Path) -> Path:
-    """The folder of a scenario: a shipped one's by its name, a user's own by its path, a plug-in's by its name."""
+    """Return the folder of a scenario: by name for a shipped one or a plug-in's, by path for your own."""
     text = str(name_or_path)
     if isinstance(name_or_path, str) and text in shipped():
         return Path(__file__).parent / text
@@ -141,14 +141,14 @@ def folder_of(name_or_path: str | Path) -> Path:
     if path.is_dir():
         return path
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text:
-        raise InputError(f"there is no folder {text}: make one with camel scenarios new {text}")
+        raise InputError(f"there is no folder {text}: create one with `camel scenarios new {text}`")
     if text in PLUGGED:
         return PLUGGED[text]
     raise InputError(f"there is no scenario {text!r}{similar(text, known())}; known: {', '.join(known())}")
 
 
 def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
-    """Read a folder as far as possible; the scenario is None where there is not enough for one."""
+    """Read a folder as far as possible; the scenario is None if it is incomplete."""
     folder = _Folder(path)
     declaration = folder.declaration()
     if declaration is None:
@@ -170,7 +170,7 @@ def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
 
 
 class _Folder:
-    """The files of a scenario, and what is wrong with them."""
+    """The files of a scenario, and their problems."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -180,7 +180,7 @@ class _Folder:
         self.problems.append(ScenarioProblem(where, message))
 
     def text(self, name: str) -> str:
-        """The text in a file; empty where it cannot be read."""
+        """Return the text of a file; empty if it cannot be read."""
         path = self._path / name
         try:
             if not path.resolve().is_relative_to(self._path.resolve()):
@@ -189,11 +189,11 @@ class _Folder:
             text = path.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            said = f"cannot read {name}: {reason}; write the file or correct its name"
+            said = f"cannot read {name}: {reason}; create the file or correct its name"
             if isinstance(error, OSError) and len(name.split()) > 2:
                 said = (
-                    f"{shown(name)} stands where a file is named, and looks like the text itself: put the text into a file "
-                    "beside this one, such as prompt.txt, and name that"
+                    f"{shown(name)} should be a file name, but looks like the text itself: put the text into a file in this "
+                    "folder, such as prompt.txt, and write that name"
                 )
             self.report(FILE, said)
             return ""
@@ -211,7 +211,7 @@ class _Folder:
                 else f"is not UTF-8 text: {error}"
             )
             if isinstance(error, FileNotFoundError):
-                said = f"{self._path} has no {FILE}: make a folder with camel scenarios new NAME"
+                said = f"{self._path} has no {FILE}: create a scenario with `camel scenarios new NAME`"
             self.report(FILE, said)
             return None
         declaration, problems = parse_declaration(text, Declaration)
@@ -223,9 +223,9 @@ class _Folder:
 def _level(table: LevelTable, folder: _Folder) -> Level:
     where = f"level {table.name}"
     if table.items and table.file:
-        folder.report(where, "give items or file, not both")
+        folder.report(where, "set items or file, not both")
     if not (table.prompt or table.items or table.file):
-        folder.report(where, "give a prompt that asks for the list, or the list itself as items or file")
+        folder.report(where, "set a prompt that asks for the list, or the list itself as items or file")
     items, nested = table.items, ()
     if table.file and (text := folder.text(table.file)):
         items, nested = _items(text, table.file, folder)
@@ -233,7 +233,7 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
     if count is None:
         count = len(items or (nested and nested[0].items)) or 1
         if table.prompt:
-            folder.report(where, "count is missing: say how many to ask for, e.g. count = 10")
+            folder.report(where, "count is missing: set the number of items to ask for, such as count = 10")
     return Level(
         name=table.name,
         count=count,
@@ -247,12 +247,15 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
 
 
 def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tuple[NamedList, ...]]:
-    """The items of a list without headings, or the lists under headings."""
+    """Return the items of a list without headings, or the lists under headings."""
     found = read_lists(text, source=name)
     if [one.parents for one in found] == [()]:
         return found[0].items, ()
     if len({len(one.parents) for one in found}) > 1 or not all(one.parents for one in found):
-        folder.report(name, "must hold one list without headings, or lists whose headings have equal parts")
+        folder.report(
+            name,
+            "must contain one list without headings, or lists whose headings have the same number of parts",
+        )
         return (), ()
     return (), tuple(found)
 
@@ -261,7 +264,7 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
     ends = [declaration.role_play, declaration.society, declaration.question, declaration.translate]
     last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
     if declaration.critic and not declaration.role_play:
-        folder.report(FILE, "a [critic] needs a [role_play] to listen to: take it out")
+        folder.report(FILE, "a [critic] needs a [role_play]: remove [critic]")
     match [end for end in ends if end is not None]:
         case [RolePlayTable() as play]:
             files = {
@@ -299,7 +302,7 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
         case several:
             folder.report(
                 FILE,
-                f"has {len(several)} of [role_play], [society], [question] and [translate]: say with exactly one "
-                "how the scenario ends",
+                f"has {len(several)} of [role_play], [society], [question] and [translate]: keep exactly "
+                "one of them",
             )
             return None

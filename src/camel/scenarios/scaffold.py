@@ -1,4 +1,4 @@
-"""Writes the folder of a new scenario: small, sound, and meant to be changed."""
+"""Writes the folder of a new scenario: small, valid, and meant to be edited."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _NEW = Path(__file__).parent / "new"
 
 
 def scaffold(path: str | Path, title: str = "") -> Path:
-    """Write a new scenario's folder and return it. Nothing that exists is overwritten."""
+    """Write a new scenario's folder and return it. Never overwrites anything."""
     folder = Path(path)
     if str(path) in known():
         raise InputError(f"{path} is the name of a shipped scenario: choose another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists already: choose another name or take it away")
+        raise InputError(f"{folder} already exists: choose another name or remove it")
     title = " ".join(title.split()) or folder.resolve().name.replace("_", " ").replace("-", " ").title()
     if not title.isprintable():
-        raise InputError("the title holds characters that cannot be printed")
+        raise InputError("the title contains characters that cannot be printed")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # A JSON string of printable characters is a TOML string too.
+        # A JSON string of printable characters is also a TOML string.
         quoted = json.dumps(title, ensure_ascii=False)
         for source, name in (("declaration.txt", FILE), ("experts.txt",) * 2, ("tasks.txt",) * 2):
             text = (_NEW / source).read_text("utf-8").replace("{title}", quoted)

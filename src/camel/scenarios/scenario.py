@@ -1,9 +1,9 @@
-"""What a scenario is: a chain of levels, and what is done with each combination at its end.
+"""A scenario: a chain of levels, and what is done with each combination of their items.
 
-A level is a list of things ("50 roles", "10 tasks for this pair of roles"), given or asked of a model; which earlier
-levels a list depends on is read off the placeholders of its prompt. The one decision to know: everything is index
-arithmetic. An item is a number below `count`, its path the digits of that number in the mixed radix of the levels'
-counts, its lists a function of the path; so hundreds of millions of items are never listed anywhere.
+A level is a list of things ("50 roles", "10 tasks for this pair of roles"), given or requested from a model. The
+placeholders of its prompt decide on which earlier levels a list depends. The one decision to know: everything is index
+arithmetic. An item is a number below `count`, its path is that number in the mixed radix of the levels' counts, and its
+lists follow from the path. So hundreds of millions of items are never listed anywhere.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
 
 DEFAULT_ASK = 50
-"""Items asked for in one call. Models lose count, or heart, in longer lists."""
+"""Maximum number of items per call. Models lose count in longer lists."""
 MISALIGNMENT = "misalignment"
-"""The label that gates a scenario whatever else its declaration says: a copy under another name is gated too."""
+"""The label that always gates a scenario, so that a copy under another name is also gated."""
 
 _PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)>")
 _COUNT = re.compile(r"COUNT|NUM_[A-Z_]+")
-# What a role play fills in itself, after the levels: the task is known only once it is specified.
+# Filled by the role play itself, after the levels, because the task is known only when it is specified.
 _LATER = re.compile(r"<(ASSISTANT_ROLE|USER_ROLE|TASK|WORD_LIMIT)>")
 _SOCIETYS = re.compile(rf"<({'|'.join(PLACEHOLDERS)})>")
 
 Lists = Callable[[str, int], Sequence[str]]
-"""Gives the items of a level's list: (level name, list index) -> items."""
+"""Returns the items of a level's list: (level name, list index) -> items."""
 
 
 def placeholders(text: str) -> list[str]:
-    """The names of the `<PLACEHOLDERS>` in `text`, each once, in order."""
+    """Return the names of the `<PLACEHOLDERS>` in `text`, each once, in order."""
     return list(dict.fromkeys(_PLACEHOLDER.findall(text)))
 
 
 def unknown_placeholder(name: str, known: Collection[str]) -> str:
-    """The message for a placeholder that is not known."""
+    """Return the message about an unknown placeholder."""
     listed = ", ".join(f"<{one}>" for one in known) or "none"
     return (
-        f"<{name}> is not known here{similar(name, known)}; known: {listed}. "
-        "If it is meant as it stands, write it in lower case"
+        f"unknown placeholder <{name}>{similar(name, known)}; known: {listed}. "
+        "If it is no placeholder, write it in lower case"
     )
 
 
 def is_count(placeholder: str) -> bool:
-    """Whether a placeholder means how many items are asked for: `COUNT`, or the paper's `NUM_ROLES` and the like."""
+    """Return whether a placeholder means the number of items: `COUNT`, or the paper's `NUM_ROLES` and similar."""
     return _COUNT.fullmatch(placeholder) is not None
 
 
 def fill_count(template: str, count: int, values: Mapping[str, str] | None = None) -> str:
-    """Fill a list prompt: how many are wanted, and the `values` of its other placeholders."""
+    """Fill a list prompt with the number of items and the `values` of its other placeholders."""
     counts = {name: str(count) for name in placeholders(template) if is_count(name)}
     return fill(template, {**(values or {}), **counts})
 
@@ -76,43 +76,43 @@ class NamedList(NamedTuple):
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One link of the chain: `count` things in each of its lists."""
+    """One level of the chain, with `count` items in each of its lists."""
 
     name: str
-    """In lower case; its placeholder is the same in capitals: `assistant_role`, `<ASSISTANT_ROLE>`."""
+    """Name in lower case; its placeholder is the same in capitals: `assistant_role`, `<ASSISTANT_ROLE>`."""
     count: int
     prompt: str = ""
-    """Asks for a list. Not sent while the items are given; may be empty then."""
+    """The prompt that asks for a list. Not used if the items are given; may be empty then."""
     items: tuple[str, ...] = ()
-    """The items themselves, in which case no model is asked; the first `count` are used."""
+    """The items, if no model is asked; the first `count` are used."""
     nested: tuple[NamedList, ...] | msgspec.UnsetType = msgspec.UNSET
-    """The same where the items depend on those of the levels before. Unset: levels without keep their fingerprints."""
+    """Lists that depend on items of earlier levels. Unset rather than empty, so that older fingerprints stay the same."""
     ask: int = DEFAULT_ASK
-    """How many to ask for in one call."""
+    """Maximum number of items to ask for in one call."""
     names: bool | None = None
-    """Whether items are names, which lose explanations behind a dash or a colon, or sentences, which may hold both.
-    Left out: sentences where the role play's task or the question's problem is made of them, else names."""
+    """Whether items are names (explanations after a dash or a colon are removed) or sentences. Default: sentences for a role
+    play's task or a question's problem, otherwise names."""
     sampling: Sampling | None = None
-    """How the model is asked; left out, as the run says."""
+    """Sampling of list requests. Default: the run's."""
 
     @property
     def placeholder(self) -> str:
-        """Its name as prompts mention it, without the brackets."""
+        """Its placeholder, without the brackets."""
         return self.name.upper()
 
     @property
     def given(self) -> tuple[NamedList, ...]:
-        """The lists that come with the scenario; none if a model is asked."""
+        """The lists that come with the scenario; empty if a model is asked."""
         return self.nested or ((NamedList((), self.items),) if self.items else ())
 
     @property
     def most(self) -> int:
-        """How many items each given list has at least."""
+        """Number of items that every given list has at least."""
         return min((len(one.items) for one in self.given), default=0)
 
 
 class Cast(NamedTuple):
-    """A role play with its levels filled in: what `RolePlaying` is given."""
+    """A role play with its levels filled in, for `RolePlaying`."""
 
     assistant: str
     user: str
@@ -127,7 +127,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     user: str
     task: str
     inception: Inception = msgspec.field(default_factory=prompts.paper)
-    """The prompts; the paper's unless the scenario brings its own. They may mention any level."""
+    """The prompts; by default the paper's. They may mention any level."""
     sampling: Sampling | None = None
     specify: bool = True
     """Whether the task is made more specific first."""
@@ -135,16 +135,16 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     specifier_sampling: Sampling | None = None
     max_messages: int = 40
     critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
-    """The critic. Unset rather than None, so that scenarios without one keep their fingerprints."""
+    """The critic. Unset rather than None, so that older fingerprints stay the same."""
     stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Further rules by name, asked after the paper's."""
+    """Names of further rules, checked after the paper's."""
     history: HistoryPolicy | msgspec.UnsetType = msgspec.UNSET
-    """What becomes of both agents' older turns where a prompt no longer fits; unset: `full`, as in the paper."""
+    """What happens to both agents' older turns when a prompt no longer fits. Default: `full`, as in the paper."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
-        """Fill in an item's facts; the roles and the task stay open in the prompts, for the role play to fill."""
+        """Fill in an item's facts; the role play fills the roles and the task in the prompts later."""
         values = as_values(facts)
-        # A second pass follows, and text that was put in must not be searched for placeholders by it.
+        # A second pass follows, which must not search inserted text for placeholders.
         inert = {
             name: _LATER.sub(r"\1", value) for name, value in values.items() if not _LATER.match(f"<{name}>")
         }
@@ -157,7 +157,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     def specifier(self) -> TaskSpecifier | None:
-        """The task specifier as declared, or None where the task stays as it is."""
+        """Return the declared task specifier, or None if the task is not specified."""
         if not self.specify:
             return None
         if self.specifier_sampling is None:
@@ -165,7 +165,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return TaskSpecifier(self.word_limit, self.specifier_sampling)
 
     def rules(self) -> tuple[StopRule, ...]:
-        """The paper's stop rules with the declared limit, and those that the scenario names."""
+        """Return the paper's stop rules with the declared limit, and the scenario's own rules."""
         named = () if self.stop_rules is msgspec.UNSET else self.stop_rules
         return (*paper_rules(max_messages=self.max_messages), *(STOP_RULES.find(name)() for name in named))
 
@@ -181,7 +181,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def filled(self, facts: Mapping[str, str]) -> tuple[Society, str]:
         """Fill in an item's facts: the society and its task."""
         values = as_values(facts)
-        # The society fills its prompts a second time, and text that was put in must not be searched by it.
+        # The society fills its prompts again, which must not search inserted text for placeholders.
         inert = {
             name: _SOCIETYS.sub(r"\1", value) for name, value in values.items() if name not in PLACEHOLDERS
         }
@@ -209,16 +209,16 @@ class FilledQuestion(NamedTuple):
     role: str
     """The role of the model that answers."""
     problem: str
-    """What is recorded as the question."""
+    """The question in the record."""
     prompt: str
-    """What the model is sent."""
+    """The prompt for the model."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="question"):
     """The chain ends in one question and its answer."""
 
     prompt: str
-    """Asks it; may mention any level, and `<ROLE>`."""
+    """The prompt; may mention any level, and `<ROLE>`."""
     problem: str = ""
     role: str = "Expert"
     sampling: Sampling | None = None
@@ -231,18 +231,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="translate"):
-    """No chain of its own: each message of another run is put into other languages."""
+    """No levels: each message of another run is translated."""
 
     prompt: str
-    """Mentions `<LANGUAGE>`, `<TEXT>` (last, as it is not ours) and, if it likes, `<KEEP>`."""
+    """The prompt, with `<LANGUAGE>`, `<TEXT>` (last, because it is untrusted) and optionally `<KEEP>`."""
     languages: dict[str, str]
-    """Language names by code; other languages can be asked for by name."""
+    """Language names by code; other languages can be given by name."""
     keep: tuple[str, ...] = ()
-    """What a translation must keep as it is in the text."""
+    """Markers that a translation must keep."""
     sampling: Sampling | None = None
 
     def asked(self, text: str, language: str) -> str:
-        """The prompt for putting `text` into `language`, a code or a name."""
+        """Return the prompt for translating `text` into `language`, a code or a name."""
         values = {
             "LANGUAGE": self.languages.get(language, language),
             "KEEP": ", ".join(self.keep),
@@ -251,15 +251,15 @@ class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return fill(self.prompt, values)
 
     def kept(self, text: str) -> list[str]:
-        """The marks of `keep` in `text`, in order: a sound translation has the same."""
+        """Return the markers of `keep` in `text`, in order; a valid translation has the same."""
         found = [(at.start(), mark) for mark in self.keep for at in re.finditer(re.escape(mark), text)]
         return [mark for _, mark in sorted(found)]
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True):
-    """A declaration with all its texts: complete in itself, so that it can be saved with a run.
+    """A declaration with all its texts, so that it can be saved with a run.
 
-    A plain value that may be wrong; `check` says how, and `load` refuses what it calls an error.
+    A plain value that may have errors; `check` returns them, and `load` raises an `InputError`.
     """
 
     name: str
@@ -267,68 +267,68 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     levels: tuple[Level, ...] = ()
     end: RolePlay | Meeting | Question | Translate
     labels: tuple[str, ...] = ()
-    """Marks that travel with every record and every copy of it."""
+    """Labels of every record and every copy of it."""
     requires_acknowledgement: bool = False
     canary: str = ""
-    """A GUID that every release of its data carries, so that a training set which swallowed it can be found out."""
+    """A GUID in every release of its data, so that training sets that contain the data can be detected."""
 
     # --- items ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def count(self) -> int:
-        """How many items there are: the product of the levels' counts."""
+        """Number of items: the product of the levels' counts."""
         return prod(level.count for level in self.levels)
 
     def path(self, index: int) -> tuple[int, ...]:
-        """The place of an item along the levels, 0-based; the last level varies fastest."""
+        """Return the index of an item in each level, 0-based; the last level varies fastest."""
         _below("the item", index, self.count)
         return _digits(index, [level.count for level in self.levels])
 
     def id(self, index: int) -> str:
-        """The item's name in files and records, 1-based: `001_001_001`, as the original numbered them."""
+        """Return the item's id in files and records, 1-based like the paper's: `001_001_001`."""
         return "_".join(f"{place + 1:03d}" for place in self.path(index))
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
     def level(self, name: str) -> Level:
-        """The level called `name`."""
+        """Return the level called `name`."""
         return self.levels[self._place(name)]
 
     @property
     def asked(self) -> tuple[Level, ...]:
-        """The levels whose lists a model must be asked for, in order."""
+        """Return the levels whose lists come from a model, in order."""
         return tuple(level for level in self.levels if not level.given)
 
     def needs(self, level: str) -> tuple[str, ...]:
-        """The earlier levels that a level's lists depend on, through others too: a subtopic means nothing without its topic."""
+        """Return the earlier levels that a level's lists depend on, also indirectly, as a subtopic depends on its topic."""
         return tuple(self.levels[place].name for place in self._needs[self._place(level)])
 
     def lists(self, level: str) -> int:
-        """How many lists a level has: one for each combination of what it needs."""
+        """Return the number of lists of a level: one per combination of what it needs."""
         return prod(self._radix(self._place(level)))
 
     def list_index(self, level: str, path: Sequence[int]) -> int:
-        """Which of its level's lists the item at `path` is drawn from."""
+        """Return the index of the level's list for the item at `path`."""
         place = self._place(level)
         return _number([path[needed] for needed in self._needs[place]], self._radix(place))
 
     def list_path(self, level: str, list_index: int) -> dict[str, int]:
-        """The places of a list's parents, by level: the inverse of `list_index`."""
+        """Return the indexes of the items that a list depends on, by level: the inverse of `list_index`."""
         place = self._place(level)
         _below(f"the list of {level}", list_index, self.lists(level))
         return dict(zip(self.needs(level), _digits(list_index, self._radix(place)), strict=True))
 
     def list_facts(self, level: str, list_index: int, lists: Lists) -> dict[str, str]:
-        """The parents of a list in words, by level: what its prompt and its heading name."""
+        """Return the items that a list depends on, by level, for its prompt and its heading."""
         return self._facts(self.list_path(level, list_index), lists)
 
     def list_prompt(self, level: str, facts: Mapping[str, str]) -> Callable[[int], str]:
-        """The prompt for a list, given its parents, as a function of how many items are wanted."""
+        """Return the prompt for a list, as a function of the number of items."""
         template, values = self.level(level).prompt, as_values(facts)
         return lambda count: fill_count(template, count, values)
 
     def is_name(self, level: str) -> bool:
-        """Whether a level's items are names rather than sentences."""
+        """Return whether a level's items are names rather than sentences."""
         found = self.level(level)
         if found.names is not None:
             return found.names
@@ -339,12 +339,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
                 return True
 
     def facts(self, index: int, lists: Lists) -> dict[str, str]:
-        """What an item is made of, by level, in words."""
+        """Return the texts of an item, by level."""
         names = (level.name for level in self.levels)
         return self._facts(dict(zip(names, self.path(index), strict=True)), lists)
 
     def _facts(self, places: Mapping[str, int], lists: Lists) -> dict[str, str]:
-        """The words at some places, which include those of everything they need."""
+        """Return the texts at some indexes, which include everything that they need."""
         facts: dict[str, str] = {}
         for at, level in enumerate(self.levels):
             if level.name not in places:
@@ -375,7 +375,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for at, level in enumerate(self.levels):
             mentioned = (places[name] for name in placeholders(level.prompt) if name in places)
             direct = [place for place in mentioned if place < at]
-            if level.given:  # its headings name the items of the levels just before it
+            if level.given:  # its headings name the items of the levels directly before it
                 direct = list(range(max(0, at - len(level.given[0].parents)), at))
             needs.append(tuple(sorted({*direct, *(far for near in direct for far in needs[near])})))
         return tuple(needs)
@@ -392,13 +392,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     # --- as a whole ----------------------------------------------------------------------------------------------
 
     @property
-    def talks(self) -> bool:
+    def has_conversations(self) -> bool:
         """Whether its items are conversations."""
         return isinstance(self.end, RolePlay | Meeting)
 
     @property
     def shape(self) -> str:
-        """Its size in words: `50 × 50 × 10 = 25,000 conversations`."""
+        """Its size as text: `50 × 50 × 10 = 25,000 conversations`."""
         match self.end:
             case RolePlay() | Meeting():
                 kind = "conversation"
@@ -412,7 +412,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return f"{' × '.join(f'{level.count:,}' for level in self.levels)} = {total}"
 
     def asking(self, names: Collection[str] | None = None) -> Scenario:
-        """A copy that asks a model for the lists of these levels, all with a prompt if None, and of those that depend on them."""
+        """Return a copy that asks a model for the lists of these levels (None: all with a prompt) and of those that depend on them."""
         asked = {level.name for level in self.levels if level.prompt} if names is None else set(names)
         levels: list[Level] = []
         for level in self.levels:
@@ -423,17 +423,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return msgspec.structs.replace(self, levels=tuple(levels))
 
     def resized(self, counts: Mapping[str, int]) -> Scenario:
-        """A copy with other counts for the levels named. A model is asked for lists that are shorter than that."""
+        """Return a copy with other counts. A model is asked for lists that have fewer items."""
         short: list[str] = []
         for name, value in counts.items():
             level, wanted = self.level(name), cast("Any", value)
             if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
-                raise InputError(
-                    f"the count of {name} must be a whole number of at least 1, not {shown(wanted)}"
-                )
+                raise InputError(f"count of {name} must be a whole number of at least 1, not {shown(wanted)}")
             if level.given and wanted > level.most:
                 if not level.prompt:
-                    raise InputError(f"{name} can have at most {level.most} items: that many are given")
+                    raise InputError(f"{name} has only {level.most} items: lower its count")
                 short.append(name)
         levels = (
             msgspec.structs.replace(level, count=counts.get(level.name, level.count))
@@ -442,12 +440,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return msgspec.structs.replace(self, levels=tuple(levels))
 
     def fingerprint(self) -> str:
-        """A hash of everything that affects what is generated, prompt texts included; the title does not."""
+        """Return a hash of everything that affects the results, including prompts but not the title."""
         content = msgspec.json.encode(msgspec.structs.replace(self, title=""), order="deterministic")
         return hashlib.sha256(content).hexdigest()
 
     def list_fingerprints(self) -> dict[str, str]:
-        """A hash for each level that a model is asked for, of everything in the scenario that its lists are made from."""
+        """Return a hash of the inputs of each level's lists, for levels that a model is asked for."""
         found: dict[str, str] = {}
         for level in self.asked:
             made_from = [self.level(name) for name in (*self.needs(level.name), level.name)]
@@ -457,21 +455,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     @property
     def gated(self) -> bool:
-        """Whether it runs only with an acknowledgement."""
+        """Whether it needs an acknowledgment."""
         return self.requires_acknowledgement or MISALIGNMENT in self.labels
 
     def gate(self, acknowledged: Collection[str]) -> None:
-        """Raise unless the scenario is harmless or one of the names or labels in `acknowledged` is its own."""
+        """Raise an `InputError` for a gated scenario unless `acknowledged` contains its name or one of its labels."""
         names = self.labels or (self.name,)
         if self.gated and not {*names, self.name} & set(acknowledged):
             raise InputError(
-                f"{self.name} simulates misuse, for research on detecting it: to run it, say so with "
-                f'acknowledge = ["{names[0]}"], and keep what it writes out of training data'
+                f"{self.name} simulates misuse, for research on detecting it: to run it, set "
+                f'acknowledge = ["{names[0]}"], and keep its data out of training data'
             )
 
 
 def as_values(facts: Mapping[str, str]) -> dict[str, str]:
-    """Facts by level as values by placeholder."""
+    """Convert facts by level to values by placeholder."""
     return {name.upper(): value for name, value in facts.items()}
 
 

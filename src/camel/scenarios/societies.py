@@ -1,7 +1,7 @@
 """Reads a society's file: `society.toml`, one table per decision.
 
-The one decision to know: the tables are those of `Society` itself, so that what can be declared in Python can be
-declared in a file and the other way round; this file only says what is wrong in words that help.
+The one decision to know: the tables are those of `Society` itself, so that everything can be declared both in Python and in
+a file. This module only adds helpful error messages.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ def load_society(path: str | Path) -> Society:
         path = path / SOCIETY_FILE
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"{path} has more than {_MAX_BYTES:,} bytes: that is no society's file")
+            raise InputError(f"{path} is no society's file: it has more than {_MAX_BYTES:,} bytes")
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(
-            f"cannot read {path}: {reason}; a society's file is shown in docs/societies.md"
-        ) from None
+        raise InputError(f"cannot read {path}: {reason}; see docs/societies.md for the format") from None
     society, problems = read_society(text)
     if society is not None:
         problems = [f"{where}: {message}" for where, message in unknown_placeholders(society)]
@@ -42,7 +40,7 @@ def load_society(path: str | Path) -> Society:
 
 
 def templates(society: Society) -> Iterator[tuple[str, str, bool]]:
-    """Its texts that may hold placeholders: where they stand, the text, and whether it is a prompt of the society's own."""
+    """Yield texts that may have placeholders: where they are, the text, and whether it is a prompt of the society."""
     yield "the prompt", society.prompt, True
     yield "the opening", society.opening, True
     for member in society.members:
@@ -52,7 +50,7 @@ def templates(society: Society) -> Iterator[tuple[str, str, bool]]:
 
 
 def unknown_placeholders(society: Society, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Unknown placeholders: where they are, and what to do. `levels` are a scenario's own."""
+    """Yield unknown placeholders: where they are, and what to do. `levels` are the scenario's levels."""
     for where, text, is_prompt in templates(society):
         known = [*levels, *(PLACEHOLDERS if is_prompt else ())]
         for name in placeholders(text):
@@ -61,6 +59,6 @@ def unknown_placeholders(society: Society, levels: Collection[str] = ()) -> Iter
 
 
 def read_society(text: str) -> tuple[Society | None, list[str]]:
-    """The society that a file's text declares, or None and everything that is wrong with it, a line each."""
+    """Return the society that a text declares, or None and its problems, one line each."""
     society, problems = parse_declaration(text, Society)
     return (None if problems else society), problems
