@@ -272,12 +272,12 @@ def test_a_phrase_that_every_group_has_names_none():
     things = ("bread", "boat", "garden", "violin")
     texts = [f"write a detailed plan for a {thing} number {n}" for thing in things for n in range(10)]
     groups = np.repeat(np.arange(4, dtype=np.int32), 10)
-    names = labelled(texts, groups, np.zeros(40, np.bool_))
+    names = label_groups(texts, groups, np.zeros(40, np.bool_))
     for thing, name in zip(things, names, strict=True):
         assert thing in name
         assert "detailed" not in name
         assert "plan" not in name
-    assert labelled(["bake bread"] * 3, np.zeros(3, np.int32), np.zeros(3, np.bool_)) == ["bake bread"]
+    assert label_groups(["bake bread"] * 3, np.zeros(3, np.int32), np.zeros(3, np.bool_)) == ["bake bread"]
 
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 1_000))

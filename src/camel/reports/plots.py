@@ -140,7 +140,7 @@ def heat(rows: Sequence[Spec], size: tuple[int, int], *, most: float = 1.0) -> S
     none has to be rotated.
     """
     lines = max(len(row["column"].split()) for row in rows)
-    params = {"most": most, "lines": lines, "spans": any(row.get("span") for row in rows)}
+    params: dict[str, Any] = {"most": most, "lines": lines, "spans": any(row.get("span") for row in rows)}
     return drawing("heat", rows, 0, **params) | {"width": {"step": size[0]}, "height": {"step": size[1]}}
 
 
