@@ -265,3 +265,16 @@ def test_the_key_that_a_configuration_names_and_nobody_has(
     assert done.exit_code == 1, done.exception
     (key,) = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "key"]
     assert (key["state"], "export NOT_SET=" in key["fix"]) == ("error", True)
+
+
+def test_a_package_with_the_same_import_name_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    other = tmp_path / "camel_ai-0.2.90.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: camel-ai\nVersion: 0.2.90\n")
+    found = [one for one in examine_machine(str(tmp_path)) if one.check == "packages"]
+    assert not found
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = [one for one in examine_machine(str(tmp_path)) if one.check == "packages"]
+    assert found.state == "error"
+    assert "camel-ai 0.2.90" in found.says
+    assert "pip uninstall camel-ai" in found.fix

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ from camel.scenarios.critics import CRITICS
 from camel.scenarios.reading import PLUGGED
 from camel.storage.store import BucketStore, is_remote
 
-PACKAGE = "camel-society"
+PACKAGE, OTHER = "camel-society", "camel-ai"
 EXTRAS = {
     "local": "the tiny model of --local",
     "data": "camel generate and export (pyarrow); runs as tables and pushing to the hub",
@@ -74,6 +75,7 @@ def examine_machine(
 def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
+    yield from _other_package()
     if generating and find_spec("pyarrow") is None:
         said, _, install = str(MissingExtra("Generating", "data")).partition(": ")
         yield CheckResult("extras", "error", said, install)
@@ -82,6 +84,13 @@ def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     yield _ray(address)
     yield _sandbox()
     yield from _plugins()
+
+
+def _other_package() -> Iterator[CheckResult]:
+    """Another project installs a package under the same import name; its files and ours overwrite each other."""
+    with suppress(metadata.PackageNotFoundError):
+        found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
+        yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
 
 
 # ---------------------------------------------------------------- extras

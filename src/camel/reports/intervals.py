@@ -88,7 +88,7 @@ class Clusters(msgspec.Struct):
         residual = max(0.0, self.count2 - 2 * share * self.both + share * share * self.of2)
         # What is rare and comes in clusters is mostly not seen, and its variance neither: it is counted with a quarter of a
         # conversation more that shows it throughout, and a quarter of one that never does. Without them 86 of 100
-        # intervals hold the truth at worst, with them 94 (docs/LOG.md).
+        # intervals hold the truth at worst, with them 94 (`benchmarks/vote_intervals.py`).
         mean = self.of / self.clusters
         unseen = UNSEEN * mean**2 * ((1 - share) ** 2 + share**2)
         variance = (residual * self.clusters / (self.clusters - 1) + unseen) / self.of**2
