@@ -147,7 +147,7 @@ def _results(made: Evaluation) -> list[Block]:
         _wins(rows, "Verdicts", several=several),
         Note(
             "95% intervals by bootstrap over the tasks. Rows that begin with “Paper” are from the paper's Table 1, where agents "
-            "are compared with single-shot answers of gpt-3.5-turbo, in part by 453 human votes."
+            "are compared with single-shot answers of gpt-3.5-turbo. Its human evaluation has 453 votes."
         ),
         *([Details("Each judge alone", [_wins(alone, "", several=several)])] if alone else []),
     ]
