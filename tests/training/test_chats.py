@@ -1,4 +1,4 @@
-"""What is learnt of a chat: the assistant's words and the end of its turn, and nothing else."""
+"""Only the assistant's messages and their end-of-turn tokens are trained on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from camel.training.chats import IGNORED, chat_pieces, chat_tokens
 
 
 class Letters:
-    """A tokenizer of letters with a template of its own."""
+    """A tokenizer with one token per letter, and with a chat template."""
 
     chat_template = "given"
 
@@ -24,7 +24,7 @@ class Letters:
         self, messages: list[dict[str, str]], tokenize: bool, add_generation_prompt: bool = False
     ) -> str:
         assert not tokenize
-        if self._forgets:  # as templates do that drop earlier reasoning
+        if self._forgets:  # like templates that drop earlier reasoning
             messages = [
                 {**one, "content": one["content"] if one is messages[-1] else "…"} for one in messages
             ]
@@ -36,17 +36,17 @@ class Letters:
         return {"input_ids": [ord(letter) for letter in text]}
 
 
-def learnt(ids: list[int], labels: list[int]) -> str:
+def trained_text(ids: list[int], labels: list[int]) -> str:
     assert all(label in (IGNORED, token) for token, label in zip(ids, labels, strict=True))
     return "".join(chr(label) if label != IGNORED else "·" for label in labels)
 
 
-said = st.text("ab\n ", min_size=1, max_size=8)
-chats = st.lists(st.tuples(said, said), min_size=1, max_size=4)
+texts = st.text("ab\n ", min_size=1, max_size=8)
+chats = st.lists(st.tuples(texts, texts), min_size=1, max_size=4)
 
 
 @given(chats, st.booleans(), st.sampled_from(["", "\n"]))
-def test_the_whole_chat_is_read_and_the_answers_are_learnt(
+def test_the_whole_chat_is_tokenized_and_the_answers_have_labels(
     turns: list[tuple[str, str]], system: bool, breaks: str
 ):
     tokenizer = Letters(breaks=breaks)
@@ -56,17 +56,17 @@ def test_the_whole_chat_is_read_and_the_answers_are_learnt(
     ids, labels = chat_tokens(tokenizer, messages, 10_000)
     assert "".join(map(chr, ids)) == tokenizer.apply_chat_template(messages, tokenize=False)
     wanted = "".join(f"{answered}</>" for _, answered in turns)
-    assert learnt(ids, labels).replace("·", "") == wanted
+    assert trained_text(ids, labels).replace("·", "") == wanted
 
 
-def test_what_is_too_long_is_cut():
+def test_a_chat_that_is_too_long_is_cut():
     messages = [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "answer"}]
     ids, labels = chat_tokens(Letters(), messages, 15)
     assert len(ids) == 15
-    assert learnt(ids, labels) == "·············an"
+    assert trained_text(ids, labels) == "·············an"
 
 
-def test_a_template_that_rewrites_the_past_is_refused():
+def test_a_template_that_changes_earlier_messages_is_rejected():
     messages = [
         {"role": "user", "content": "1"},
         {"role": "assistant", "content": "2"},

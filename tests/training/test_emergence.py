@@ -1,4 +1,4 @@
-"""The emergence study without an endpoint: what it is made from, what comes out, and that no text of a model gets through."""
+"""The emergence study without an endpoint: its settings, its figures, and the safety of its report."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from tests.support.training_runs import conversation, make_run
 
 SMALL = {"society": 2, "math": 3}
 TRAINED: dict[str, str] = dict(zip(("base", "AI Society", "AI Society + Code"), CHAIN, strict=False))
-"""What models that are trained here are called, and whom of the planted chain they stand for."""
+"""The labels of models trained in a study, and the models of the simulated chain whose answers they give."""
 
 
 def small(folder: Path, **more: Any) -> EmergenceConfig:
-    """Two steps of the paper's chain, on five questions."""
+    """Return a study with two steps of the paper's chain and five questions."""
     whole = tomllib.loads(config(repeats=1))
     whole["steps"] = whole["steps"][:2]
     whole["domains"] = [
@@ -70,14 +70,14 @@ def small(folder: Path, **more: Any) -> EmergenceConfig:
 
 
 class Society:
-    """All models of a study, in this process; `asked` tells who was asked how often."""
+    """All models of a study, in this process; `asked` counts the calls by model."""
 
     def __init__(self, most: int = 10**9, halt: Halt | None = None) -> None:
         self.asked: dict[str, int] = {}
         self._most, self._halt = most, halt
 
     def __call__(self, name: str, **rest: object) -> Model:
-        """The model of a name."""
+        """Return the model with a name."""
 
         def say(request: Request) -> str | ModelError:
             self.asked[name] = self.asked.get(name, 0) + 1
@@ -88,16 +88,16 @@ class Society:
         return ScriptedModel(say)
 
     def find(self, name: str, **rest: object) -> Any:
-        """The spec of a name."""
+        """Return the spec of a model."""
         return SimpleNamespace(open=lambda: self(name))
 
     def say(self, name: str, asked: str) -> str | ModelError:
-        """What a model answers."""
+        """Return the answer of a model."""
         return answer(asked, TRAINED.get(name, name))
 
 
 def planned(config: EmergenceConfig, society: Society, **options: Any) -> Emergence:
-    """A study that asks these models, and writes no report."""
+    """Return a study that uses these models and writes no report."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trained_server, "find_spec", society.find)
         return Emergence(config, **options)
@@ -110,7 +110,7 @@ def studied(config: EmergenceConfig, society: Society | None = None) -> tuple[Em
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return studied(small(tmp_path_factory.mktemp("whole")))[1].to_json()
 
 
@@ -120,7 +120,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
     table = {"base": "a", "steps": [{"name": "Code", "model": "b"}]}
     shipped = made_config(table)
-    # Nobody needs to write them.
+    # No writer is needed.
     questions = Questions(tmp_path / "kept", shipped, None)
     assert questions.stages() == ()
     texts = {one.name: [task.text for task in questions.tasks(one)] for one in shipped.domains}
@@ -143,10 +143,10 @@ def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
 # ---------------------------------------------------------------- the table
 
 
-def test_what_is_planted_is_found_and_nothing_is_asked_twice(tmp_path: Path):
+def test_the_outcomes_of_the_simulated_chain_are_found_and_no_call_is_repeated(tmp_path: Path):
     society = Society()
     study, made = studied(small(tmp_path), society)
-    # A list for each domain; 3 models x 5 questions; 3 comparisons x 5 questions x 2 orders, and one of each asked again.
+    # One list per domain; 3 models x 5 questions; 3 comparisons x 5 questions x 2 orders, and one per domain is repeated.
     assert society.asked == {"judge": 2 + 30 + 12, **dict.fromkeys(CHAIN[:3], 5)}
     assert [one.seen for one in made.totals] == [(0, 1), (1, 2), (0, 2)]
     for one in made.table:
@@ -170,17 +170,19 @@ def test_what_is_planted_is_found_and_nothing_is_asked_twice(tmp_path: Path):
 
 
 @pytest.mark.parametrize("most", [1, 9, 30])
-def test_a_study_that_stopped_goes_on_and_repeats_nothing(tmp_path: Path, most: int, undisturbed: bytes):
+def test_a_stopped_study_resumes_without_repeating_calls(tmp_path: Path, most: int, uninterrupted: bytes):
     halt = Halt()
     first, second = Society(most, halt), Society()
     study = planned(small(tmp_path), first, concurrency=1)
     assert run(study, halt=halt, concurrency=1).status == "halted"
     made = studied(small(tmp_path), second)[1]
     assert sum(first.asked.values()) + sum(second.asked.values()) == 2 + 15 + 30 + 12
-    assert made.to_json() == undisturbed
+    assert made.to_json() == uninterrupted
 
 
-def test_what_failed_is_asked_again_on_demand_with_what_depends_on_it(tmp_path: Path, undisturbed: bytes):
+def test_retry_failed_repeats_a_failed_answer_and_the_verdicts_that_depend_on_it(
+    tmp_path: Path, uninterrupted: bytes
+):
     class Refusing(Society):
         def say(self, name: str, asked: str) -> str | ModelError:
             refused = name == CHAIN[1] and "Case 1 of society" in asked
@@ -193,10 +195,10 @@ def test_what_failed_is_asked_again_on_demand_with_what_depends_on_it(tmp_path: 
     study = planned(small(tmp_path), society)
     assert run(study, retry_failed=True).status == "complete"
     assert society.asked == {CHAIN[1]: 1, "judge": 2 * 2}
-    assert figures(study)[0].table == msgspec.json.decode(undisturbed, type=Figures).table
+    assert figures(study)[0].table == msgspec.json.decode(uninterrupted, type=Figures).table
 
 
-def test_a_further_step_asks_only_what_is_new(tmp_path: Path):
+def test_another_step_makes_only_the_new_calls(tmp_path: Path):
     studied(small(tmp_path))
     more, society = small(tmp_path), Society()
     third = tomllib.loads(config())["steps"][2]
@@ -207,14 +209,14 @@ def test_a_further_step_asks_only_what_is_new(tmp_path: Path):
     assert society.asked == {"judge": 2 * 5 + 2 * 2, CHAIN[3]: 5}
 
 
-def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
+def test_questions_from_a_file_need_no_writer(tmp_path: Path):
     lines = [json.dumps({"question": f"Case {number} of society {EVIL}"}) for number in range(5)]
     (tmp_path / "mine.jsonl").write_text("\n".join(lines))
     own = {"name": "society", "title": "AI Society", "questions": 4, "file": str(tmp_path / "mine.jsonl")}
     study, made = studied(small(tmp_path, domains=[own], repeats=0))
     assert [one.written_by for one in made.domains] == [""]
     written = study.out / "questions" / "society.jsonl"
-    # What models are tested on can be kept out of the rows that they are trained on.
+    # The file can be used to exclude the questions from training rows.
     assert [one.texts[0] for one in read_questions(str(written))] == [
         json.loads(line)["question"] for line in lines[:4]
     ]
@@ -222,7 +224,7 @@ def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
         planned(small(tmp_path, domains=[{**own, "questions": 6}]), Society())
 
 
-def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
+def test_the_report_contains_no_markup_of_a_model_and_no_path(tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trained_server, "find_spec", Society().find)
         study = EmergenceJob(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
@@ -230,7 +232,7 @@ def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
     assert ended.status == "complete"
     made: Figures = ended.result
     page, text = (study.out / PAGE).read_text(), (study.out / MARKDOWN).read_text()
-    assert page.count("<script") == 1, "our own"
+    assert page.count("<script") == 1, "the report's own script"
     assert "&lt;script&gt;alert(1)" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
     outside = "\n".join(part for number, part in enumerate(text.split("```")) if number % 2 == 0)
@@ -244,7 +246,7 @@ def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_browser_has_nothing_to_complain_about(tmp_path: Path):
+def test_a_browser_shows_the_report_without_errors(tmp_path: Path):
     blocks = report(studied(small(tmp_path))[1])
     (tmp_path / PAGE).write_text(
         render_html(blocks, {plot.name: drawn(plot) for plot in blocks.plots}), "utf-8"
@@ -252,11 +254,11 @@ def test_a_browser_has_nothing_to_complain_about(tmp_path: Path):
     browse(tmp_path / PAGE)
 
 
-# ---------------------------------------------------------------- what it is made from
+# ---------------------------------------------------------------- settings
 
 
 @given(st.integers(1, 500), st.integers(1, 7))
-def test_questions_are_spread_evenly_over_subjects(count: int, subjects: int):
+def test_questions_are_distributed_evenly_over_subjects(count: int, subjects: int):
     parts = Domain("x", count, subjects=tuple(map(str, range(subjects)))).parts
     assert sum(each for _, each in parts) == count
     assert max(each for _, each in parts) - min(each for _, each in parts) <= 1
@@ -269,7 +271,7 @@ def test_questions_are_spread_evenly_over_subjects(count: int, subjects: int):
         pytest.param({"steps": []}, id="no step"),
         pytest.param({"steps": [{"name": "x"}]}, id="a step without rows and model"),
         pytest.param({"steps": [{"name": "x", "rows": ["r"], "model": "m"}]}, id="a step with both"),
-        pytest.param({"steps": [{"name": "x", "model": "m"}] * 2}, id="two steps of one name"),
+        pytest.param({"steps": [{"name": "x", "model": "m"}] * 2}, id="two steps with one name"),
         pytest.param({"steps": [{"name": "x", "model": "m", "adds": "y"}]}, id="an unknown domain"),
         pytest.param({"steps": [{"name": "x", "rows": ["r"]}]}, id="no model to train"),
         pytest.param({"steps": [{"name": "x", "rows": ["r"]}], "train": {"out": "y"}}, id="train.out"),
@@ -277,7 +279,7 @@ def test_questions_are_spread_evenly_over_subjects(count: int, subjects: int):
             {"steps": [{"name": "a", "model": "m"}, {"name": "b", "rows": ["r"]}], "train": {"model": "m"}},
             id="a trained step after a served one",
         ),
-        pytest.param({"steps": [{"name": CHAIN[0], "model": "m"}]}, id="a step that is called like the base"),
+        pytest.param({"steps": [{"name": CHAIN[0], "model": "m"}]}, id="a step with the name of the base"),
         pytest.param({"domains": [{"name": "../x"}]}, id="a domain's name that is a path"),
         pytest.param({"domains": [{"name": "x", "questions": 0}]}, id="no question"),
         pytest.param({"base": ""}, id="no base"),
@@ -295,7 +297,7 @@ def test_mistakes_are_reported_before_any_request(
     snapshot("errors", raised.value)
 
 
-def test_a_file_says_what_is_wrong_in_it(tmp_path: Path):
+def test_errors_in_a_file_name_the_file(tmp_path: Path):
     path = tmp_path / "study.toml"
     path.write_text(config(more="typo = 1\n"))
     with pytest.raises(InputError, match=r"study.toml: .*typo"):
@@ -306,10 +308,10 @@ def test_a_file_says_what_is_wrong_in_it(tmp_path: Path):
         read_config(tmp_path / "none.toml")
 
 
-# ---------------------------------------------------------------- where models are
+# ---------------------------------------------------------------- models
 
 
-def test_models_are_found_and_told_apart_by_their_weights(tmp_path: Path):
+def test_models_are_found_and_identified_by_their_weights(tmp_path: Path):
     def place(spec: str) -> Any:
         return find_place(spec, lambda line: None)
 
@@ -329,11 +331,11 @@ def test_models_are_found_and_told_apart_by_their_weights(tmp_path: Path):
     first = version_of(found)
     (training / "result.json").write_text("trained again")
     assert version_of(found) != first
-    with pytest.raises(InputError, match="holds no model"):
+    with pytest.raises(InputError, match="no model"):
         version_of(place(str(tmp_path)))
 
 
-async def test_a_model_on_this_disk_is_served_from_its_first_call_until_it_rests(
+async def test_a_model_on_this_disk_is_served_from_its_first_call_until_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     served: list[str] = []
@@ -359,11 +361,11 @@ async def test_a_model_on_this_disk_is_served_from_its_first_call_until_it_rests
     assert served == ["up", "down"]
 
 
-# ---------------------------------------------------------------- a chain that is trained here
+# ---------------------------------------------------------------- trained chains
 
 
 class Trainings:
-    """Instead of trainings and servers: what was trained on what, and which models were open when they were asked."""
+    """Replaces trainings and servers; records the trainings, and the number of models served at a time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, society: Society) -> None:
         self._society = society
@@ -392,7 +394,7 @@ class Trainings:
 
 
 def made_rows(folder: Path, said: str = "") -> list[str]:
-    """Two folders of rows; one of the first holds `said`."""
+    """Make two folders of rows; one row of the first contains `said`."""
     for name, first in (("one", 0), ("two", 5)):
         source = make_run(
             folder / "runs" / name,
@@ -423,14 +425,14 @@ def test_models_are_trained_on_growing_data_and_served_one_at_a_time(
     assert (trainings.most, trainings.open) == (1, [])
     assert [model.trained for model in made.models] == [False, True, True]
     assert made.models[2].last_loss == 0.5
-    assert made.judging.money is None  # the judge's price is not known
+    assert made.judging.money is None  # the judge's price is unknown
     assert {cost.model for cost in made.judging.costs if cost.money == 0} == {
         "base",
         "AI Society",
         "AI Society + Code",
     }
     assert not made.leaks
-    # A training that is gone is done again, and its model, which is another one now, is asked again; the others are not.
+    # A removed training is repeated. Its model has other weights then, so only its answers and their verdicts are repeated.
     shutil.rmtree(study.members()[2].training.out)  # type: ignore[union-attr]
     society.asked.clear()
     studied(small(tmp_path, **given), society)
@@ -438,7 +440,7 @@ def test_models_are_trained_on_growing_data_and_served_one_at_a_time(
     assert society.asked == {"AI Society + Code": 5, "judge": 2 * 2 * 5}
 
 
-def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_rows_that_contain_a_question_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     leak = "Plan how a town of nine thousand people can share one single ferry between its two islands all winter"
     rows = made_rows(tmp_path, said=f"Certainly, you asked: {leak}.")
     (tmp_path / "mine.jsonl").write_text(json.dumps({"question": leak}))
@@ -446,17 +448,17 @@ def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.
     Trainings(monkeypatch, society)
     own = {"name": "society", "title": "AI Society", "questions": 1, "file": str(tmp_path / "mine.jsonl")}
     (tmp_path / "base.gguf").write_bytes(b"GGUF")
-    said: list[str] = []
-    steps = [{"name": "Code", "rows": [rows[1]]}, {"name": "Talk", "rows": [rows[0]]}]
+    lines: list[str] = []
+    steps = [{"name": "Code", "rows": [rows[1]]}, {"name": "Chat", "rows": [rows[0]]}]
     given = small(
         tmp_path, base=str(tmp_path / "base.gguf"), domains=[own], steps=steps, train={"recipe": "cpu"}
     )
     study = planned(given, society)
     runner = Runner(study, halt=halt)
-    runner.tell = lambda event, text, **fields: said.append(text)
+    runner.tell = lambda event, text, **fields: lines.append(text)
     assert not asyncio.run(runner.run()).complete
-    assert ["1 of AI Society" in line for line in said if "Talk: rows hold questions" in line] == [True]
-    assert study.leaks() == {"Talk": {"AI Society": 1}}
+    assert ["1 of AI Society" in line for line in lines if line.startswith("Chat: ")] == [True]
+    assert study.leaks() == {"Chat": {"AI Society": 1}}
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""A training over several processes, on this machine and on a Ray cluster, is the training of one: the same losses.
+"""A training in several processes, on this machine or on a Ray cluster, has the same losses as one in a single process.
 
-For real, with a model so small that it is the starting of the processes that takes time.
+The trainings are real. Their model is so small that most of the time is spent on starting processes.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tests.support import in_process
 
 pytest.importorskip("pyarrow")
 IN_ONE_PROCESS = pytest.mark.xdist_group("training")
-"""For tests that share `scene`, which takes a training."""
+"""For tests that share the fixture `scene`, which trains a model."""
 STEPS = 4
 
 
 @given(st.integers(1, 16), st.integers(1, 16), st.integers(1, 8))
-def test_devices_share_a_batch_exactly(devices: int, part: int, at_once: int):
+def test_devices_process_exactly_one_batch_per_step(devices: int, part: int, at_once: int):
     config = TrainConfig(("rows",), "m", batch=devices * part, devices=devices, at_once=at_once)
     assert config.each * config.rounds * devices == config.batch
     assert config.each <= at_once
 
 
-def test_what_cannot_be_shared_or_spread_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+def test_invalid_device_settings_are_rejected_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="multiple of 3"):
         TrainConfig(("rows",), "m", batch=4, devices=3)
     config = TrainConfig(("rows",), "m", batch=4, devices=2, spread="weights")
-    with pytest.raises(InputError, match="GPUs only"):
+    with pytest.raises(InputError, match="copies"):
         spreading(config, gpu=False)
     assert spreading(config, gpu=True)["fsdp"]
     monkeypatch.delenv("WORLD_SIZE", raising=False)
@@ -61,14 +61,14 @@ def test_what_cannot_be_shared_or_spread_is_said_before_anything_starts(monkeypa
     assert command(config)[-5:-1] == ["--nproc-per-node", "2", "--module", "camel.training.launch"]
 
 
-def test_rows_or_preferences_and_not_both():
+def test_a_training_uses_rows_or_preferences_and_not_both():
     assert made_config("dpo", {"preferences": ["run"], "model": "m"}).rows == ()
     for wrong in ({"preferences": ["run"], "rows": ["rows"]}, {}, {"preferences": ["run"], "beta": 0.0}):
         with pytest.raises(InputError):
             made_config("dpo", {"model": "m", **wrong})
 
 
-def test_a_folder_is_known_by_what_lies_in_it(tmp_path: Path):
+def test_a_folder_is_identified_by_its_content(tmp_path: Path):
     for name in ("one", "two"):
         (tmp_path / name / "merged").mkdir(parents=True)
         (tmp_path / name / "merged" / "config.json").write_text("{}")
@@ -76,10 +76,10 @@ def test_a_folder_is_known_by_what_lies_in_it(tmp_path: Path):
     assert content_of(one) == content_of(two) != ""
     (tmp_path / "two" / "merged" / "model.safetensors").write_bytes(b"other")
     assert content_of(one) != content_of(two)
-    assert content_of("somebody/a-name-on-the-hub") == content_of("local") == ""
+    assert content_of("owner/a-name-on-the-hub") == content_of("local") == ""
 
 
-# ---------------------------------------------------------------- for real
+# ---------------------------------------------------------------- real trainings
 
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] + ':' + m['content'] + eos_token }}{% endfor %}"
@@ -88,7 +88,7 @@ TEMPLATE = (
 
 
 def make_model(folder: Path) -> None:
-    """The smallest model that transformers can train."""
+    """Write a very small model that transformers can train."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -118,11 +118,11 @@ def make_model(folder: Path) -> None:
 
 
 def conversation(number: int) -> Transcript:
-    said = [
+    texts = [
         f"Instruction: Name dish {number}.\nInput: None",
         f"Solution: A pie of {number * 7} figs.\nNext request.",
     ]
-    messages = [Message(n, ("user", "assistant")[n], "R", text) for n, text in enumerate(said)]
+    messages = [Message(n, ("user", "assistant")[n], "R", text) for n, text in enumerate(texts)]
     return Transcript(
         f"{number:03}", Task("Cook."), [Speaker("user", "A"), Speaker("assistant", "B")], messages
     )
@@ -130,7 +130,7 @@ def conversation(number: int) -> Transcript:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, rows and preferences; and what one process makes of the rows."""
+    """A folder with a model, rows, and a training of one process on them."""
     root = tmp_path_factory.mktemp("launch")
     folder = open_folder(root / "run")
     file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
@@ -166,7 +166,7 @@ def camel(root: Path, *arguments: str) -> str:
 
 
 def camel_alone(root: Path, *arguments: str) -> str:
-    """In a process of its own, which starts Ray."""
+    """Run a command in its own process, which starts Ray."""
     process = start(root, *arguments)
     output = process.communicate(timeout=600)[0].decode()
     assert process.returncode == 0, output
@@ -204,12 +204,12 @@ KILLED = (
     "train(read_config(Path(sys.argv[1])), gguf=False, "
     "notice=lambda step: os.kill(os.getpid(), signal.SIGKILL) if step.step == 3 else None)"
 )
-"""A training that dies after its first checkpoint and before its second."""
+"""A training that kills itself between its first and its second checkpoint."""
 
 
 @pytest.mark.slow
 @IN_ONE_PROCESS
-def test_a_training_that_was_killed_goes_on_to_the_same_losses(scene: Path):
+def test_a_killed_training_resumes_with_the_same_losses(scene: Path):
     file = settings(scene, "killed", devices=1)
     died = subprocess.run([sys.executable, "-c", KILLED, file], cwd=scene, env={**os.environ, **ENVIRONMENT})
     assert died.returncode == -signal.SIGKILL
@@ -217,12 +217,12 @@ def test_a_training_that_was_killed_goes_on_to_the_same_losses(scene: Path):
     trained(scene, "killed", devices=1)
     assert losses(scene / "killed") == pytest.approx(losses(scene / "one"), rel=1e-4)
     steps = [json.loads(line)["step"] for line in (scene / "killed/progress.jsonl").read_text().splitlines()]
-    assert steps == [1, 2, 3, 3, 4], "it goes on from its checkpoint"
+    assert steps == [1, 2, 3, 3, 4], "it resumes from its checkpoint"
 
 
 @pytest.mark.thorough  # CI kills a training in one process
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
-def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_same_losses(scene: Path):
+def test_two_processes_end_with_their_killed_parent_and_resume_with_the_same_losses(scene: Path):
     process = start(scene, "train", settings(scene, "two", 2), "--no-write-gguf")
     deadline = time.monotonic() + 300
     while not (scene / "two/checkpoints/checkpoint-2/trainer_state.json").is_file():
@@ -236,7 +236,7 @@ def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_sam
     while any(
         Path(f"/proc/{one}/cmdline").exists() and Path(f"/proc/{one}/cmdline").read_bytes() for one in below
     ):
-        assert time.monotonic() < deadline, "they outlive the process that started them"
+        assert time.monotonic() < deadline, "the processes did not end with their parent"
         time.sleep(0.05)
     assert "serve it" not in trained(scene, "two")
     assert losses(scene / "two") == pytest.approx(losses(scene / "one"), rel=1e-4)
@@ -245,7 +245,7 @@ def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_sam
 
 @pytest.mark.thorough
 @pytest.mark.xdist_group("ray")
-def test_two_workers_of_a_ray_cluster_come_to_the_same_losses(scene: Path):
+def test_two_workers_of_a_ray_cluster_have_the_same_losses(scene: Path):
     pytest.importorskip("ray")
     trained(scene, "ray", "--address", "local")
     assert losses(scene / "ray") == pytest.approx(losses(scene / "one"), rel=1e-4)
@@ -254,11 +254,13 @@ def test_two_workers_of_a_ray_cluster_come_to_the_same_losses(scene: Path):
 
 @pytest.mark.slow
 @IN_ONE_PROCESS
-def test_rows_in_an_object_store_are_trained_on_as_those_on_a_disk(scene: Path, bucket: Callable[[str], str]):
+def test_rows_in_an_object_store_give_the_same_training_as_rows_on_a_disk(
+    scene: Path, bucket: Callable[[str], str]
+):
     camel(scene, "rows", "run", "--markers", "--out", bucket("rows"))
     trained(scene, "remote", rows=bucket("rows"))
     assert losses(scene / "remote") == pytest.approx(losses(scene / "one"), rel=1e-4)
-    # Copies are known by what is in them: a resumed training fetches nothing twice.
+    # Copies are named by content, so a resumed training downloads nothing twice.
     [copy] = (scene / "remote/rows").iterdir()
     before = copy.stat().st_mtime_ns
     [again] = Rows(bucket("rows")).local(scene / "remote/rows")
@@ -267,7 +269,7 @@ def test_rows_in_an_object_store_are_trained_on_as_those_on_a_disk(scene: Path, 
 
 @pytest.mark.slow
 @IN_ONE_PROCESS
-def test_what_a_critic_preferred_is_learnt(scene: Path):
+def test_a_model_is_trained_on_a_critics_preferences(scene: Path):
     with (scene / "pairs.jsonl").open("w") as file:
         for number in range(12):
             pair = {
@@ -283,6 +285,6 @@ def test_what_a_critic_preferred_is_learnt(scene: Path):
     )
     camel(scene, "train", "liked.toml", "--no-write-gguf")
     found = losses(scene / "liked")
-    assert found[1] == pytest.approx(0.6931, abs=1e-3), "at first it prefers neither"
+    assert found[1] == pytest.approx(0.6931, abs=1e-3), "without a preference at first"
     assert found[6] < 0.6
     assert "dpo" in (scene / "liked/README.md").read_text()

@@ -1,4 +1,4 @@
-"""HumanEval's own problems, planted in rows: found as they stand and lightly rephrased, and hardly anything else is."""
+"""HumanEval's problems in rows are found, unchanged and slightly changed, with almost no false positives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(texts: list[str]) -> Any:
 
 
 def renamed(code: str, chance: random.Random) -> str:
-    """Code with every function, parameter and variable called otherwise."""
+    """Rename every function, parameter and variable."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(code)):
         match node:
@@ -44,7 +44,7 @@ def renamed(code: str, chance: random.Random) -> str:
 
 
 def reworded(text: str, chance: random.Random) -> str:
-    """A text with one of twelve words changed."""
+    """Replace one of twelve words of a text."""
     words = text.split(" ")
     places = [place for place, word in enumerate(words) if word.isalpha()]
     for place in chance.sample(places, len(places) // 12):
@@ -53,7 +53,7 @@ def reworded(text: str, chance: random.Random) -> str:
 
 
 def commented(code: str, chance: random.Random) -> str:
-    """Code with a comment after a third of its lines."""
+    """Add a comment after a third of the lines."""
     lines: list[str] = []
     for line in code.splitlines():
         lines.append(line)
@@ -63,7 +63,7 @@ def commented(code: str, chance: random.Random) -> str:
 
 
 def lightly(question: ExamQuestion, chance: random.Random) -> str:
-    """Everything at once: all names, words of the problem, comments in the solution."""
+    """Rename everything, change words of the problem, and add comments to the solution."""
     lines = renamed(question.texts[0] + question.code[0], chance).splitlines(keepends=True)
     head = question.texts[0].count("\n")
     return reworded("".join(lines[:head]), chance) + commented("".join(lines[head:]), chance)
@@ -81,7 +81,7 @@ KINDS: dict[str, Callable[[ExamQuestion, random.Random], str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["humaneval", "humaneval+"])
-def test_every_planted_problem_is_found(name: str):
+def test_every_problem_in_the_rows_is_found(name: str):
     given = list(read_questions(name))
     assert len(given) == 164
     questions = ExamQuestions(given)
@@ -92,21 +92,21 @@ def test_every_planted_problem_is_found(name: str):
         assert not missed, (kind, [given[one].name for one in missed])
 
 
-def test_hardly_anything_else_is_found():
-    """Of the standard library, which is code by many hands, and of conversations about code, less than one row in a thousand."""
+def test_false_positives_are_rare():
+    """Less than one row in a thousand, in the standard library and in conversations about code."""
     texts: list[str] = []
     for path in sorted(Path(os.__file__).parent.glob("*.py")):
         code = path.read_text("utf-8", errors="replace")
         texts += [code[start : start + 3_000] for start in range(0, len(code), 3_000)]
     for path in (Path(__file__).parents[2] / "examples" / "training").glob("*.jsonl"):
         for line in path.read_text().splitlines():
-            texts += [said["content"] for said in json.loads(line).values() if isinstance(said, dict)]
+            texts += [one["content"] for one in json.loads(line).values() if isinstance(one, dict)]
     assert len(texts) > 1_500
     for name in ("humaneval", "humaneval+"):
         assert len(ExamQuestions(read_questions(name)).found_in(table(texts))) < len(texts) / 1_000
 
 
-def test_questions_are_known_by_name_or_by_file(tmp_path: Path):
+def test_questions_are_read_by_set_name_or_from_a_file(tmp_path: Path):
     assert digest_of("humaneval") != digest_of("humaneval+")
     with pytest.raises(InputError, match="cannot read"):
         list(read_questions(str(tmp_path / "humaneval2")))

@@ -1,4 +1,4 @@
-"""Words, n-grams, duplicates and questions, against plain Python."""
+"""Words, n-grams, duplicates and test questions, compared with a simple implementation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(*texts: str) -> Any:
 
 
 def plain(text: str) -> list[bytes]:
-    """The words of a text, as bytes: letters of other scripts are the bytes above 127."""
+    """Return the words of a text as bytes; bytes above 127 count as letters."""
     return [found.lower() for found in re.findall(rb"[a-zA-Z0-9_\x80-\xff]+", text.encode())]
 
 
@@ -40,12 +40,12 @@ texts = st.lists(st.text("aAbB é_1 .,\n", max_size=60), min_size=1, max_size=5)
 
 @settings(max_examples=200, deadline=None)
 @given(texts)
-def test_equal_words_and_only_they_have_equal_hashes(said: list[str]):
-    pieces = list(pieces_of(table(*said)))
+def test_words_have_equal_hashes_if_and_only_if_they_are_equal(contents: list[str]):
+    pieces = list(pieces_of(table(*contents)))
     found = [piece.words() for piece in pieces]
     hashes = [int(value) for part in found for value in part.hashes]
     of = [int(value) + first for (first, *_), part in zip(pieces, found, strict=True) for value in part.of]
-    wanted = [(number, word) for number, text in enumerate(said) for word in plain(text)]
+    wanted = [(number, word) for number, text in enumerate(contents) for word in plain(text)]
     assert of == [number for number, _ in wanted]
     by_word: dict[bytes, int] = {}
     for (_, word), value in zip(wanted, hashes, strict=True):
@@ -55,12 +55,12 @@ def test_equal_words_and_only_they_have_equal_hashes(said: list[str]):
 
 @settings(max_examples=100, deadline=None)
 @given(texts, st.integers(1, 4))
-def test_ngrams_are_those_within_a_text(said: list[str], size: int):
-    for piece in pieces_of(table(*said)):
+def test_ngrams_do_not_cross_the_end_of_a_text(contents: list[str], size: int):
+    for piece in pieces_of(table(*contents)):
         found = grams(piece.words(), size)
         wanted = [
             (number, tuple(listed[at : at + size]))
-            for number, text in enumerate(said)
+            for number, text in enumerate(contents)
             for listed in [plain(text)]
             for at in range(len(listed) - size + 1)
         ]
@@ -75,7 +75,7 @@ def test_a_word_ends_with_its_message():
     assert piece.words().hashes.tolist() == apart.hashes.tolist()
 
 
-def test_names_do_not_matter_to_an_outline():
+def test_an_outline_ignores_the_names_of_variables():
     first, second, third = (
         outline(words(np.frombuffer(text.encode(), np.uint8), np.array([len(text)]))).hashes.tolist()
         for text in (
@@ -87,13 +87,13 @@ def test_names_do_not_matter_to_an_outline():
     assert first == second != third
 
 
-def test_only_the_same_words_have_the_same_digest():
+def test_only_equal_texts_have_equal_digests():
     found = digests(table("one", "two", "one", "One")).to_pylist()
     assert found[0] == found[2]
     assert len(set(found)) == 3
 
 
-def test_signatures_tell_how_alike_two_rows_are():
+def test_signatures_estimate_the_similarity_of_two_rows():
     chance = np.random.default_rng(0)
     vocabulary = [f"word{n}" for n in range(5000)]
     base = [vocabulary[n] for n in chance.integers(0, 5000, 600)]
@@ -114,11 +114,11 @@ def test_signatures_tell_how_alike_two_rows_are():
     assert not (keys[0] == keys[4]).any()
 
 
-def test_a_row_without_words_makes_no_others_alike():
+def test_a_row_without_words_does_not_change_other_signatures():
     short = ["one two three four five six", "seven eight nine ten eleven twelve"]
-    alone, beside = signatures(table(*short)), signatures(table(*short, "?! ..."))
-    assert (beside[:2] == alone).all()
-    assert (beside[0] == beside[1]).mean() < 0.1
+    alone, together = signatures(table(*short)), signatures(table(*short, "?! ..."))
+    assert (together[:2] == alone).all()
+    assert (together[0] == together[1]).mean() < 0.1
 
 
 LEAK = ExamQuestion(
@@ -131,7 +131,7 @@ LEAK = ExamQuestion(
 
 
 @pytest.mark.parametrize(
-    ("text", "held"),
+    ("text", "contained"),
     [
         (LEAK.texts[0], True),
         ("Please " + LEAK.texts[0].upper().replace(" ", "\n"), True),
@@ -141,13 +141,13 @@ LEAK = ExamQuestion(
         ("the of and to in is that for it with as was on are be this by you not or have from " * 20, False),
     ],
 )
-def test_a_question_is_found_whatever_is_around_it(text: str, held: bool):
+def test_a_question_is_found_inside_other_text(text: str, contained: bool):
     around = "Here is what I would do next for the customer. " * 30
     found = ExamQuestions([LEAK]).found_in(table("nothing", around + text + around))
-    assert found == ({1: 0} if held else {})
+    assert found == ({1: 0} if contained else {})
 
 
-def test_what_says_too_little_is_not_looked_for():
+def test_a_very_short_question_is_not_searched_for():
     assert ExamQuestions([ExamQuestion("short", ("Say yes.",))]).found_in(table("Say yes.")) == {}
 
 
@@ -159,7 +159,7 @@ def test_what_says_too_little_is_not_looked_for():
         "สมชายมีส้มสิบสองผล แบ่งให้น้องหนึ่งในสามส่วน แล้วซื้อเพิ่มอีกห้าผล ตอนนี้เขามีส้มกี่ผล",
     ],
 )
-def test_a_question_without_spaces_is_found(asked: str):
+def test_a_question_in_a_script_without_spaces_is_found(asked: str):
     questions = ExamQuestions([ExamQuestion("q", (asked,))])
     other = "昨天下午我们去公园散步，看见许多孩子在湖边放风筝，大家都很高兴。"
     assert questions.found_in(table("nothing", f"Solve this: {asked} Thanks.", other)) == {1: 0}

@@ -1,4 +1,4 @@
-"""Rows from runs: everything is counted, duplicates and questions are removed, and a stopped command resumes."""
+"""Rows from runs: filters are counted, duplicates and test questions are removed, and a stopped command resumes."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def build(recipe: Recipe) -> tuple[RowsReport, list[dict[str, Any]]]:
 
 
 def near(number: int) -> str:
-    """The words of a conversation with one changed."""
+    """Return the text of a conversation with one changed word."""
     chance = random.Random(number)
     text = [" ".join(chance.choices(WORDS, k=60)) for _ in range(2)][1].split()
     text[30] = "other"
     return " ".join(text)
 
 
-def test_everything_is_counted_and_what_is_the_same_goes(tmp_path: Path):
+def test_removed_conversations_and_duplicates_are_counted(tmp_path: Path):
     conversations = [conversation(number) for number in range(40)]
     conversations += [conversation(number, stop="max_messages") for number in range(40, 45)]
     conversations += [conversation(number, labels=("misalignment",)) for number in range(45, 48)]
-    conversations += [conversation(number) for number in range(6)]  # the same again
+    conversations += [conversation(number) for number in range(6)]  # duplicates
     conversations += [conversation(number, said=near(number)) for number in range(6, 9)]
     crowd = conversation(99)
     crowd.speakers.append(Speaker("third", "Judge"))
@@ -70,7 +70,7 @@ def test_everything_is_counted_and_what_is_the_same_goes(tmp_path: Path):
     assert report.tokens == sum(row["tokens"] for row in rows)
 
 
-def test_a_weight_is_how_often_a_row_is_used(tmp_path: Path):
+def test_a_weight_decides_how_often_a_row_is_used(tmp_path: Path):
     first = make_run(tmp_path / "first", [conversation(number) for number in range(400)], 100)
     second = make_run(tmp_path / "second", [conversation(number) for number in range(1_000, 1_100)], 50)
     recipe = Recipe((Source(first, 0.25), Source(second, 2)), str(tmp_path / "rows"))
@@ -81,7 +81,7 @@ def test_a_weight_is_how_often_a_row_is_used(tmp_path: Path):
     assert len(rows) - len(of_first) == 200
 
 
-def test_what_simulates_misuse_takes_words_and_a_canary(tmp_path: Path):
+def test_conversations_labeled_as_harmful_need_an_acknowledgment_and_a_canary(tmp_path: Path):
     run = make_run(tmp_path / "run", [conversation(1), conversation(2, labels=("misalignment",))])
     with pytest.raises(InputError, match="canary"):
         Recipe((Source(run),), acknowledge=("misalignment",))
@@ -93,7 +93,7 @@ def test_what_simulates_misuse_takes_words_and_a_canary(tmp_path: Path):
     assert "Canary: `G-U-I-D`" in card
 
 
-def test_rows_that_hold_a_question_are_left_out_and_named(tmp_path: Path):
+def test_rows_that_contain_a_test_question_are_excluded_and_counted(tmp_path: Path):
     questions = tmp_path / "questions.jsonl.gz"
     leak = "Write a function that returns the sum of all even numbers of a list of integers, or none if there is none."
     lines = [
@@ -115,7 +115,7 @@ def test_rows_that_hold_a_question_are_left_out_and_named(tmp_path: Path):
     assert len(rows) == 20
 
 
-def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_over(tmp_path: Path):
+def test_rows_have_a_card_that_the_hub_can_read_and_an_existing_card_is_kept(tmp_path: Path):
     yaml = pytest.importorskip("yaml")
     questions = tmp_path / "questions.jsonl"
     questions.write_text(json.dumps({"question": " ".join(WORDS[:30])}) + "\n")
@@ -129,7 +129,7 @@ def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_ov
     (files,) = front["configs"][0]["data_files"]
     found = list((tmp_path / "rows").glob(files["path"]))
     assert split["num_bytes"] == sum(file.stat().st_size for file in found) > 0
-    assert re.search(r"looked for \| 1 \|$", card.read_text(), re.MULTILINE)
+    assert re.search(r"test questions.* \| 1 \|$", card.read_text(), re.MULTILINE)
     assert report.looked_for == 1
     assert "`run x`" in card.read_text()
     assert "secret-name" not in card.read_text()
@@ -141,7 +141,7 @@ def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_ov
     assert card.read_text() != "mine"
 
 
-def test_findings_and_languages_are_filters(tmp_path: Path):
+def test_conversations_are_filtered_by_findings_and_language(tmp_path: Path):
     flake = conversation(1)
     flake.messages[1] = Message(1, "assistant", "Coder", "Solution: I will do that.\nNext request.")
     german = conversation(2)
@@ -166,24 +166,24 @@ def test_findings_and_languages_are_filters(tmp_path: Path):
     assert [row["conversation"] for row in rows] == ["00003"]
 
 
-def test_a_stopped_builder_resumes_and_the_rows_are_the_same(tmp_path: Path):
+def test_a_stopped_builder_resumes_with_the_same_rows(tmp_path: Path):
     run = make_run(tmp_path / "run", [conversation(number % 50) for number in range(100)])
-    undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
+    uninterrupted, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
-    ended, starts = some(recipe, 0), 1
+    ended, attempts = build_part(recipe, 0), 1
     while not ended.complete:
-        ended, starts = some(recipe, 0), starts + 1
-        assert starts < 60
-    assert starts > 2
-    assert ended.result == undisturbed
+        ended, attempts = build_part(recipe, 0), attempts + 1
+        assert attempts < 60
+    assert attempts > 2
+    assert ended.result == uninterrupted
     assert list(Rows(recipe.out)) == wanted
     folder = open_folder(recipe.out)
     marked = {stage: len(folder.committed(stage)) for stage in (SHAPED, MIXED)}
     assert marked == {SHAPED: 10, MIXED: 10}
 
 
-def some(recipe: Recipe, count: int) -> Outcome:
-    """Make rows until so many files are there, or a few more."""
+def build_part(recipe: Recipe, count: int) -> Outcome:
+    """Make rows, and stop when at least `count` files are committed."""
     runner = Runner(RowsJob(recipe))
 
     def note(state: JobState, stage: str, shard: int) -> None:
@@ -211,27 +211,27 @@ def test_a_builder_that_resumes_after_a_compaction_loses_nothing(
         for number in range(100)
     ]
     run = make_run(tmp_path / "run", conversations, per_shard=2)
-    undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
+    uninterrupted, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
-    assert not some(recipe, 3).complete
+    assert not build_part(recipe, 3).complete
     folder = open_folder(run)
     small = folder.marker("conversations", 0).size
     compact(folder, "conversations", target=5 * small)
-    assert not some(recipe, 20).complete
+    assert not build_part(recipe, 20).complete
     compact(folder, "conversations", target=5 * target * small)
     assert collect_garbage(folder, compacted=True).compacted
-    assert build(recipe) == (undisturbed, wanted)
-    # And what is complete stays so.
+    assert build(recipe) == (uninterrupted, wanted)
+    # Finished rows are not made again.
     whole = Recipe((Source(run),), str(tmp_path / "whole"))
     before = [marker.file for marker in Rows(whole.out).markers]
-    assert build(whole) == (undisturbed, wanted)
+    assert build(whole) == (uninterrupted, wanted)
     assert [marker.file for marker in Rows(whole.out).markers] == before
 
 
-def test_rows_that_lost_the_note_of_their_pieces_are_made_again(tmp_path: Path):
+def test_rows_without_the_settings_of_their_stage_must_be_made_again(tmp_path: Path):
     run = make_run(tmp_path / "run", [conversation(number) for number in range(40)])
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
-    assert not some(recipe, 1).complete
+    assert not build_part(recipe, 1).complete
     (tmp_path / "rows" / "stages" / f"{SHAPED}.json").unlink()
     compact(open_folder(run), "conversations")
     with pytest.raises(InputError, match="--force"):
@@ -240,7 +240,7 @@ def test_rows_that_lost_the_note_of_their_pieces_are_made_again(tmp_path: Path):
     assert list(Rows(recipe.out)) == build(Recipe((Source(run),), str(tmp_path / "whole")))[1]
 
 
-def test_rows_that_are_not_all_mixed_are_not_opened(tmp_path: Path):
+def test_unfinished_rows_cannot_be_opened(tmp_path: Path):
     run = make_run(tmp_path / "run", [conversation(number) for number in range(30)])
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     _, wanted = build(recipe)
@@ -250,7 +250,7 @@ def test_rows_that_are_not_all_mixed_are_not_opened(tmp_path: Path):
     assert build(recipe)[1] == wanted
 
 
-def test_rows_in_an_object_store_are_checked_before_they_are_trained_on(
+def test_damaged_rows_in_an_object_store_are_found_before_a_training(
     tmp_path: Path, bucket: Callable[[str], str]
 ):
     run = make_run(tmp_path / "run", [conversation(number) for number in range(30)])
@@ -270,15 +270,15 @@ def test_rows_in_an_object_store_are_checked_before_they_are_trained_on(
             rows.check()
 
 
-def test_a_folder_made_from_something_else_is_left_alone(tmp_path: Path):
+def test_a_folder_made_with_another_recipe_is_not_changed(tmp_path: Path):
     run = make_run(tmp_path / "run", [conversation(1)])
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     build(recipe)
-    with pytest.raises(InputError, match="another recipe"):
+    with pytest.raises(InputError, match="--force"):
         run_job(RowsJob(Recipe((Source(run),), str(tmp_path / "rows"), Shape(seat="user"))))
 
 
-def test_a_recipe_is_read_and_its_mistakes_are_named(tmp_path: Path):
+def test_a_recipe_is_read_and_errors_name_the_field(tmp_path: Path):
     path = tmp_path / "rows.toml"
     path.write_text('out = "x"\n[shape]\nseat = "both"\n[filters]\nnear = 0.8\n[[sources]]\nrun = "runs/a"\n')
     assert read_recipe(path) == Recipe((Source("runs/a"),), "x", Shape(seat="both"), Filters(near=0.8))

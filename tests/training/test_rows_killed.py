@@ -1,4 +1,4 @@
-"""Rows whose builder is killed several times have the same bytes as undisturbed ones."""
+"""Rows whose builder is killed several times have the same bytes as rows made without interruption."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ runner = Runner(RowsJob(msgspec.json.decode(recipe, type=Recipe)))
 runner.committed = die_soon
 asyncio.run(runner.run())
 """
-"""Kills itself a moment after so many files, wherever it is by then."""
+"""Makes rows, and kills itself a given time after a given number of commits."""
 
 
 def conversation(number: int) -> Transcript:
-    chance = random.Random(number % 200)  # some are there twice
-    said = [" ".join(f"word{chance.randrange(3_000)}" for _ in range(120)) for _ in range(6)]
-    messages = [Message(n, ("user", "assistant")[n % 2], "R", text) for n, text in enumerate(said)]
+    chance = random.Random(number % 200)  # some conversations are equal
+    texts = [" ".join(f"word{chance.randrange(3_000)}" for _ in range(120)) for _ in range(6)]
+    messages = [Message(n, ("user", "assistant")[n % 2], "R", text) for n, text in enumerate(texts)]
     speakers = [Speaker("user", "Trader"), Speaker("assistant", "Coder")]
     return Transcript(f"{number:05}", Task("Trade."), speakers, messages)
 
@@ -85,8 +85,8 @@ def test_a_killed_builder_resumes_to_the_same_bytes(run: str, tmp_path: Path):
         done = subprocess.run([*command, str(commits), str(chance.random() * 0.02)])
         assert done.returncode == -signal.SIGKILL
     resumed = run_job(RowsJob(recipe)).result
-    undisturbed = msgspec.structs.replace(recipe, out=str(tmp_path / "whole"))
-    assert resumed == run_job(RowsJob(undisturbed)).result
-    assert content(recipe) == content(undisturbed)
+    uninterrupted = msgspec.structs.replace(recipe, out=str(tmp_path / "whole"))
+    assert resumed == run_job(RowsJob(uninterrupted)).result
+    assert content(recipe) == content(uninterrupted)
     assert resumed.removed_rows
     assert not (folder.root / "scratch").exists()

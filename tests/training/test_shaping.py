@@ -1,4 +1,4 @@
-"""Rows are what a plain reading of each conversation gives: the same rules again, one message at a time."""
+"""Rows made column by column equal those of a simple implementation that reads one message at a time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ pa = pytest.importorskip("pyarrow")
 DONE = "<CAMEL_TASK_DONE>"
 
 
-def said(transcript: Transcript, text: str) -> str:
-    """A message without the grammar's markers, for texts as the prompts ask for them."""
+def without_markers(text: str) -> str:
+    """Return a message without the format's markers, if it has the format that the prompts require."""
     if text.startswith("Instruction:"):
         instruction, found, given = text[12:].partition("\nInput:")
         given = "" if given.strip().rstrip(".").lower() in ("none", "n/a") else given
@@ -34,7 +34,7 @@ def said(transcript: Transcript, text: str) -> str:
 
 
 def reference(transcript: Transcript, seat: str, how: Shape) -> tuple[list[list[tuple[str, str]]], int]:
-    """The rows of one conversation, and how many turns were too long."""
+    """Return the rows of one conversation, and the number of turns that were too long."""
     own = next((one for one in transcript.speakers if one.name == seat), Speaker(seat, ""))
     heard: str | None = own.opening or transcript.task.text
     parts: list[list[tuple[str, str]]] = [[]]
@@ -43,9 +43,9 @@ def reference(transcript: Transcript, seat: str, how: Shape) -> tuple[list[list[
         last = place == len(transcript.messages) - 1
         over = transcript.stop is not None and transcript.stop.reason == "done"
         gone = message.content.strip() == DONE or (last and over and DONE in message.content)
-        text = "" if gone else (message.content if how.markers else said(transcript, message.content))
+        text = "" if gone else (message.content if how.markers else without_markers(message.content))
         if message.speaker != seat:
-            if not previous_own:  # it heard more than its row can show
+            if not previous_own:  # two messages in a row from the other seat, of which a row has only one
                 parts.append([])
             heard, previous_own = (text if text.strip() else None), False
             continue
@@ -125,7 +125,7 @@ shapes = st.builds(
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(transcripts(), max_size=6), shapes)
-def test_rows_are_what_a_plain_reading_gives(conversations: list[Transcript], how: Shape):
+def test_rows_equal_those_of_the_reference(conversations: list[Transcript], how: Shape):
     table = to_table(conversations)
     found = shape(table, how)
     wanted = [reference(one, seat, how) for seat in how.seats for one in conversations]
@@ -139,7 +139,7 @@ def test_rows_are_what_a_plain_reading_gives(conversations: list[Transcript], ho
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(transcripts(), min_size=3, max_size=8), st.integers(0, 3), st.integers(1, 4))
-def test_a_slice_of_a_table_is_shaped_as_if_it_were_all(
+def test_a_slice_of_a_table_gives_the_rows_of_its_conversations(
     conversations: list[Transcript], start: int, size: int
 ):
     how = Shape(seat="both", system=True)
@@ -148,7 +148,7 @@ def test_a_slice_of_a_table_is_shaped_as_if_it_were_all(
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "expected"),
     [
         ("Instruction: Sort it.\nInput: None", "Sort it."),
         ("**Instruction:** Sort it.\n**Input:** None.", "Sort it."),
@@ -162,11 +162,11 @@ def test_a_slice_of_a_table_is_shaped_as_if_it_were_all(
         ("Ask for the next request. Then wait", "Ask for the next request. Then wait"),
     ],
 )
-def test_markers_go_where_they_are_used(text: str, left: str):
-    assert stripped(pa.array([text])).to_pylist() == [left]
+def test_markers_are_removed_only_where_the_prompts_require_them(text: str, expected: str):
+    assert stripped(pa.array([text])).to_pylist() == [expected]
 
 
-def test_an_answer_alone_answers_its_task():
+def test_a_conversation_of_one_answer_has_the_task_as_its_question():
     table = to_table(
         [
             Transcript(
@@ -185,8 +185,8 @@ def test_an_answer_alone_answers_its_task():
     st.sampled_from(["Poet", "<TASK>", r"C:\1 & Co."]),
     st.sampled_from(["Sell it.", "Wait...", " a $1 <USER_ROLE> ", "Go\n"]),
 )
-def test_a_talk_that_came_without_prompts_is_given_those_of_a_role_play(role: str, task: str):
-    """What a model learns to play is what it will be told when it plays."""
+def test_a_conversation_without_prompts_gets_those_of_role_playing(role: str, task: str):
+    """A model is trained with the prompts that it gets later, when it plays the role."""
     speakers = [Speaker("user", "Trader"), Speaker("assistant", role)]
     messages = [
         Message(0, "user", "Trader", "Instruction: Go.\nInput: None"),

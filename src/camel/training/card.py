@@ -1,4 +1,4 @@
-"""The card of a trained model: what it was made from, how, and what came of it."""
+"""The model card of a trained model: data, settings and results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_card(
     losses: list[float],
     begun: dict[str, Any],
 ) -> None:
-    """Write `README.md`, and the curve of the loss beside it."""
+    """Write `README.md` and `loss.svg`, the curve of the loss."""
     (out / "loss.svg").write_text(curve(losses), "utf-8")
     labels = sorted({label for one in rows for label in _labels(one)})
     what = (
@@ -47,12 +47,12 @@ def write_card(
         f"Fine-tuned with CAMEL {begun['version']} from `{in_one_line(config.model)}` on {result.rows:,} {what} language-model "
         "agents. Its terms are those of the base model and of the models that wrote the data.",
         "",
-        "![The loss by step](loss.svg)",
+        "![Loss per step](loss.svg)",
         "",
         "| | |",
         "|---|---|",
         f"| steps | {result.steps:,} |",
-        f"| loss, first and last tenth | {result.first_loss:.3f}, {result.last_loss:.3f} |",
+        f"| mean loss, first and last 10 % of steps | {result.first_loss:.3f}, {result.last_loss:.3f} |",
         f"| fingerprint | `{begun['fingerprint']}` |",
         "",
         "## Data",
@@ -67,7 +67,7 @@ def write_card(
         lines.append(f"| {len(one):,} | {names} | `{settings.fingerprint}` |")
     lines += [f"| | {in_one_line(name)} | |" for name in config.preferences]
     if labels:
-        lines += ["", f"**It was trained on data labelled {', '.join(map(in_one_line, labels))}.**"]
+        lines += ["", f"**This model was trained on data labeled {', '.join(map(in_one_line, labels))}.**"]
     settings_text = msgspec.json.format(msgspec.json.encode(config), indent=2).decode()
     lines += ["", "## Settings", "", "```json", settings_text, "```", ""]
     (out / "README.md").write_text("\n".join(lines), "utf-8")
@@ -86,7 +86,7 @@ def _labels(rows: Rows) -> set[str]:
 
 
 def curve(losses: list[float]) -> str:
-    """The loss by step as an SVG picture."""
+    """Return the curve of the loss as SVG."""
     top = max(losses, default=1.0) or 1.0
     last = max(1, len(losses) - 1)
     points = " ".join(

@@ -1,8 +1,8 @@
-"""Rows as tokens: the whole chat is read, and only what the assistant says is learnt.
+"""Converts rows to tokens and labels. Only the assistant's messages are trained on.
 
-The one decision to know: a chat is cut where its template puts what a speaker says. The text up to an answer, as the
-template writes it when an answer is asked for, must begin the text that has the answer; what comes after it is learnt,
-its end-of-turn token included. So it works with any template that only appends, and says so where one does not.
+The one decision to know: the chat template decides where an answer begins. The text up to an answer, with the generation
+prompt, must be the beginning of the text that includes the answer. The rest is trained on, with the end-of-turn token. This
+works with any template that only appends text; other templates are an error.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from camel.core.errors import InputError
 from camel.training.weights import need
 
 IGNORED = -100
-"""The label of a token that is read and not learnt."""
+"""The label of a token that is not trained on."""
 
 
 def chat_tokens(
     tokenizer: Any, messages: Sequence[dict[str, str]], length: int
 ) -> tuple[list[int], list[int]]:
-    """The tokens of a chat, and the same with all but the assistant's ignored; cut at `length`."""
+    """Return the first `length` tokens of a chat, and their labels."""
     ids: list[int] = []
     labels: list[int] = []
-    for text, learnt in chat_pieces(tokenizer, messages):
+    for text, trained in chat_pieces(tokenizer, messages):
         found: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         ids += found
-        labels += found if learnt else [IGNORED] * len(found)
+        labels += found if trained else [IGNORED] * len(found)
         if len(ids) >= length:
             break
     return ids[:length], labels[:length]
 
 
 def chat_pieces(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Iterator[tuple[str, bool]]:
-    """The text of a chat in pieces: read, learnt, read, learnt…"""
+    """Yield the text of a chat in pieces, each with whether it is trained on."""
     written = ""
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
@@ -44,20 +44,20 @@ def chat_pieces(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Iterator[
         whole = tokenizer.apply_chat_template(list(messages[: place + 1]), tokenize=False)
         if not (before.startswith(written) and whole.startswith(before)):
             raise InputError(
-                "the model's chat template rewrites what was said before, so that it cannot be told what to learn: "
-                "give a folder whose tokenizer has a template that only appends"
+                "the model's chat template changes earlier messages, so the text to train on cannot be found. "
+                "Use a model folder whose tokenizer has a template that only appends"
             )
         yield before[len(written) :], False
-        # Some templates end a turn with a line break that no model ever writes.
-        said = whole[len(before) :]
-        yield said.rstrip("\n"), True
-        if said.endswith("\n"):
-            yield said[len(said.rstrip("\n")) :], False
+        # Some templates end a turn with a line break that models do not generate.
+        answer = whole[len(before) :]
+        yield answer.rstrip("\n"), True
+        if answer.endswith("\n"):
+            yield answer[len(answer.rstrip("\n")) :], False
         written = whole
 
 
 def tokenized(tokenizer: Any, files: Sequence[str], length: int, scratch: str) -> Any:
-    """A `datasets.Dataset` of tokens and labels, on disk; rows without anything to learn are left out."""
+    """Return a `datasets.Dataset` on disk with the tokens and labels of rows that have something to train on."""
     datasets = need("datasets")
 
     def convert(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""The configuration of a training, and recipes by name."""
+"""The configuration of a training, and the named recipes that it can start from."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ class Adapter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     alpha: int = 32
     dropout: float = 0.0
     bits: int = 16
-    """4: the frozen weights are held in four bits (QLoRA); needs a GPU."""
+    """Bits per frozen weight: 16, or 4 for QLoRA, which needs a GPU."""
 
 
 class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything a training is made from. What decides the weights is fingerprinted; a training goes on only under the same."""
+    """All settings of a training. A training can be resumed only with the settings that it began with."""
 
     rows: tuple[str, ...]
-    """Folders that `camel rows` made."""
+    """Folders made by `camel rows`."""
     model: str
-    """What is trained: a folder, a name on the hub, a GGUF file, or `local` for the small model."""
+    """The model to train: a folder, a name on the hub, a GGUF file, or `local` for the small model."""
     preferences: tuple[str, ...] = ()
-    """Instead of rows: what a critic preferred to what, as runs or as files of `camel export RUN preferences`."""
+    """Instead of rows: a critic's preferences, as runs or as files of `camel export RUN preferences`."""
     beta: float = 0.1
-    """With preferences: how much it costs to move away from the model that is trained; less moves further."""
+    """DPO's beta, used with preferences. A smaller value lets the model move further from the base model."""
     out: str = "model"
     epochs: float = 3.0
     steps: int = 0
-    """Steps at most; 0: as many as the epochs have."""
+    """Maximum number of steps; 0: as many as the epochs need."""
     learning_rate: float = 2e-5
     warmup: float = 0.04
-    """Share of the steps over which the learning rate rises; it falls along a cosine after that."""
+    """Share of the steps in which the learning rate rises; afterwards it falls along a cosine."""
     weight_decay: float = 0.0
     batch: int = 128
-    """Rows of a step, over all devices."""
+    """Rows per step, over all devices."""
     at_once: int = 4
-    """Rows that a device works on at a time."""
+    """Maximum number of rows that a device processes at a time."""
     length: int = 2048
-    """Tokens of a row at most; what is longer is cut at its end."""
+    """Maximum number of tokens per row; the end of a longer row is cut off."""
     adapter: Adapter | None = None
     """None trains every weight."""
     precision: str = "auto"
-    """bf16, fp32, or auto: bf16 where there is a GPU."""
+    """bf16, fp32, or auto: bf16 on a GPU, fp32 on a CPU."""
     seed: int = 0
     save_every: int = 50
-    """Steps between two checkpoints; a training that died goes on from the last."""
+    """Steps between two checkpoints; an interrupted training resumes from the last one."""
     devices: int = 1
-    """GPUs, or processes on CPUs: one process each."""
+    """Number of processes, one per GPU; on a CPU, the number of CPU processes."""
     spread: str = "auto"
-    """Over several devices: `weights` spreads weights, gradients and moments (FSDP), `copies` gives each a copy (DDP);
-    `auto` spreads the weights over GPUs and copies them to CPUs."""
+    """With several devices: `weights` shards weights, gradients and optimizer state (FSDP), `copies` gives each device a
+    copy of the model (DDP), and `auto` chooses `weights` on GPUs and `copies` on CPUs."""
 
     def __post_init__(self) -> None:
         if not self.rows and not self.preferences:
-            raise InputError("a training needs rows: camel rows makes them")
+            raise InputError("a training needs rows. Make them with camel rows")
         if self.rows and self.preferences:
             raise InputError(
-                "a training is on rows or on preferences: do the one, then the other on its model"
+                "a training uses rows or preferences, not both. Train on rows first, then train that model on preferences"
             )
         if self.spread not in ("auto", "weights", "copies"):
-            raise InputError(f"spread is auto, weights or copies, not {self.spread}")
+            raise InputError(f"spread must be auto, weights or copies, not {self.spread}")
         if not self.beta > 0:
             raise InputError(f"beta must be above 0, not {self.beta:g}")
         for name in ("batch", "at_once", "length", "save_every", "devices"):
@@ -78,46 +78,50 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             raise InputError(
                 f"{self.devices} devices cannot share batches of {self.batch}: choose a multiple of {self.devices}"
             )
-        if not self.learning_rate > 0 or not 0 <= self.warmup < 1 or (self.epochs <= 0 and self.steps <= 0):
-            raise InputError("a training has a learning rate above 0, a warm-up below 1, and epochs or steps")
+        if not self.learning_rate > 0:
+            raise InputError(f"learning_rate must be above 0, not {self.learning_rate:g}")
+        if not 0 <= self.warmup < 1:
+            raise InputError(f"warmup must be at least 0 and below 1, not {self.warmup:g}")
+        if self.epochs <= 0 and self.steps <= 0:
+            raise InputError(f"epochs or steps must be above 0, not {self.epochs:g} and {self.steps}")
         if self.precision not in ("auto", "bf16", "fp32"):
-            raise InputError(f"precision is auto, bf16 or fp32, not {self.precision}")
+            raise InputError(f"precision must be auto, bf16 or fp32, not {self.precision}")
 
     @property
     def each(self) -> int:
-        """Rows that a device really works on at a time: at most `at_once`, and so that they make up its part of a batch."""
+        """Rows that a device processes at a time: the largest divisor of its part of a batch that is at most `at_once`."""
         part = self.batch // self.devices
         return next(size for size in range(min(self.at_once, part), 0, -1) if part % size == 0)
 
     @property
     def rounds(self) -> int:
-        """How often a device does that before the weights change."""
+        """Forward and backward passes of a device per step (gradient accumulation)."""
         return self.batch // self.devices // self.each
 
     def decisive(self) -> dict[str, Any]:
-        """What decides the weights, as far as a configuration can."""
+        """Return the settings that decide the weights, without `out`, `save_every` and `at_once`."""
         return msgspec.to_builtins(msgspec.structs.replace(self, out="", save_every=50, at_once=1))
 
     def fingerprint(self, data: str) -> str:
-        """A short hash of it, and of what it reads: rows, and the weights it begins with."""
+        """Return a short hash of the settings and of `data`, a digest of the rows."""
         return hashlib.sha256(msgspec.json.encode([self.decisive(), data], order="sorted")).hexdigest()[:16]
 
 
 RECIPES = read_table(Path(__file__).with_name("recipes.toml"))
-"""Named settings; whatever else is given overrides them."""
+"""Named settings. Values from the command or the file override them."""
 
 
 def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
-    """A recipe's settings, overridden by what was given."""
+    """Return the settings of a recipe, overridden by the `given` ones."""
     if recipe and recipe not in RECIPES:
-        raise InputError(f"no recipe {recipe!r}: there are {', '.join(RECIPES)}")
+        raise InputError(f"there is no recipe {recipe!r}. Choose from {', '.join(RECIPES)}")
     if not ("model" in given or "model" in RECIPES.get(recipe, {})):
-        raise InputError("which model is to be trained? Name it: --base-model NAME, or model = in the file")
+        raise InputError("no model to train is given. Add --base-model NAME, or `model` to the file")
     return convert_table({"rows": [], **RECIPES.get(recipe, {}), **given}, TrainConfig)
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read a configuration from TOML; `recipe` may name the settings it begins from."""
+    """Read a configuration from a TOML file. Its field `recipe` names a recipe whose settings it overrides."""
     table = read_table(path)
     try:
         return made_config(str(table.pop("recipe", "")), table)

@@ -1,13 +1,13 @@
-"""What a training needs before it starts: memory, time and money, with the arithmetic.
+"""Estimates the memory, time and cost of a training before it starts, and shows the calculation.
 
-Training every weight with Adam in mixed precision holds 16 bytes a parameter: weights and gradients in bfloat16 (2 + 2), the
-two moments and a copy of the weights in float32 (8 + 4), spread over the devices. Adapters hold the frozen weights once
-(2 bytes, half a byte in four bits) and 16 bytes for each of their own. Activations, with checkpointing, are one hidden
-state a layer and token, and the logits of one forward pass. A token costs 6 operations a parameter, 8 with checkpointing, because the
-forward pass is done twice.
+Training every weight with Adam in mixed precision takes 16 bytes per parameter: weights and gradients in bfloat16 (2 + 2), the
+two moments and a copy of the weights in float32 (8 + 4), sharded over the devices. With adapters, a frozen weight takes 2 bytes
+(half a byte in four bits), and an adapter weight 16 bytes. With checkpointing, activations are one hidden state per layer and
+token, and the logits of one forward pass. A token takes 6 operations per parameter, or 8 with checkpointing, because the forward
+pass is done twice.
 
-The one decision to know: a model's size is read from its own files where they are on this disk, from the headers alone;
-of any other its number of parameters must be said, and its shape is guessed from that.
+The one decision to know: the size of a model on this disk is read from the headers of its files. For other models, the user
+gives the number of parameters, and the shape is guessed from it.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ _LONGEST_HEADER = 100_000_000
 
 
 def guessed(parameters: str) -> Architecture:
-    """A model of so many parameters (7B, 135M, 6.7e9), of the shape that such models commonly have."""
+    """Return an architecture with this many parameters (7B, 135M, 6.7e9) and a typical shape."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?) *([MBT]?)", parameters.strip(), re.IGNORECASE)
     count = float(found[1]) * MULTIPLES[found[2].upper()] if found else 0.0
     if not 1e5 <= count <= 1e14:
         raise InputError(
-            f"--parameters is how many the model has, such as 7B, 135M or 6.7e9, not {parameters!r}"
+            f"--parameters must be the model's number of parameters, such as 7B, 135M or 6.7e9, not {parameters!r}"
         )
-    # A block has about 12 hidden^2 parameters, and models are about 128 times as wide as they have blocks.
+    # A block has about 12 hidden^2 parameters, and the width of a model is about 128 times its number of blocks.
     hidden = round((128 * count / 12) ** (1 / 3))
     return Architecture(count, max(1, round(hidden / 128)), hidden, 128_000)
 
 
 def architecture_of(model: str) -> Architecture | None:
-    """The size of a model: one that is known by name, or whose files are on this disk."""
+    """Return the size of a model that is in `KNOWN` or on this disk; None for others."""
     if model in KNOWN:
         return KNOWN[model]
     path = on_disk(model)
@@ -69,27 +69,27 @@ def architecture_of(model: str) -> Architecture | None:
         return _of_gguf(path) if path.is_file() else _of_folder(path)
     except (OSError, ValueError, LookupError, TypeError, msgspec.MsgspecError) as error:
         raise InputError(
-            f"the size of {model} cannot be read from its files ({' '.join(str(error).split())[:100]}): give --parameters"
+            f"the size of {model} cannot be read from its files ({' '.join(str(error).split())[:100]}). Add --parameters"
         ) from None
 
 
 def _of_folder(folder: Path) -> Architecture:
-    """By its configuration and, where they are there, the headers of its weights."""
-    said: dict[str, Any] = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
-    said = said.get("text_config") or said
-    layers, hidden, words = (int(said[name]) for name in ("num_hidden_layers", "hidden_size", "vocab_size"))
+    """Read the size from the configuration and, if there are safetensors files, from their headers."""
+    config: dict[str, Any] = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
+    config = config.get("text_config") or config
+    layers, hidden, words = (int(config[name]) for name in ("num_hidden_layers", "hidden_size", "vocab_size"))
     counted = sum(map(_elements, sorted(folder.glob("*.safetensors"))))
     if not counted:
-        heads = int(said.get("num_attention_heads") or 1)
-        keys = int(said.get("num_key_value_heads") or heads) / heads
-        wide = int(said.get("intermediate_size") or 4 * hidden)
+        heads = int(config.get("num_attention_heads") or 1)
+        keys = int(config.get("num_key_value_heads") or heads) / heads
+        wide = int(config.get("intermediate_size") or 4 * hidden)
         counted = layers * hidden * (hidden * (2 + 2 * keys) + 3 * wide)
-        counted += words * hidden * (1 if said.get("tie_word_embeddings") else 2)
+        counted += words * hidden * (1 if config.get("tie_word_embeddings") else 2)
     return Architecture(counted, layers, hidden, words)
 
 
 def _elements(file: Path) -> int:
-    """The numbers in a safetensors file, by its header."""
+    """Count the weights in a safetensors file, by its header."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         if length > _LONGEST_HEADER:
@@ -109,15 +109,15 @@ def _of_gguf(file: Path) -> Architecture:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """What it runs on."""
+    """A GPU or CPU to train on."""
 
     name: str
     memory: float
-    """GB."""
+    """Memory in GB."""
     operations: float
-    """A second, in bfloat16, as its maker says."""
+    """Operations per second in bfloat16, according to the manufacturer."""
     dollars: float
-    """An hour, as it is commonly rented."""
+    """Typical rent per hour, in US dollars."""
 
 
 DEVICES = {
@@ -126,18 +126,18 @@ DEVICES = {
     "CPU": Device("CPU", 24, 2e11, 0.1),
 }
 USED = 0.4
-"""Share of those operations that a training reaches."""
+"""Share of a device's operations per second that a training reaches."""
 OVERHEAD = 4.0
-"""GB for the framework, buffers and what lies between blocks."""
+"""GB for the framework, buffers and temporary values."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What it will take."""
+    """The resources that a training will need."""
 
     device: str
     devices: int
     memory: float
-    """GB on each device."""
+    """GB per device."""
     fits: bool
     steps: int
     tokens: float
@@ -153,13 +153,13 @@ def estimate(
     device: str = "A100-80GB",
     model: Architecture | None = None,
 ) -> Estimate:
-    """What a training on `rows` rows of `tokens` tokens in all would take."""
+    """Estimate a training on `rows` rows with `tokens` tokens in total."""
     if device not in DEVICES:
-        raise InputError(f"no device {device!r} is known here: there are {', '.join(DEVICES)}")
+        raise InputError(f"the device {device!r} is unknown. Choose from {', '.join(DEVICES)}")
     size = model or architecture_of(config.model)
     if size is None:
         raise InputError(
-            f"the size of {config.model} is not known here: give --parameters, such as 7B, or as --base-model a folder that has it"
+            f"the size of {config.model} is unknown. Add --parameters, such as 7B, or use the model's folder as --base-model"
         )
     kind, count = DEVICES[device], config.devices
     billions = size.parameters / 1e9
@@ -196,15 +196,15 @@ def estimate(
             f"weights, gradients, moments: {weights}",
             f"hidden states: {at_once} rows x {config.length:,} tokens x {size.hidden:,} x {size.layers} layers x 2 B = {states:.1f} GB",
             f"logits and their gradient: {at_once} x {config.length:,} x {size.vocabulary:,} x 8 B = {logits:.1f} GB",
-            f"framework and buffers: {OVERHEAD:.0f} GB; together {memory:.1f} of {kind.memory:.0f} GB on each of {count}",
+            f"framework and buffers: {OVERHEAD:.0f} GB; total {memory:.1f} of {kind.memory:.0f} GB on each of {count}",
             f"steps: {rows:,} rows x {config.epochs:g} epochs / {config.batch} = {steps:,}",
             f"time: {each} x {billions:.2f} billion x {seen / 1e6:,.3g} million tokens / ({USED} x {kind.operations / 1e12:,.3g} TFLOP/s x {count}) = {duration(3600 * hours)}",
-            f"cost: {duration(3600 * hours)} x {count} x ${kind.dollars:.2f} an hour = {money(dollars)}",
+            f"cost: {duration(3600 * hours)} x {count} x ${kind.dollars:.2f} per hour = {money(dollars)}",
         ],
     )
 
 
 def _adapter_parameters(size: Architecture, rank: int) -> float:
-    """Of adapters on every linear layer of a block: four of the attention, three of the perceptron (2.7 times as wide)."""
+    """Count the weights of adapters on all linear layers: four in attention, three in the perceptron (2.7 times as wide)."""
     wide = 2.7 * size.hidden
     return size.layers * rank * (4 * 2 * size.hidden + 3 * (size.hidden + wide))

@@ -1,11 +1,10 @@
-"""Starting a training where its configuration says: in this process, in several on this machine, or on a Ray cluster.
+"""Starts a training in this process, in several processes on this machine, or on a Ray cluster.
 
-Over several devices every process makes the same call of `train`; the first writes. Who starts them, and who follows
-them here, is all that differs.
+With several devices, every process calls `train`, and the first one writes the files.
 
-The one decision to know: they are followed, and stopped, through the training's folder. Its progress is read as it is
-written, and a file `stop` asks them to stop after a step. So the same holds for processes of this machine and for those
-of a cluster, which sees the same folder.
+The one decision to know: this process watches and stops the others through the training's folder. It reads the progress
+file as it grows, and creates a file `stop`, after which the processes stop at the end of a step. This works in the same way
+on this machine and on a cluster, whose nodes share the folder.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from camel.training.weights import need
 
 STOP, LOG = "stop", "launch.log"
 LOOK_EVERY = 0.5
-"""Seconds between two looks at how it stands."""
+"""Seconds between two reads of the progress file."""
 
 
 class ProcessesFailed(CamelError):
-    """Processes that were started for a training ended without its result."""
+    """The processes of a training ended without a result."""
 
 
 def launched(
@@ -44,38 +43,38 @@ def launched(
     gguf: bool = True,
     address: str = "",
 ) -> Trained | None:
-    """Train as `train` does, wherever `config.devices` and the `address` of a Ray cluster say."""
+    """Train like `train`, in `config.devices` processes, on the Ray cluster at `address` if there is one."""
     if "WORLD_SIZE" in os.environ or (config.devices == 1 and not address):
         return train(config, notice=notice, stop=stop, gguf=gguf)
     prepared(config, gguf=gguf)
     if (done := finished(config)) is not None:
         return done
-    with _followed(Path(config.out), notice, stop):
+    with _following(Path(config.out), notice, stop):
         if address:
-            _on_ray(config, gguf, address)
+            _train_on_ray(config, gguf, address)
         else:
-            _here(config, gguf)
+            _train_here(config, gguf)
     return finished(config)
 
 
 def command(config: TrainConfig, *, gguf: bool = True) -> list[str]:
-    """What starts the processes of this machine; on several machines, torchrun's own options say which."""
+    """Return the command that starts the processes on this machine. For several machines, add torchrun's own options."""
     given = msgspec.json.encode({"config": config, "gguf": gguf}).decode()
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     return [*launcher, str(config.devices), "--module", "camel.training.launch", given]
 
 
-def _here(config: TrainConfig, gguf: bool) -> None:
+def _train_here(config: TrainConfig, gguf: bool) -> None:
     path = Path(config.out) / LOG
     threads = max(1, (os.cpu_count() or 1) // config.devices)
     with path.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own arguments
             command(config, gguf=gguf),
             env={"OMP_NUM_THREADS": str(threads), **os.environ},
-            stdin=subprocess.PIPE,  # held open: they end when this process does, however it does
+            stdin=subprocess.PIPE,  # held open, so that they end when this process ends for any reason
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is this process's to hear
+            start_new_session=True,  # only this process handles Ctrl-C
         )
         try:
             code = process.wait()
@@ -83,20 +82,20 @@ def _here(config: TrainConfig, gguf: bool) -> None:
             process.terminate()
             process.wait()
     if code:
-        raise ProcessesFailed(f"{_last_words(path)} (all they said is in {path})")
+        raise ProcessesFailed(f"{_last_error(path)} (the full output is in {path})")
 
 
-def _last_words(path: Path) -> str:
-    """What a process said of its end, or the last line of them all."""
+def _last_error(path: Path) -> str:
+    """Return the last error of CAMEL in the log, or else its last line."""
     lines = [line for line in path.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-    own = [line.partition(_SAID)[2] for line in lines if _SAID in line]
-    return (own or lines or ["the processes ended without a word"])[-1].strip()[:300]
+    own = [line.partition(_PREFIX)[2] for line in lines if _PREFIX in line]
+    return (own or lines or ["the training processes ended without output"])[-1].strip()[:300]
 
 
-_SAID = "camel: "
+_PREFIX = "camel: "
 
 
-def _on_ray(config: TrainConfig, gguf: bool, address: str) -> None:
+def _train_on_ray(config: TrainConfig, gguf: bool, address: str) -> None:
     from camel.engine.ray.torch import fit
 
     given = {"config": msgspec.to_builtins(config), "gguf": gguf, "folder": str(Path.cwd())}
@@ -104,12 +103,12 @@ def _on_ray(config: TrainConfig, gguf: bool, address: str) -> None:
 
 
 def on_a_cluster(given: dict[str, Any]) -> None:
-    """What each process of a Ray cluster does: the same, in the same folder as the one who asked for it."""
+    """Train in a process of a Ray cluster, in the folder of the process that started it."""
     try:
         os.chdir(given["folder"])
     except OSError:
         raise InputError(
-            f"this node does not see {given['folder']}: a training on a cluster needs a folder that all nodes share"
+            f"this node cannot open {given['folder']}. Start the training in a folder that all nodes share"
         ) from None
     _work(msgspec.convert(given["config"], TrainConfig), bool(given["gguf"]))
 
@@ -120,8 +119,8 @@ def _work(config: TrainConfig, gguf: bool) -> None:
 
 
 @contextlib.contextmanager
-def _followed(out: Path, notice: Callable[[Step], None], stop: Callable[[], bool]) -> Generator[None]:
-    """Tell of every step that is written meanwhile, and pass on a wish to stop."""
+def _following(out: Path, notice: Callable[[Step], None], stop: Callable[[], bool]) -> Generator[None]:
+    """Call `notice` for each new step in the progress file, and create the stop file when `stop` returns true."""
     progress, asked, over = out / PROGRESS, out / STOP, threading.Event()
     asked.unlink(missing_ok=True)
     place = progress.stat().st_size if progress.is_file() else 0
@@ -155,9 +154,9 @@ def _followed(out: Path, notice: Callable[[Step], None], stop: Callable[[], bool
         asked.unlink(missing_ok=True)
 
 
-def _ends_with_its_parent() -> None:
+def _exit_with_parent() -> None:
     def watch() -> None:
-        while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when the interpreter ends
+        while os.read(0, 1024):  # sys.stdin would hold its lock when the interpreter ends
             pass
         os._exit(1)
 
@@ -170,11 +169,11 @@ def _main(given: str) -> int:
         gguf: bool
 
     asked = msgspec.json.decode(given, type=Given)
-    _ends_with_its_parent()
+    _exit_with_parent()
     try:
         _work(asked.config, asked.gguf)
     except CamelError as error:
-        sys.stderr.write(f"{_SAID}{error}\n")
+        sys.stderr.write(f"{_PREFIX}{error}\n")
         return 1
     finally:
         distributed = need("torch").distributed

@@ -1,10 +1,10 @@
-"""How rows overlap: with one another, and with questions that a model will be tested on.
+"""Finds rows that overlap with one another or with test questions.
 
-Words are runs of letters, digits and underscores, whatever their case and whatever stands between them; where a script has no
-spaces (Chinese, Japanese, Thai), each character is one. A row is known by the hashes of its words and of their n-grams.
+Words are sequences of letters, digits and underscores, without regard to case. In scripts without spaces (Chinese, Japanese,
+Thai), each character is a word. Rows are compared by the hashes of their words and n-grams.
 
-The one decision to know: everything is counted over bytes, with sums that wrap around. The hash of any stretch is the
-difference of two running sums, so that n-grams of any length cost the same three passes, and no word becomes a string.
+The one decision to know: hashes are computed on bytes with cumulative sums modulo 2**64. The hash of an n-gram is the difference
+of two of these sums, so that n-grams of any length take three passes, and no word becomes a Python string.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from camel.record.parquet import Table, arrow
 np, pa = arrow("numpy"), arrow()
 
 SHINGLE = 5
-"""Words of the shingles by which two rows are compared."""
+"""Number of words per shingle, for comparing two rows."""
 BINS = 128
-"""Values of a signature."""
+"""Number of values in a signature."""
 BANDS = 16
-"""Bands of it; rows that agree in one of them are looked at: half of those with a similarity of 0.7, nearly all at 0.8."""
+"""Number of bands in a signature. Rows that share a band are compared: half of those with a similarity of 0.7, almost all at 0.8."""
 PHRASE, OUTLINE = 5, 10
-"""Words of what a question and a row must share: as they stand, and of code without its names."""
+"""Number of words in the n-grams of test questions: in their text, and in the outline of their code."""
 SHARE_OF_PHRASES, SHARE_OF_OUTLINE = 0.25, 0.6
-"""Shares of a text's own n-grams from which a row holds it."""
+"""Share of a text's n-grams from which a row is considered to contain the text."""
 KNOWN_IN_OUTLINE = 4
-"""Words of an outline's n-gram that must be no names: ten names in a row are in every text there is."""
+"""Minimum number of known words in an n-gram of an outline, because ten names in a row occur in every text."""
 FEWEST = 6
-"""N-grams without which a text says too little to be found again."""
+"""Minimum number of n-grams in a text; shorter texts are not searched for."""
 _CHUNK = 2**17
-"""Bytes that are hashed at a time: what the cache of a processor holds eightfold. No row is looked at beyond it."""
+"""Number of bytes to hash at a time, chosen for the processor's cache. The rest of a longer row is ignored."""
 _BASE, _STEP = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _MIX = 0xFF51AFD7ED558CCD
 _PLACES = 2**20
 _NAME = 1
-"""What stands for any name in an outline."""
+"""The hash of every name in an outline."""
 _KNOWN = f"""{" ".join(keyword.kwlist)} {" ".join(map(str, range(11)))}
 len range int str float list dict set tuple sum min max sorted enumerate zip map filter all any abs append split join
 ord chr round reversed lower upper isalpha isdigit replace strip count index pop sort reverse"""
-"""Words of code that are no names."""
+"""Words of code that are not names."""
 
 
 class Words(NamedTuple):
-    """The words of some texts, one after the other."""
+    """The words of several texts, in order."""
 
     hashes: Any
     of: Any
-    """Which text each is in."""
+    """The index of the text of each word."""
 
 
 @cache
@@ -71,16 +71,16 @@ def _powers(base: int, count: int) -> Any:
     return np.cumprod(powers, dtype=np.uint64)
 
 
-def _mixed(hashes: Any) -> Any:
+def _mix(hashes: Any) -> Any:
     hashes = hashes ^ (hashes >> np.uint64(31))
     hashes = hashes * np.uint64(_MIX)
     return hashes ^ (hashes >> np.uint64(29))
 
 
 def words(data: Any, ends: Any, breaks: Any = None) -> Words:
-    """The words of the texts that lie in `data` (bytes) up to each of `ends`; at most `_CHUNK` bytes.
+    """Return the words of the texts in `data`, an array of at most `_CHUNK` bytes in which each text ends at one of `ends`.
 
-    No word goes over one of `breaks`, where messages end.
+    Words also end at `breaks`, the ends of messages.
     """
     codes, masks, *_ = _tables()
     letters = np.zeros(len(data) + 8, np.uint8)
@@ -90,7 +90,7 @@ def words(data: Any, ends: Any, breaks: Any = None) -> Words:
     edges[0], edges[-1] = inside[:1].any(), inside[-1:].any()
     np.not_equal(inside[1:], inside[:-1], out=edges[1:-1])
     places = np.flatnonzero(edges)
-    # A word ends with its text, even where no space follows.
+    # A word ends with its text, even if no space follows.
     inner = np.unique(np.concatenate([ends if breaks is None else breaks, _alone(data)]))
     inner = inner[(inner > 0) & (inner < len(data))]
     cut = inner[inside[inner] & inside[inner - 1]]
@@ -98,18 +98,18 @@ def words(data: Any, ends: Any, breaks: Any = None) -> Words:
         places = np.sort(np.concatenate([places, cut, cut]))
     starts, stops = places[0::2], places[1::2]
     sizes = stops - starts
-    # Eight bytes from any place on; a word is its first eight, its last eight and its length.
+    # Eight bytes from any position; the hash of a word is made of its first eight, its last eight and its length.
     eight = np.ndarray(len(data) + 1, "<u8", letters, strides=(1,))
     hashes = eight[starts] & masks[np.minimum(sizes, 8)]
     last = np.where(sizes > 8, eight[np.maximum(stops - 8, 0)], np.uint64(0))
-    hashes = _mixed(hashes * np.uint64(_BASE) + _mixed(last + sizes.astype(np.uint64)))
+    hashes = _mix(hashes * np.uint64(_BASE) + _mix(last + sizes.astype(np.uint64)))
     until = np.searchsorted(starts, ends)
     return Words(hashes, np.repeat(np.arange(len(ends)), np.diff(until, prepend=0)))
 
 
 def _alone(data: Any) -> Any:
-    """Where the characters of scripts without spaces begin and end: kana and Han, whose UTF-8 begins with E3 to E9, and Thai
-    with Lao, with E0 B8 to E0 BB."""
+    """Return where characters of scripts without spaces begin and end: kana and Han (UTF-8 from E3 to E9), Thai and Lao (E0 B8
+    to E0 BB)."""
     wide = data >= 0xE0
     if not wide.any():
         return np.zeros(0, np.int64)
@@ -122,24 +122,24 @@ def _alone(data: Any) -> Any:
 
 
 def grams(found: Words, size: int) -> Words:
-    """The n-grams of words, within their texts."""
+    """Return the n-grams of words; none crosses the end of a text."""
     _, _, more, less = _tables()
     count = len(found.hashes) - size + 1
     if count <= 0:
         return Words(np.zeros(0, np.uint64), np.zeros(0, np.int64))
     sums = np.zeros(len(found.hashes) + 1, np.uint64)
     np.cumsum(found.hashes * more[: len(found.hashes)], dtype=np.uint64, out=sums[1:])
-    hashes = _mixed((sums[size:] - sums[:-size]) * less[:count])
+    hashes = _mix((sums[size:] - sums[:-size]) * less[:count])
     whole = found.of[:count] == found.of[size - 1 :]
     return Words(hashes[whole], found.of[:count][whole])
 
 
 @cache
 def _known_words() -> Any:
-    """The known words, each at the place that its hash says."""
+    """Return a hash table of the known words."""
     known = np.unique(_words_of(_KNOWN).hashes)
     table = np.zeros(_PLACES, np.uint64)
-    table[known & np.uint64(_PLACES - 1)] = known  # of two for one place one would be a name
+    table[known & np.uint64(_PLACES - 1)] = known  # if two collide, one of them counts as a name
     return table
 
 
@@ -149,24 +149,24 @@ def _words_of(text: str) -> Words:
 
 
 def outline(found: Words) -> Words:
-    """The same words with every name the same: what is left of code when its variables are called otherwise."""
+    """Replace all names by the same hash, so that code with renamed variables has the same outline."""
     known = np.take(_known_words(), found.hashes & np.uint64(_PLACES - 1))
     return Words(np.where(known == found.hashes, known, np.uint64(_NAME)), found.of)
 
 
-def _telling(found: Words) -> Words:
-    """The n-grams of one text's outline that say something."""
-    all_of_it = grams(found, OUTLINE)
+def _specific(found: Words) -> Words:
+    """Return the n-grams of a text's outline that contain enough known words."""
+    every = grams(found, OUTLINE)
     sums = np.concatenate([[0], np.cumsum(found.hashes != _NAME)])
-    enough = (sums[OUTLINE:] - sums[:-OUTLINE] >= KNOWN_IN_OUTLINE)[: len(all_of_it.hashes)]
-    return Words(all_of_it.hashes[enough], all_of_it.of[enough])
+    enough = (sums[OUTLINE:] - sums[:-OUTLINE] >= KNOWN_IN_OUTLINE)[: len(every.hashes)]
+    return Words(every.hashes[enough], every.of[enough])
 
 
 class Piece(NamedTuple):
-    """Some rows of a table, as bytes."""
+    """Consecutive rows of a table, as bytes."""
 
     first: int
-    """The first of them."""
+    """The index of the first row."""
     data: Any
     ends: Any
     """Where each row ends."""
@@ -174,12 +174,12 @@ class Piece(NamedTuple):
     """Where each message ends."""
 
     def words(self) -> Words:
-        """Their words."""
+        """Return the words of the rows."""
         return words(self.data, self.ends, self.breaks)
 
 
 def pieces_of(rows: Table) -> Iterator[Piece]:
-    """All that the messages of a table's rows say, a piece at a time."""
+    """Yield the text of the rows, one piece at a time."""
     data, ends, breaks = bytes_of(rows)
     first = 0
     while first < len(ends):
@@ -192,7 +192,7 @@ def pieces_of(rows: Table) -> Iterator[Piece]:
 
 
 def bytes_of(rows: Table) -> tuple[Any, Any, Any]:
-    """What the messages of rows say, as bytes without a gap; where each row ends in it, and where each message."""
+    """Return the text of the messages as contiguous bytes, the end of each row, and the end of each message."""
     lists = rows.combine_chunks().column("messages")
     lists = lists.chunk(0) if lists.num_chunks == 1 else lists.combine_chunks()
     contents = lists.values.field("content")
@@ -208,7 +208,7 @@ def bytes_of(rows: Table) -> tuple[Any, Any, Any]:
 
 
 def digests(rows: Table) -> Any:
-    """A hash of each row's words as they stand, for exact duplicates."""
+    """Return a hash of each row's text, to find exact duplicates."""
     data, ends, _ = bytes_of(rows)
     found: list[int] = []
     view, start = memoryview(np.ascontiguousarray(data)), 0
@@ -224,13 +224,13 @@ def digests(rows: Table) -> Any:
 
 
 def signatures(rows: Table) -> Any:
-    """MinHash signatures of rows, `BINS` 16-bit values each: one permutation, its range in bins, empty ones filled from the next."""
+    """Return MinHash signatures of rows, `BINS` 16-bit values each (one permutation; empty bins are filled from the next bin)."""
     found = np.full((rows.num_rows, BINS), np.iinfo(np.uint64).max, np.uint64)
     shift = np.uint64(64 - (BINS.bit_length() - 1))
     for piece in pieces_of(rows):
         said = piece.words()
         shingles = grams(said, SHINGLE)
-        # What is shorter than a shingle has its words instead.
+        # For a row shorter than a shingle, use its words.
         short = np.ones(len(piece.ends), bool)
         short[shingles.of] = False
         few = short[said.of]
@@ -239,36 +239,36 @@ def signatures(rows: Table) -> Any:
         places = (of + piece.first) * BINS + (hashes >> shift).astype(np.int64)
         np.minimum.at(found.reshape(-1), places, hashes)
     empty = found == np.iinfo(np.uint64).max
-    empty[empty.all(axis=1)] = False  # a row without a word has nothing to fill them from
+    empty[empty.all(axis=1)] = False  # a row without words has no bin to fill from
     while empty.any():
         following = np.roll(found, -1, axis=1) + np.uint64(0x1F3)
         found = np.where(empty & ~np.roll(empty, -1, axis=1), following, found)
         empty &= np.roll(empty, -1, axis=1)
-    return (_mixed(found) & np.uint64(0xFFFF)).astype(np.uint16)
+    return (_mix(found) & np.uint64(0xFFFF)).astype(np.uint16)
 
 
 def bands(signed: Any) -> Any:
-    """The keys of each row's bands: rows that share one may be near duplicates."""
+    """Return the keys of each row's bands. Rows that share a key may be near duplicates."""
     wide = signed.reshape(len(signed), BANDS, BINS // BANDS).astype(np.uint64)
     powers = _powers(_STEP, BINS // BANDS)
-    keys = _mixed((wide * powers).sum(axis=2, dtype=np.uint64))
-    return keys ^ _mixed(np.arange(BANDS, dtype=np.uint64) + np.uint64(1))
+    keys = _mix((wide * powers).sum(axis=2, dtype=np.uint64))
+    return keys ^ _mix(np.arange(BANDS, dtype=np.uint64) + np.uint64(1))
 
 
-# ---------------------------------------------------------------- contamination
+# ---------------------------------------------------------------- test questions
 
 
 class ExamQuestion(NamedTuple):
-    """Something a model will be tested on; its parts are looked for one by one."""
+    """A test question. A row contains it if it contains one of its texts."""
 
     name: str
     texts: tuple[str, ...]
     code: tuple[str, ...] = ()
-    """Parts that are code, found also where its names have changed."""
+    """Texts that are code; they are also found with renamed variables."""
 
 
 class ExamQuestions:
-    """Questions, by the n-grams of their words."""
+    """An index of test questions, for finding them in rows."""
 
     def __init__(self, questions: Iterable[ExamQuestion]) -> None:
         self.names: list[str] = []
@@ -278,12 +278,12 @@ class ExamQuestions:
             for text in question.texts + question.code:
                 self._phrases.add(number, grams(_words_of(text), PHRASE), SHARE_OF_PHRASES)
             for text in question.code:
-                self._outlines.add(number, _telling(outline(_words_of(text))), SHARE_OF_OUTLINE)
+                self._outlines.add(number, _specific(outline(_words_of(text))), SHARE_OF_OUTLINE)
         self._phrases.close()
         self._outlines.close()
 
     def found_in(self, rows: Table) -> dict[int, int]:
-        """The rows that hold a question, by their places, and which."""
+        """Return the rows that contain a question: the row's index, and the index of the question in `names`."""
         hits: dict[int, int] = {}
         for piece in pieces_of(rows):
             said = piece.words()
@@ -297,7 +297,7 @@ class ExamQuestions:
 
 
 class _Index:
-    """N-grams of texts, sorted, with the texts they belong to."""
+    """Sorted n-grams, each with its text. Call `add` for each text, then `close`, then `found`."""
 
     def __init__(self) -> None:
         self._hashes: list[Any] = []
@@ -323,7 +323,7 @@ class _Index:
         self._may[hashes & np.uint64(_PLACES - 1)] = True
 
     def found(self, present: Words) -> Iterator[tuple[int, int]]:
-        """Texts of which enough is present in one row."""
+        """Yield each row that contains enough n-grams of a text, with the text's question."""
         if not len(self._sorted) or not len(present.hashes):
             return
         hit = np.flatnonzero(np.take(self._may, present.hashes & np.uint64(_PLACES - 1)))
@@ -331,7 +331,7 @@ class _Index:
         hit = hit[self._sorted[np.minimum(low, len(self._sorted) - 1)] == present.hashes[hit]]
         if not len(hit):
             return
-        # Rare from here on: each n-gram of a row once, for every text that has it.
+        # Few rows get here. Count each n-gram of a row once for every text that contains it.
         pairs: dict[tuple[int, int], int] = {}
         for row, gram in sorted({(int(present.of[at]), int(present.hashes[at])) for at in hit}):
             place = int(np.searchsorted(self._sorted, np.uint64(gram)))
@@ -345,7 +345,7 @@ class _Index:
 
 
 def equal_rows(keys: Any, places: Any) -> tuple[Any, Any]:
-    """The rows that share a hash with an earlier one, each beside the first of them."""
+    """Return two arrays: for each row whose key equals that of an earlier row, the first such row, and the row itself."""
     order = np.lexsort((places, keys))
     keys, places = keys[order], places[order]
     same = np.zeros(len(keys), bool)
@@ -355,7 +355,7 @@ def equal_rows(keys: Any, places: Any) -> tuple[Any, Any]:
 
 
 def similarity(signed: Any, firsts: Any, others: Any) -> Any:
-    """How similar rows are, pair by pair, by their signatures."""
+    """Estimate the similarity of each pair of rows from their signatures."""
     parts = [
         (signed[firsts[at : at + 50_000]] == signed[others[at : at + 50_000]]).mean(axis=1)
         for at in range(0, len(firsts), 50_000)

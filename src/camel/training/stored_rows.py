@@ -1,4 +1,4 @@
-"""Rows for training as they lie on a disk or in a bucket."""
+"""Reads finished training rows from a disk or an object store."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from camel.runs.verify import compare_file
 from camel.storage.files import taking_place
 
 SHAPED, MIXED = "rows", "mixed"
-"""The stages in which rows are made."""
+"""The stages that make rows."""
 
 
 class Rows:
-    """Rows that were made: `for row in Rows("rows")`, or `opened` and `local` for whoever reads Parquet."""
+    """Finished rows. Iterate over them, or get their Parquet files with `opened` or `local`."""
 
     def __init__(self, path: str | Path) -> None:
         self.folder = open_folder(path)
         if self.folder.on_disk and self.folder.root.is_file():
             raise InputError(
-                f"{path} is a file, and not a folder of rows: camel rows RUN makes one from a run"
+                f"{path} is a file, not a folder of rows. Make a folder of rows from a run with camel rows RUN"
             )
         if not self.folder.committed(MIXED):
-            raise InputError(f"{self.folder.address} has no rows yet: camel rows makes them")
+            raise InputError(f"{self.folder.address} has no rows yet. Make them with camel rows")
         if self.folder.committed(MIXED) != self.folder.committed(SHAPED):
-            raise InputError(f"{self.folder.address} is not finished yet: run the same camel rows again")
+            raise InputError(f"{self.folder.address} is not finished. Rerun its camel rows command")
         self.markers = list(self.folder.markers(MIXED, sorted(self.folder.committed(MIXED))))
 
     def __len__(self) -> int:
@@ -42,22 +42,22 @@ class Rows:
             yield from group.to_pylist()
 
     def groups(self) -> Iterator[Table]:
-        """The rows as tables, a row group at a time."""
+        """Yield the rows as tables, one row group at a time."""
         with self.opened() as files:
             for file in files:
                 yield from stream_groups(file)
 
     @contextmanager
     def opened(self) -> Generator[Iterator[Path]]:
-        """The Parquet files as local ones, each until the next is asked for."""
+        """Yield the Parquet files as local files. Each is available until the next is requested."""
         with self.folder.opened(marker.file for marker in self.markers) as files:
             yield files
 
     def local(self, into: Path) -> list[Path]:
-        """The Parquet files, for whoever needs them all at once; those of an object store are copied to a folder first."""
+        """Return all Parquet files as local files; those in an object store are copied `into` a folder."""
         if self.folder.on_disk:
             return [self.folder.path(marker.file) for marker in self.markers]
-        # By content, so that whoever goes on fetches only what is not there yet.
+        # Named by content, so that a resumed training downloads only the missing files.
         wanted = {marker.file: into / f"{marker.sha256}.parquet" for marker in self.markers}
         into.mkdir(parents=True, exist_ok=True)
         missing = [file for file, path in wanted.items() if not path.exists()]
@@ -68,19 +68,19 @@ class Rows:
         return list(wanted.values())
 
     def check(self) -> None:
-        """Raise unless the files are those that were committed: a training is dearer than their hashes."""
-        with anew(self.folder), self.opened() as files:
+        """Raise `Damaged` if a file is not the one that was committed."""
+        with reporting_damage(self.folder), self.opened() as files:
             for file, marker in zip(files, self.markers, strict=True):
                 if problems := compare_file(file, marker).problems:
                     raise InputError(f"{marker.file}: {problems[0]}")
 
 
 @contextmanager
-def anew(folder: RunFolder) -> Generator[None]:
-    """What is damaged of rows needs no copy: they can be made again."""
+def reporting_damage(folder: RunFolder) -> Generator[None]:
+    """Raise `Damaged` for errors in the rows of a folder, with the command that makes them again."""
     try:
         yield
     except (InputError, FileNotFoundError) as error:
         raise Damaged(
-            f"{folder.address} is damaged ({str(error).partition(';')[0]}): make its rows again with camel rows --force"
+            f"{folder.address} is damaged ({str(error).partition(';')[0]}). Make its rows again with camel rows --force"
         ) from None

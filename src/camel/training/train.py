@@ -1,15 +1,15 @@
-"""Fine-tuning on rows or preferences: one call, on a CPU or a GPU; whoever is killed goes on with the same call.
+"""Fine-tunes a model on rows or preferences, on a CPU or GPUs. After a kill, the same call resumes the training.
 
-    out/config.json        what it is made from, and the fingerprint under which it goes on
-    out/checkpoints/       the last two; a training goes on from the newest whole one
-    out/progress.jsonl     a line a step: loss, learning rate, tokens/s, memory
-    out/merged/            the model, adapters merged, as transformers reads it
-    out/model.gguf         the same for `camel serve --gguf`
-    out/README.md          its card: data, settings, results
+    out/config.json        settings, and the fingerprint that a resumed training must have
+    out/checkpoints/       the last two; a training resumes from the newest complete one
+    out/progress.jsonl     one line per step: loss, learning rate, tokens, memory
+    out/merged/            the model with merged adapters, for transformers
+    out/model.gguf         the same model for `camel serve --gguf`
+    out/README.md          model card: data, settings, results
 
-The one decision to know: the trainer is TRL's and only that. The rows are given to it as tokens and labels, so that what
-is learnt was decided, and can be tested, before it starts. Over several devices every process makes this call (`launch`
-starts them) and the first of them writes.
+The one decision to know: TRL's trainer does the training. It gets rows as tokens and labels, so tests can check which tokens
+are trained on without a training. With several devices, every process calls `train` (`launch` starts them), and the first one
+writes the files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHECKPOINTS, PROGRESS, CONFIG, RESULT = "checkpoints", "progress.jsonl", "config
 
 
 class NotANumber(CamelError):
-    """The loss became infinite or no number."""
+    """The loss became infinite or NaN."""
 
 
 def train(
@@ -51,14 +51,14 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     gguf: bool = True,
 ) -> Trained | None:
-    """Train, or go on; None when `stop` said so, with a checkpoint from which the same call goes on.
+    """Train a model, or resume its training. Return None if `stop` returned true; the same call then resumes.
 
-    In this process, or as one of the `config.devices` that `camel.training.launch`, torchrun or Ray started.
+    With several devices, `camel.training.launch`, torchrun or Ray calls this in each of the `config.devices` processes.
     """
     if processes() != config.devices:
         raise InputError(
-            f"{config.devices} devices take as many processes, not {processes()}: camel train starts them, "
-            "camel.training.launch.launched does in Python"
+            f"{config.devices} devices need {config.devices} processes, not {processes()}. Start the training with camel train, "
+            "or with camel.training.launch.launched in Python"
         )
     out = Path(config.out)
     rows, begun = prepared(config, gguf=gguf) if _first() else (_rows(config), {})
@@ -68,12 +68,12 @@ def train(
     trainer, count = _trainer(config, rows, out, notice, stop)
     last = _newest(out / CHECKPOINTS)
     trainer.train(resume_from_checkpoint=str(last) if last else None)
-    # Asked of the state and not of `stop`, on which processes might differ.
+    # From the state, because `stop` may return different values in different processes.
     if trainer.state.global_step < trainer.state.max_steps:
         return None
     losses = [one["loss"] for one in trainer.state.log_history if "loss" in one]
     if not losses or not math.isfinite(losses[-1]):
-        raise NotANumber("the loss is no number any more: try a smaller learning rate")
+        raise NotANumber("the loss is infinite or not a number. Try a smaller learning rate")
     tenth = max(1, len(losses) // 10)
     result = Trained(
         config.out,
@@ -89,12 +89,12 @@ def train(
     if gguf:
         to_gguf(out / MERGED, out / GGUF)
     write_card(out, config, rows, result, losses, begun)
-    _put(out / RESULT, msgspec.json.encode(result))
+    _write(out / RESULT, msgspec.json.encode(result))
     return result
 
 
 def processes() -> int:
-    """How many processes train together, as whoever started them says."""
+    """Return the number of processes of this training, from the environment variable `WORLD_SIZE`."""
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
@@ -107,41 +107,41 @@ def _rows(config: TrainConfig) -> list[Rows]:
 
 
 def prepared(config: TrainConfig, *, gguf: bool) -> tuple[list[Rows], dict[str, Any]]:
-    """The rows, and what the folder holds if this may go on with it; what is missing is said here, before anything starts."""
+    """Check the inputs and the output folder before a training starts. Return the rows and the content of `config.json`."""
     if gguf:
-        converter()  # who lacks it hears of it now, and not after the last step
+        converter()  # fail now if it is missing, not after the last step
     rows = _rows(config)
     for one in rows:
         one.check()
     data = [marker.sha256 for one in rows for marker in one.markers]
     data += [digest_of(name) for name in config.preferences]
     weights = content_of(config.model)
-    # A folder is what lies in it, wherever it lies.
+    # A model on this disk is identified by its content, not by its path.
     known = msgspec.structs.replace(config, model=weights) if weights else config
-    return rows, _begun(config, Path(config.out), known.fingerprint(" ".join(data)))
+    return rows, _begin(config, Path(config.out), known.fingerprint(" ".join(data)))
 
 
 def finished(config: TrainConfig) -> Trained | None:
-    """What came of it, if it has ended."""
+    """Return the result of a training, or None if it is not finished."""
     path = Path(config.out) / RESULT
     return msgspec.json.decode(path.read_bytes(), type=Trained) if path.is_file() else None
 
 
-def _begun(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
-    """What the folder holds, if this may go on with it."""
+def _begin(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
+    """Create the output folder, or check that its training can be resumed. Return the content of `config.json`."""
     path = out / CONFIG
     if path.is_file():
         begun: dict[str, Any] = json.loads(path.read_text())
         if begun.get("fingerprint") != fingerprint:
             raise InputError(
-                f"{out} holds a training of something else: name another folder with --out, or remove this one"
+                f"{out} contains a training with other settings or data. Choose another folder with --out, or remove this one"
             )
         return begun
     if out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out} is not empty and holds no training: name another folder with --out")
+        raise InputError(f"{out} is not empty and contains no training. Choose another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     begun = {"fingerprint": fingerprint, "version": __version__, "config": msgspec.to_builtins(config)}
-    _put(path, json.dumps(begun, indent=2).encode())
+    _write(path, json.dumps(begun, indent=2).encode())
     return begun
 
 
@@ -161,11 +161,11 @@ def _trainer(
     precision = config.precision if config.precision != "auto" else ("bf16" if gpu else "fp32")
     bits = config.adapter.bits if config.adapter else 16
     if bits == 4 and not gpu:
-        raise InputError("four-bit weights need a GPU: leave out adapter.bits")
+        raise InputError("4-bit weights need a GPU. Remove adapter.bits")
     transformers.set_seed(config.seed)
     model, tokenizer = opened(config.model, bits=bits, precision=precision)
     if tokenizer.chat_template is None:
-        raise InputError(f"{config.model} has no chat template: give a model that was made for chats")
+        raise InputError(f"{config.model} has no chat template. Use a chat model")
     with need("accelerate").PartialState(cpu=not gpu).main_process_first():
         if config.preferences:
             data = pairs(config.preferences, out / "tokens")
@@ -173,7 +173,7 @@ def _trainer(
             files = [str(file) for one in rows for file in one.local(out / "rows")]
             data = tokenized(tokenizer, files, config.length, str(out / "tokens"))
     if not len(data):
-        raise InputError("the rows hold nothing to learn at this length")
+        raise InputError(f"no row has an answer in its first {config.length:,} tokens. Increase length")
     kind = trl.DPOConfig if config.preferences else trl.SFTConfig
     arguments = kind(
         output_dir=str(out / CHECKPOINTS),
@@ -221,22 +221,22 @@ def _trainer(
 
 
 def spreading(config: TrainConfig, gpu: bool) -> dict[str, Any]:
-    """How the trainer spreads a training over its devices."""
+    """Return the trainer's arguments for checkpointing and for several devices."""
     if config.devices == 1:
         return {"gradient_checkpointing": gpu}
     backend = {} if gpu else {"ddp_backend": "gloo"}
     if config.spread == "copies" or (config.spread == "auto" and not gpu):
         return {"gradient_checkpointing": gpu, "ddp_find_unused_parameters": False, **backend}
     if not gpu:
-        # accelerate would quietly copy them instead.
-        raise InputError("weights are spread over GPUs only: leave out spread, or set it to copies")
+        # accelerate would use copies without a warning.
+        raise InputError("spread = weights needs GPUs. Remove spread, or set it to copies")
     settings = {
         "version": 2,
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "state_dict_type": "FULL_STATE_DICT",
         "activation_checkpointing": gpu,
     }
-    # FSDP recomputes by itself: twice would be wasted.
+    # FSDP does its own activation checkpointing; doing it twice would waste time.
     return {"gradient_checkpointing": False, "fsdp": True, "fsdp_config": settings}
 
 
@@ -244,7 +244,7 @@ def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], boo
     transformers = need("transformers")
 
     class Watch(transformers.TrainerCallback):
-        """Writes a line a step, and ends the training where it is asked to."""
+        """Writes a line per step, and stops the training when `stop` returns true."""
 
         def __init__(self) -> None:
             self._started = time.monotonic()
@@ -268,21 +268,21 @@ def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], boo
                 notice(step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
-            if _agreed(stop(), args.device):
+            if _agree(stop(), args.device):
                 control.should_save = control.should_training_stop = True
             return control
 
     return Watch()
 
 
-def _agreed(asked: bool, device: Any) -> bool:
-    """What the first process says: one that stopped alone would leave the others waiting for it."""
+def _agree(stop: bool, device: Any) -> bool:
+    """Return the value of the first process in all processes. If one stopped alone, the others would wait for it."""
     if processes() == 1:
-        return asked
+        return stop
     torch = need("torch")
-    said = torch.tensor([int(asked)], device=device)
-    torch.distributed.broadcast(said, 0)
-    return bool(said.item())
+    value = torch.tensor([int(stop)], device=device)
+    torch.distributed.broadcast(value, 0)
+    return bool(value.item())
 
 
 def _memory() -> float:
@@ -295,7 +295,7 @@ def _memory() -> float:
 
 
 def _newest(folder: Path) -> Path | None:
-    """The last checkpoint that is whole: the state is what is written last."""
+    """Return the last complete checkpoint: one with a readable state, which is written last."""
     found: list[tuple[int, Path]] = []
     for path in folder.glob("checkpoint-*"):
         with contextlib.suppress(ValueError, OSError):
@@ -306,14 +306,14 @@ def _newest(folder: Path) -> Path | None:
 
 
 def _write_merged(trainer: Any, config: TrainConfig, out: Path) -> None:
-    """The model with its adapters merged into it, beside its tokenizer."""
+    """Write the model, with its adapters merged into it, and its tokenizer."""
     gathered, part = out / "gathered", out / f"{MERGED}.part"
     if _first():
-        for left in (gathered, part, out / MERGED):  # by a start that was killed here
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in (gathered, part, out / MERGED):  # of a process that was killed at this point
+            shutil.rmtree(folder, ignore_errors=True)
     if trainer.is_fsdp_enabled:
         trainer.accelerator.wait_for_everyone()
-        trainer.save_model(str(gathered))  # by all of them: each holds a part
+        trainer.save_model(str(gathered))  # in all processes, because each has a part of the weights
     if not _first():
         return
     model = trainer.accelerator.unwrap_model(trainer.model)
@@ -329,6 +329,6 @@ def _write_merged(trainer: Any, config: TrainConfig, out: Path) -> None:
     part.rename(out / MERGED)
 
 
-def _put(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes) -> None:
     with replacing(path) as file:
         file.write(data)

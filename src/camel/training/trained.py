@@ -1,4 +1,4 @@
-"""What a training has come to."""
+"""Progress and result of a training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Step(msgspec.Struct, frozen=True):
-    """How a training stands after a step."""
+    """The state of a training after a step."""
 
     step: int
     of: int
@@ -14,22 +14,22 @@ class Step(msgspec.Struct, frozen=True):
     loss: float
     learning_rate: float
     tokens: int
-    """Read so far in this start."""
+    """Tokens since this process started."""
     seconds: float
-    """Of this start."""
+    """Seconds since this process started."""
     memory: float
-    """GB, of the device; of the process where that is a CPU."""
+    """Maximum memory in GB: of the GPU, or of the process on a CPU."""
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of a training."""
 
     out: str
     steps: int
     rows: int
     first_loss: float
-    """Mean over the first tenth of the steps."""
+    """Mean over the first 10 % of the steps."""
     last_loss: float
-    """Mean over the last tenth."""
+    """Mean over the last 10 % of the steps."""
     seconds: float
-    """Of the last start."""
+    """Seconds since the process that finished the training started."""

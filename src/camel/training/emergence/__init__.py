@@ -1,1 +1,1 @@
-"""The emergence study (paper, section 5.2): what each added dataset teaches a model, by domain."""
+"""The emergence study (paper, section 5.2): how each added dataset changes a model's answers, by domain."""

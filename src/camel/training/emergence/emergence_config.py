@@ -1,4 +1,4 @@
-"""What an emergence study is made from, read from TOML."""
+"""The configuration of an emergence study, read from TOML."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from camel.evaluation.humaneval.problems import COUNT
 from camel.training.recipe import QUESTION_SETS
 
 SHIPPED = {"society": "society-1", "code": "code-1"}
-"""Domains whose questions have a prompt of their own; those of others are asked for by their subjects."""
+"""Domains with their own prompt for writing questions. For other domains, the prompt names the subject."""
 _FILE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
 
 
 class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What models are asked about: a column of the table."""
+    """A field of knowledge that models are tested on, such as mathematics."""
 
     name: str
-    """In lower case; names its file of questions."""
+    """In lower case; also the name of its file of questions."""
     questions: int = 20
     title: str = ""
-    """As it stands in the table; the name unless given."""
+    """Its title in the report; by default the name."""
     file: str = ""
-    """Questions as JSON lines with a `question`, or the name of a shipped set, e.g. `table2_math`; else a model writes them."""
+    """A file of JSON lines with a `question` each, or a shipped set such as `table2_math`. If empty, a model writes the questions."""
     subjects: tuple[str, ...] = ()
-    """The questions are spread evenly over these, e.g. physics, chemistry and biology; the title unless given."""
+    """The subjects of the questions, in equal numbers, e.g. physics, chemistry and biology; by default the title."""
 
     def __post_init__(self) -> None:
         if not _FILE_NAME.fullmatch(self.name):
             raise InputError(
-                f"a domain's name has lower-case letters, digits, - and _, unlike {shown(self.name)}"
+                f"a domain's name may contain lower-case letters, digits, - and _; {shown(self.name)} does not match"
             )
-        whole(f"the questions of {self.name}", self.questions, 1, 10_000)
+        whole(f"the number of questions of {self.name}", self.questions, 1, 10_000)
 
     @property
     def label(self) -> str:
-        """As it stands in the table."""
+        """Its title in the report."""
         return self.title or self.name
 
     @property
     def parts(self) -> list[tuple[str, int]]:
-        """Its subjects, and how many questions of each."""
+        """Its subjects, each with its number of questions."""
         subjects = self.subjects or (self.label,)
         each, more = divmod(self.questions, len(subjects))
         return [(one, each + (place < more)) for place, one in enumerate(subjects) if each + (place < more)]
@@ -61,111 +61,111 @@ DOMAINS = (
     Domain("math", 20, "Math", "table2_math", ("mathematics",)),
     Domain("science", 60, "Science", "table2_science", ("physics", "chemistry", "biology")),
 )
-"""The paper's: 20 tasks of AI Society, 20 of code, 20 of mathematics, 60 of the sciences (section 5.2)."""
+"""The domains of the paper: 20 questions on AI Society, 20 on code, 20 on mathematics, 60 on the sciences (section 5.2)."""
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A step of the chain: the data that is added, and the model that comes of it."""
+    """A step of the chain: data that is added, and the model trained with it."""
 
     name: str
-    """Of the data that is added, e.g. `Code`."""
+    """The name of the added data, e.g. `Code`."""
     rows: tuple[str, ...] = ()
-    """Folders that `camel rows` made: the model is trained here on these and those of the steps before."""
+    """Folders made by `camel rows`. The study trains the model on them and on the rows of earlier steps."""
     model: str = ""
-    """Or a model that is there already: a GGUF file, the folder of a training, NAME or NAME@URL."""
+    """Instead of rows, an existing model: a GGUF file, the folder of a training, NAME or NAME@URL."""
     adds: str = ""
-    """The domain that the data is about; the one of the same name unless given."""
+    """The domain of the added data; by default the domain with the same name."""
 
     def __post_init__(self) -> None:
         if bool(self.rows) == bool(self.model):
-            raise InputError(f"the step {shown(self.name)} has either rows, to be trained on, or a model")
+            raise InputError(f"the step {shown(self.name)} needs either rows or a model, and not both")
 
 
 class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that decides the table."""
+    """All settings of an emergence study."""
 
     base: str
-    """The model at the beginning: `local`, a GGUF file, a folder, NAME or NAME@URL."""
+    """The first model of the chain: `local`, a GGUF file, a folder, NAME or NAME@URL."""
     steps: tuple[Link, ...]
     judges: tuple[str, ...] = ()
     writer: str = ""
-    """Who writes the questions; the first judge unless given."""
+    """The model that writes questions; by default the first judge."""
     out: str = "emergence"
     domains: tuple[Domain, ...] = DOMAINS
     lists: Literal["shipped", "asked"] = "shipped"
-    """`asked`: the writer writes the questions of domains that would use a shipped set."""
+    """`asked`: the writer writes new questions for domains that use a shipped set."""
     onward: bool = False
-    """Each model is trained on from the one before, on what is added alone. Otherwise, as the paper's data grows: from the base
-    model, on all data so far."""
+    """Whether each model is trained from the model before it, on the added rows only. By default, each is trained from the base
+    model on all rows so far, as in the paper."""
     ends: bool = True
-    """The last model is also compared with the base model, as in the paper."""
+    """Whether to compare the last model with the base model too, as in the paper."""
     train: dict[str, Any] = {}
-    """Settings of the trainings: `recipe`, and what `camel train` takes besides rows and out. `model` where the base model
-    is served elsewhere and its weights are here."""
+    """Settings of the trainings: `recipe` and the fields of `camel train`, except rows and out. If the base model is at an
+    endpoint, `model` is the path of its weights."""
     seed: int = 0
-    """Of the questions."""
+    """The seed for writing questions."""
     repeats: int = 5
-    """Questions of each domain about which each judge is asked twice."""
+    """Number of questions per domain that each judge judges twice."""
     judge_prompt: str = JUDGE_PROMPT
     question_prompt: str = "question-1"
-    """How a question is put: the question and nothing else."""
+    """The prompt for answering a question; by default the question alone."""
     questions: Sampling = Sampling(temperature=0.7, max_tokens=4_096)
     answers: Sampling = Sampling(temperature=0.2, max_tokens=1_024)
     verdicts: Sampling = Sampling(temperature=0.0, max_tokens=500)
     context: int = 4_096
-    """Tokens of the window of a model that is served here."""
+    """Context window of models that the study serves itself, in tokens."""
     guided: str = ""
-    """What holds judges at endpoints to JSON: llama.cpp, vllm or openai, if their server can."""
+    """The server that constrains judges at endpoints to JSON, if it can: llama.cpp, vllm or openai."""
     humaneval: int = 0
-    """Samples of each of HumanEval's problems that every model is asked for; 0: none. The paper's figures need 100 at least."""
+    """Number of samples per problem of HumanEval for each model; 0: no HumanEval. The paper's figures need at least 100."""
     problems: int = COUNT
-    """The first so many of HumanEval's."""
+    """Number of problems of HumanEval to use, from the first."""
 
     def __post_init__(self) -> None:
         if self.lists == "asked":
             own = (replace(one, file="") if one.file in QUESTION_SETS else one for one in self.domains)
             force_setattr(self, "domains", tuple(own))
         if not self.steps:
-            raise InputError("a chain needs steps: name the data that is added, or models, under [[steps]]")
+            raise InputError("an emergence study needs steps. Add rows or models under [[steps]]")
         if not self.domains:
-            raise InputError("an emergence study needs domains to ask about")
+            raise InputError("an emergence study needs domains. Add one under [[domains]]")
         whole("repeats", self.repeats, 0, 10_000)
         whole("humaneval", self.humaneval, 0, 10_000)
         whole("problems", self.problems, 1, COUNT)
         whole("context", self.context, 256, 10_000_000)
-        _once("domain", [one.name for one in self.domains])
-        _once("domain", [one.label for one in self.domains])
-        _once("step", [one.name for one in self.steps])
+        _check_unique("domain", [one.name for one in self.domains])
+        _check_unique("domain", [one.label for one in self.domains])
+        _check_unique("step", [one.name for one in self.steps])
         known = {one.name for one in self.domains}
         for one in self.steps:
             if one.adds and one.adds not in known:
                 raise InputError(
-                    f"{one.name} adds {shown(one.adds)}, which is no domain: {', '.join(sorted(known))}"
+                    f"the step {one.name} adds an unknown domain, {shown(one.adds)}. Choose from {', '.join(sorted(known))}"
                 )
 
     def added(self, number: int) -> str:
-        """The domain that a step's data is about, by its name; empty where that is none of them."""
+        """Return the name of the domain of a step's data, or an empty string."""
         step = self.steps[number]
         same = (one.name for one in self.domains if step.name.casefold() in (one.name, one.label.casefold()))
         return step.adds or next(same, "")
 
     def label(self, number: int) -> str:
-        """A step's model by the data that it has seen: `AI Society + Code`."""
+        """Return the label of a step's model, which lists its training data: `AI Society + Code`."""
         return " + ".join(one.name for one in self.steps[: number + 1])
 
 
-def _once(what: str, names: list[str]) -> None:
+def _check_unique(what: str, names: list[str]) -> None:
     if twice := [one for one in names if names.count(one) > 1]:
-        raise InputError(f"two of the {what}s are called {shown(twice[0])}")
+        raise InputError(f"two {what}s have the name {shown(twice[0])}. Rename one of them")
 
 
 def made_config(table: dict[str, Any]) -> EmergenceConfig:
-    """A configuration from its fields."""
+    """Return a configuration from a table of its fields."""
     return convert_table(table, EmergenceConfig)
 
 
 def read_config(path: Path, **given: Any) -> EmergenceConfig:
-    """Read a configuration; what is `given` and not empty overrides it."""
+    """Read a configuration from a TOML file. Fields that are `given` and not empty override it."""
     table = read_table(path)
     try:
         return made_config({**table, **{name: one for name, one in given.items() if one}})

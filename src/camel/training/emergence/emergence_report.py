@@ -1,7 +1,7 @@
-"""The report of an emergence study: the paper's Table 2 and a heat map of what helped where.
+"""The report of an emergence study: the paper's Table 2, and a heat map of which data helped which domain.
 
-The one decision to know: this module computes nothing. Every number comes from the `Figures`, which are also the JSON file.
-The sections about judges, answers and cost are those of an evaluation of agents (`evaluation/report.py`).
+The one decision to know: this module computes no figures. Every number comes from `Figures`, which is also written as JSON.
+The sections on judges, answers and cost are shared with the evaluation of agents (`evaluation/report.py`).
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
 
 
 class EmergenceJob(Emergence):
-    """A study that ends in its report."""
+    """A study that writes a report at its end."""
 
     def result(self, run: RunFolder) -> Figures:
-        """The figures, which are also written as a report."""
+        """Write the report and return the figures."""
         made, pairs, verdicts = figures(self)
         write_report(self, made, pairs, verdicts)
         return made
@@ -64,7 +64,7 @@ class EmergenceJob(Emergence):
 def write_report(
     study: Emergence, made: Figures, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict]
 ) -> None:
-    """Write everything that there is to see into the study's folder."""
+    """Write the report, the prompts, the pairs and the verdicts to the study's folder."""
     for name in ("judge", "again", "single-shot"):
         inside.write(study.out, f"prompts/{name}.txt", study.contest().prompts[name] + "\n")
     write_pairs(study.out, pairs)
@@ -73,7 +73,7 @@ def write_report(
 
 
 def report(made: Figures) -> Report:
-    """The whole report."""
+    """Return the report."""
     return Report(
         "Emergence",
         _headline(made),
@@ -104,7 +104,7 @@ def _headline(made: Figures) -> str:
 
 
 def table(made: Figures) -> Grid:
-    """The paper's Table 2: for each two models, each domain, with the total below."""
+    """Return the paper's Table 2: per pair of models, one row per domain, then the total."""
     paper = any(one.paper for one in made.table)
     head = (
         "Domain",
@@ -132,13 +132,13 @@ def table(made: Figures) -> Grid:
 
 
 def _count(rate: Rate) -> Inline:
-    """How many, with the interval of the share."""
+    """Return a count with the interval of its share."""
     span = Span(bounds(rate.low, rate.high) if rate.of >= FEW else "", "interval")
     return (f"{rate.count:,} ", span) if rate.of else "–"
 
 
 def effect(one: Line) -> Inline:
-    """An effect in points, with its interval and whether it is significant."""
+    """Return an effect in points with its interval and, if it is significant, a mark."""
     if not one.of:
         return "–"
     value = points_of(one.effect.value)
@@ -151,8 +151,8 @@ def _span(value: Interval) -> str:
 
 
 def points(made: Figures) -> list[str]:
-    """The findings of the figures, as sentences in plain text."""
-    said: list[str] = []
+    """Return the findings as sentences in plain text."""
+    sentences: list[str] = []
     for (_, group), total in zip(groupby(made.table, lambda one: one.seen), made.totals, strict=True):
         lines = list(group)
         better, worse = ([one for one in lines if one.sure and one.effect.value * way > 0] for way in (1, -1))
@@ -163,16 +163,16 @@ def points(made: Figures) -> list[str]:
         ]
         elsewhere = "no significant difference" + (" elsewhere" if parts else "")
         parts += [elsewhere] if len(better) + len(worse) < len(lines) else []
-        said.append(
+        sentences.append(
             f"{total.after} against {total.before}: {'; '.join(parts)}. Of {total.of:,} questions {total.after_wins.count:,} "
             f"won, {total.draws.count:,} drawn, {total.before_wins.count:,} lost."
         )
-    said += [
+    sentences += [
         f"{count:,} rows of {name} contain a question of {domain}: models trained on them may have memorized it."
         for name, counts in made.leaks.items()
         for domain, count in counts.items()
     ]
-    return said + judge_points(made.judging)
+    return sentences + judge_points(made.judging)
 
 
 def _facts(made: Figures) -> list[Fact]:
@@ -205,7 +205,7 @@ def _results(made: Figures) -> list[Block]:
 
 
 def _added(made: Figures, seen: tuple[int, int]) -> str:
-    return f"+ {made.datasets[seen[0]]}" if seen[1] == seen[0] + 1 else "all of it"
+    return f"+ {made.datasets[seen[0]]}" if seen[1] == seen[0] + 1 else "all data"
 
 
 def _table(made: Figures) -> list[Block]:
@@ -266,8 +266,8 @@ def _method(made: Figures) -> list[Block]:
         Paragraph(
             "The judge sees the question and two answers without names, in both orders, and gives scores, a reason and a decision "
             "(paper, section 5.2). Answers are marked as material in its prompt with delimiters that they cannot contain. The "
-            "intervals are over questions: they say how far other questions of the same kind would have led to other figures. "
-            "They do not cover another training of the same models, as there is one of each."
+            "intervals are over questions: they show how much the figures would vary with other questions of the same kind. They "
+            "do not show how much the figures would vary between trainings, because each model was trained once."
         ),
         settings_block(made.config),
     ]

@@ -1,12 +1,12 @@
-"""The emergence study as one piece of work: questions, trainings, answers, verdicts, in a folder.
+"""The emergence study as a job: questions, trainings, answers and verdicts.
 
-    kept/        every answer that was paid for: questions, answers, verdicts (stages of the engine)
-    questions/   the questions, a file for each domain
-    models/      the trainings of the chain, each in a folder named by all that decides its weights
-    humaneval/   the samples and verdicts of each model, where they were asked for
+    kept/        stages of the engine with all replies: questions, answers, verdicts
+    questions/   the questions, one file per domain
+    models/      the trainings of the chain; a hash of all settings and data is part of the name of each folder
+    humaneval/   samples and verdicts of each model, if HumanEval is part of the study
 
-The one decision to know: nothing is remembered but what is in these folders. Each part says by itself what of it is
-done, so that the same command goes on from anything: a kill, a larger study, a training that was removed.
+The one decision to know: these folders are the only state. Each part finds out from its folder what is done, so the same
+command resumes a study after a kill, after it was made larger, and after a training was removed.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
 LOCAL_PARALLEL = 2
-"""Calls at a time of a model that is served here."""
+"""Maximum number of calls in flight to a model that the study serves itself."""
 
 
 class ChainMember(NamedTuple):
     """A model of the chain."""
 
     label: str
-    """By the data that it has seen; the base model by its own name."""
+    """The training data; for the base model, its name."""
     training: TrainConfig | None
-    """How it is made here; None: it is there already."""
+    """The settings of its training; None if the study does not train it."""
     place: ModelPlace | None
-    """Where it is; None: it is not trained yet."""
+    """Its location; None if it is not trained yet."""
 
 
 class Emergence(Job):
-    """A study, in its folder."""
+    """An emergence study."""
 
     name = "evaluate emergence"
 
@@ -82,20 +82,20 @@ class Emergence(Job):
         say: Callable[[str], None] = lambda line: None,
         concurrency: int = 16,
     ) -> None:
-        """`base_url` is the endpoint of all models that name none."""
+        """`base_url` is the endpoint of models without one of their own; `say` gets lines about progress."""
         self.config, self.out = config, Path(config.out)
         self.place = str(self.out / KEPT)
         self._base_url, self._say, self._concurrency = base_url, say, concurrency
         self._lent: dict[ModelPlace, Model] = {}
         if not config.judges:
-            raise InputError("name who judges, a strong model: judges, or --judge")
+            raise InputError("no judge is given. Add --judge with a strong model, or `judges` to the file")
         self._base = find_place(config.base, say)
         self._judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
         self._writer = find_place(config.writer, say) if config.writer else self._judges[0]
         self._trainings = [self._training(number) for number in range(len(config.steps))]
         labels = [one.label for one in self.members()]
         if len(set(labels)) != len(labels):
-            raise InputError(f"two models of the chain are called {labels[0]}: name the step otherwise")
+            raise InputError(f"two models of the chain have the name {labels[0]}. Rename the step")
         written = any(not one.file for one in config.domains)
         self.models: Mapping[str, Model | ModelSpec] = {
             "writer": self._lend(self._writer),
@@ -109,7 +109,7 @@ class Emergence(Job):
     # ---------------------------------------------------------------- the chain
 
     def members(self) -> list[ChainMember]:
-        """The models, the base model first, as far as they are there."""
+        """Return the models of the chain, the base model first."""
         found = [ChainMember(self._base.label, None, self._base)]
         for number, (step, training) in enumerate(zip(self.config.steps, self._trainings, strict=True)):
             label = self.config.label(number)
@@ -121,13 +121,13 @@ class Emergence(Job):
         return found
 
     def matches(self) -> list[tuple[str, str]]:
-        """Which models are compared: each with the one before, and the last with the first."""
+        """Return the pairs of models to compare: each with the one before, and the last with the first."""
         labels = [one.label for one in self.members()]
         pairs = [(after, before) for before, after in pairwise(labels)]
         return [*pairs, (labels[-1], labels[0])] if self.config.ends and len(labels) > 2 else pairs
 
     def results(self) -> Iterator[tuple[ChainMember, Trained | None]]:
-        """The models, with what their trainings say."""
+        """Yield the models with the results of their trainings."""
         for one in self.members():
             yield one, finished(one.training) if one.training else None
 
@@ -137,18 +137,18 @@ class Emergence(Job):
             return None
         settings = dict(config.train)
         if wrong := {"rows", "out"} & set(settings):
-            raise InputError(f"train.{wrong.pop()} is each step's own: name its rows under [[steps]]")
+            raise InputError(f"train.{wrong.pop()} cannot be set. Give each step its rows under [[steps]]")
         recipe, model = str(settings.pop("recipe", "lora")), str(settings.pop("model", ""))
         if not model and self._base.path is None:
             raise InputError(
-                "the base model is at an endpoint: say where the weights are that are trained, train.model"
+                "the base model is at an endpoint and cannot be trained there. Set train.model to the path of its weights"
             )
         model, rows = model or config.base, step.rows
         if not config.onward:
             if given := [one.name for one in config.steps[:number] if one.model]:
                 raise InputError(
-                    f"{step.name} is trained on all data so far, and {given[0]} has a model instead of rows: "
-                    "give it rows, or train onward = true"
+                    f"{step.name} is trained on the rows of all steps so far, but {given[0]} has a model instead of rows. "
+                    "Give that step rows, or set onward = true"
                 )
             rows = tuple(path for one in config.steps[: number + 1] for path in one.rows)
         elif number:
@@ -156,30 +156,30 @@ class Emergence(Job):
             model = before.out if before else config.steps[number - 1].model
         made = made_config(recipe, {**settings, "model": model, "rows": rows})
         data = [marker.sha256 for path in rows for marker in Rows(path).markers]
-        told = hashlib.sha256(msgspec.json.encode([made.decisive(), data], order="sorted")).hexdigest()[:10]
+        digest = hashlib.sha256(msgspec.json.encode([made.decisive(), data], order="sorted")).hexdigest()[:10]
         slug = re.sub(r"[^a-z0-9]+", "-", step.name.lower()).strip("-")[:30]
-        folder = self.out / MODELS / f"{number + 1}-{slug}-{told}"
+        folder = self.out / MODELS / f"{number + 1}-{slug}-{digest}"
         return msgspec.structs.replace(made, out=str(folder))
 
-    # ---------------------------------------------------------------- who is asked
+    # ---------------------------------------------------------------- models
 
     @property
     def writer(self) -> str:
-        """Who writes the questions."""
+        """The label of the model that writes questions."""
         return self._writer.label
 
     @property
     def judges(self) -> list[str]:
-        """Who judges."""
+        """The labels of the judges."""
         return [one.label for one in self._judges]
 
     def served_here(self) -> set[str]:
-        """The models that cost no money, by the names under which they are asked."""
+        """Return the labels of the models that the study serves itself, which cost no money."""
         places = [*(one.place for one in self.members()), *self._judges, self._writer]
         return {place.label for place in places if place and place.path}
 
     def _lend(self, place: ModelPlace) -> Model:
-        """Each model once, however many parts it has."""
+        """Return the model at a place; the same object for the same place."""
         if place not in self._lent:
             self._lent[place] = lend(
                 place,
@@ -193,23 +193,23 @@ class Emergence(Job):
         return self._lent[place]
 
     def _place_of(self, one: ChainMember) -> ModelPlace:
-        """Where a model is, or will be once it is trained."""
+        """Return where a model is, or will be after its training."""
         if one.place:
             return one.place
         assert one.training
         return ModelPlace(one.label, Path(one.training.out) / GGUF)
 
     def _asked(self, seat: str, place: ModelPlace, *, there: bool = True) -> AskedModel:
-        """A model as it is asked; of one that is not `there` yet, only what it would cost is of interest."""
+        """Describe a model for the evaluation. A model that is not `there` yet is only used in estimates."""
         version = version_of(place) if there else "not trained yet"
         return AskedModel(place.label, seat, self._lend(place).context_tokens, version)
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
-        """Calls in flight: more than a server here has room for would only wait in it, and run out of time."""
+        """Return the number of calls in flight. More calls than a local server has slots would wait there and time out."""
         return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
 
     def contest(self) -> Contest:
-        """The answers and verdicts of the study as it stands; what is not trained or written yet is there in number."""
+        """Return the contest of answers and verdicts. Missing models and questions are placeholders, for estimates."""
         config = self.config
         writers = {
             one.label: self._asked(one.label, self._place_of(one), there=one.place is not None)
@@ -226,7 +226,7 @@ class Emergence(Job):
                 single_shot_prompt=config.question_prompt,
                 single_shot_sampling=config.answers,
                 judge_sampling=config.verdicts,
-                cut_replies="keep",  # a model that is being trained may not know when to stop
+                cut_replies="keep",  # a model early in the chain may not end its answers
             ),
             summariser=self._asked(f"judge {self._judges[0].label}", self._judges[0]),
             writers=writers,
@@ -234,14 +234,14 @@ class Emergence(Job):
             matches=self.matches(),
         )
 
-    # ---------------------------------------------------------------- what it takes
+    # ---------------------------------------------------------------- estimates
 
     def untrained(self) -> list[TrainConfig]:
-        """The trainings that are not over."""
+        """Return the trainings that are not finished."""
         return [one.training for one in self.members() if one.training and not one.place]
 
     def estimate(self) -> list[tuple[str, StepNeed]]:
-        """What is left to be asked will take about this, step by step and model by model."""
+        """Estimate the remaining calls, by step and model."""
         writing = self.questions.estimate()
         steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
         steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
@@ -252,36 +252,36 @@ class Emergence(Job):
         return steps
 
     def programs(self) -> Iterator[tuple[str, HumanEval]]:
-        """HumanEval of each model, where it is asked for."""
+        """Yield the HumanEval job of each model, if HumanEval is part of the study."""
         if not self.config.humaneval:
             return
         for one in self.members():
             place = self._place_of(one)
             version = version_of(place) if one.place else "not trained yet"
-            told = hashlib.sha256(f"{place.label} {version}".encode()).hexdigest()[:10]
+            digest = hashlib.sha256(f"{place.label} {version}".encode()).hexdigest()[:10]
             config = HumanEvalConfig(one.label, prompt_text(), problems=self.config.problems)
-            folder = str(self.out / HUMANEVAL / told)
+            folder = str(self.out / HUMANEVAL / digest)
             window, model = self._window([place]), self._lend(place)
             yield one.label, HumanEval(folder, config, self.config.humaneval, model, window=window)
 
     def leaks(self) -> dict[str, dict[str, int]]:
-        """Rows that hold a question, by the step that added them and the question's domain; once the questions are there."""
+        """Count the rows that contain a question, by step and domain. All questions must exist."""
         tasks = {one.label: self.questions.tasks(one) for one in self.config.domains}
         found = {one.name: leaks(one.rows, tasks, self.out / KEPT) for one in self.config.steps if one.rows}
         return {name: counts for name, counts in found.items() if counts}
 
-    # ---------------------------------------------------------------- doing it
+    # ---------------------------------------------------------------- stages
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """All calls besides HumanEval's, once the questions are written and the models are trained."""
+        """Return all stages except HumanEval's; none before all questions are written and all models are trained."""
         if self.questions.left or self.untrained():
             return ()
         return [*self.questions.stages(), *(step.stage for step in self.contest().steps)]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Questions, trainings, the answers of one model after the other, verdicts, programs."""
+        """Yield questions, trainings, the answers of one model after the other, verdicts, and programs."""
         if self.untrained():
-            converter()  # who lacks it hears of it now, and not after the questions are paid for
+            converter()  # fail now if it is missing, before the questions are paid for
         with ExitStack() as stack:
             if self.config.humaneval:
                 stack.enter_context(Sandbox()).check()  # before anything is paid for
@@ -290,7 +290,7 @@ class Emergence(Job):
         first = next((one.label for one in self.members() if one.training and not one.place), "")
         for one in self.members():
             if one.training:
-                yield self._training_stage(one, run, tell_leaks=one.label == first)
+                yield self._training_stage(one, run, report_leaks=one.label == first)
         contest = self.contest()
         for one in self.members():
             yield self._within(contest.solving(one.label), [self._place_of(one)])
@@ -302,10 +302,10 @@ class Emergence(Job):
         window = self._window(places)
         return tuple(replace(stage, concurrency=window) for stage in stages)
 
-    def _training_stage(self, one: ChainMember, run: RunFolder, *, tell_leaks: bool) -> Stage:
-        """A training, which is done where its weights are not there, whatever was done before.
+    def _training_stage(self, one: ChainMember, run: RunFolder, *, report_leaks: bool) -> Stage:
+        """Return the stage that trains a model. It runs again if the weights are missing, even if it was committed.
 
-        With `tell_leaks` it says first which rows hold questions, those of later trainings included.
+        With `report_leaks`, it first reports the rows of all trainings that contain questions.
         """
         config = one.training
         assert config is not None
@@ -314,13 +314,13 @@ class Emergence(Job):
             run.store.remove([marker_name(name, 0)])
 
         async def work(item: Item) -> Trained:
-            found = await asyncio.to_thread(self.leaks) if tell_leaks else {}
+            found = await asyncio.to_thread(self.leaks) if report_leaks else {}
             for step, counts in found.items():
-                held = ", ".join(f"{count:,} of {domain}" for domain, count in sorted(counts.items()))
+                by_domain = ", ".join(f"{count:,} of {domain}" for domain, count in sorted(counts.items()))
                 item.say(
-                    f"{step}: rows hold questions that models are tested on ({held}); camel rows --questions leaves them out"
+                    f"{step}: some rows contain test questions ({by_domain}). Exclude them with camel rows --questions"
                 )
-            # On a thread: it takes hours, and who looks at it or stops it is to be heard meanwhile.
+            # In a thread, because it takes hours in which progress and interrupts must be handled.
             done = await asyncio.to_thread(train, config, stop=lambda: bool(item.halt.reason))
             if done is None:
                 raise Halted(item.halt.reason)
@@ -341,19 +341,19 @@ class Emergence(Job):
         )
 
     def tested(self) -> list[HumanEvalReport]:
-        """HumanEval of each model, once everything is done."""
+        """Return the HumanEval report of each model. All stages must be done."""
         return [one.report() for _, one in self.programs()]
 
     def price(self, name: str) -> Price | None:
-        """What a model of the study costs, by the name under which it is asked."""
+        """Return the price of a model by its label."""
         return next((lent.price for place, lent in self._lent.items() if place.label == name), FREE)
 
     @property
     def title(self) -> str:
-        """The chain."""
+        """The labels of the chain."""
         return " → ".join(one.label for one in self.members())
 
 
 def _need(model: str, usage: Usage) -> StepNeed:
-    prompt, said = usage.prompt, usage.completion
-    return StepNeed("answer", model, usage.calls, (prompt, prompt, prompt), (said // 2, said, 2 * said))
+    prompt, reply = usage.prompt, usage.completion
+    return StepNeed("answer", model, usage.calls, (prompt, prompt, prompt), (reply // 2, reply, 2 * reply))

@@ -1,4 +1,4 @@
-"""Rows that hold what models are tested on: whoever has learnt a question by heart is not better at its domain."""
+"""Finds training rows that contain test questions, because memorized answers would look like progress."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from camel.training.stored_rows import Rows
 
 
 def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path) -> dict[str, int]:
-    """How many of some rows hold a question, by its domain. Looked for once: what was found is kept in a folder."""
+    """Count the rows that contain a question, by domain. The result is cached in the folder `kept`."""
     opened = [Rows(path) for path in rows]
     asked = {name: [one.text for one in some] for name, some in tasks.items()}
-    told = [[marker.sha256 for one in opened for marker in one.markers], asked]
-    path = kept / f"leaks-{hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]}.json"
+    inputs = [[marker.sha256 for one in opened for marker in one.markers], asked]
+    path = kept / f"leaks-{hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:16]}.json"
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
     questions = ExamQuestions(ExamQuestion(name, (text,)) for name, texts in asked.items() for text in texts)

@@ -1,7 +1,7 @@
-"""The questions that models are asked, by domain: written by a model as the paper's were, or given as a file.
+"""The questions of an emergence study, by domain: written by a model as in the paper, or read from a file.
 
-The one decision to know: each list is an item of a stage named by all that decides it, and what came of it lies beside the
-report as JSON lines. That file is what `camel rows --questions` takes, so that nobody trains on what they are tested on.
+The one decision to know: a hash of all settings of a list is part of the name of its stage. The questions are also written
+next to the report as JSON lines, for `camel rows --questions`, which excludes them from training rows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from camel.training.recipe import read_questions
 FOLDER = "questions"
 PROMPTS = Path(__file__).parent / "prompts"
 LIKELY_TOKENS = 45
-"""Of a question."""
+"""Estimated number of tokens of a question."""
 _UNWRITTEN = "A question that is not written yet. " * 5
 
 
 class QuestionList(msgspec.Struct, frozen=True):
-    """A list that a model wrote."""
+    """Questions written by a model."""
 
     items: list[str]
 
@@ -50,25 +50,25 @@ class _Part(NamedTuple):
 
 
 class Questions:
-    """The questions of a study, in its folder."""
+    """The questions of a study."""
 
     def __init__(self, kept: Path, config: EmergenceConfig, writer: AskedModel | None) -> None:
-        """`writer` may be None where every domain has a file."""
+        """`writer` may be None if every domain has a file."""
         self.folder, self.config = RunFolder(kept), config
         self.given = {one.name: _read(one) for one in config.domains if one.file}
         self._parts: list[_Part] = []
         if written := [one for one in config.domains if not one.file]:
             if writer is None:
                 raise InputError(
-                    f"name who writes the questions of {written[0].label}: writer, or judges; or give its file"
+                    f"no model writes the questions of {written[0].label}. Set `writer` or `judges`, or the domain's `file`"
                 )
             self._parts = [self._part(one, *part, writer) for one in written for part in one.parts]
 
     def _part(self, domain: Domain, subject: str, count: int, writer: AskedModel) -> _Part:
         prompt = (PROMPTS / f"{SHIPPED.get(domain.name, 'subject-1')}.txt").read_text("utf-8").strip()
         sampling = msgspec.structs.replace(self.config.questions, seed=self.config.seed)
-        told = [prompt, subject, count, writer.name, writer.version, sampling]
-        fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
+        settings = [prompt, subject, count, writer.name, writer.version, sampling]
+        fingerprint = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:16]
 
         async def work(item: Item) -> QuestionList:
             items = await ask_list(
@@ -83,7 +83,7 @@ class Questions:
         stage = Stage(
             name=f"questions-{fingerprint[:12]}",
             count=1,
-            work=work,  # without `failed`: all answers hang on it, so that a list that cannot be had stops the study
+            work=work,  # without `failed`: a list that cannot be written stops the study, because answers depend on it
             write=_write,
             id=lambda index: f"the questions of {domain.label}",
             fingerprint=fingerprint,
@@ -94,23 +94,21 @@ class Questions:
         return _Part(domain, subject, count, prompt, stage)
 
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that write questions."""
+        """Return the stages that write questions."""
         return tuple(part.stage for part in self._parts)
-
-    # ---------------------------------------------------------------- what there is
 
     @property
     def left(self) -> int:
-        """Questions that are still to be written."""
+        """The number of questions that are not written yet."""
         return sum(part.wanted for part in self._parts if not self._done(part))
 
     @property
     def total(self) -> int:
-        """Questions in all."""
+        """The number of all questions."""
         return sum(one.questions for one in self.config.domains)
 
     def tasks(self, domain: Domain) -> list[Drawn]:
-        """A domain's questions; those that are not written yet are there in number, for whoever asks what it costs."""
+        """Return a domain's questions. Those that are not written yet are placeholders, for estimates."""
         texts = self.given.get(domain.name)
         if texts is None:
             texts = [
@@ -123,7 +121,7 @@ class Questions:
         return found.items if found else [_UNWRITTEN] * part.wanted
 
     def estimate(self) -> Usage:
-        """What is left to write will take about this."""
+        """Estimate the usage for the questions that are not written yet."""
         need = Usage()
         for part in self._parts:
             if not self._done(part):
@@ -131,14 +129,12 @@ class Questions:
         return need
 
     def save(self, out: Path) -> None:
-        """Write the questions beside the report, once all of them are there."""
+        """Write the questions next to the report. All of them must exist."""
         (out / FOLDER).mkdir(exist_ok=True)
         for domain in self.config.domains:
             with replacing(file_of(out, domain)) as file:
                 for task in self.tasks(domain):
                     file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
-
-    # ---------------------------------------------------------------- what is kept
 
     def _done(self, part: _Part) -> bool:
         return bool(self.folder.committed(part.stage.name))
@@ -152,17 +148,17 @@ class Questions:
 
 
 def file_of(out: Path, domain: Domain) -> Path:
-    """Where a domain's questions lie."""
+    """Return the path of a domain's questions."""
     return out / FOLDER / f"{domain.name}.jsonl"
 
 
 def _read(domain: Domain) -> list[str]:
-    """The first questions of a domain's file."""
+    """Read as many questions from a domain's file as the domain needs."""
     found = [one.texts[0] for one in read_questions(domain.file) if one.texts]
     if len(found) < domain.questions:
         raise InputError(
-            f"{domain.file} has {len(found)} questions, and {domain.label} is to have {domain.questions}: "
-            "add some, or lower its number"
+            f"{domain.file} has {len(found)} questions, but {domain.label} needs {domain.questions}. "
+            "Add questions to the file, or lower `questions`"
         )
     return found[: domain.questions]
 

@@ -1,8 +1,8 @@
-"""All figures of an emergence study: the paper's Table 2, and what each added dataset did to each domain.
+"""The figures of an emergence study: the paper's Table 2, and the effect of each added dataset on each domain.
 
-The one decision to know: an effect is the share of questions that the later model wins less that which it loses. That is the
-contest's score put between -1 and 1, with its interval; whether it is sure is said by an exact test, corrected for all
-cells of the table together.
+The one decision to know: an effect is the share of questions that the later model wins minus the share that it loses. It is the
+contest's score, scaled to -1 to 1, with its interval. An exact test decides whether it is significant, corrected for all cells
+of the table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PAPER: dict[tuple[int, int], dict[str, tuple[int, int, int]]] = {
 }
 """The paper's Table 2, LLaMA-7B judged by GPT-4: draws, wins of model 1, wins of model 2, by how many datasets each has seen."""
 CHAIN = ("society", "code", "math", "science")
-"""What the paper adds, in order."""
+"""The datasets of the paper, in the order in which they are added."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -52,27 +52,27 @@ class Line(msgspec.Struct, frozen=True):
     after: str
     """Model 2."""
     seen: tuple[int, int]
-    """How many datasets each has seen."""
+    """Number of datasets that each was trained on."""
     draws: Rate
     before_wins: Rate
     after_wins: Rate
     of: int
-    """Questions that were decided."""
+    """Number of questions with a verdict."""
     undecided: int
     effect: Interval
-    """Share of questions won less share lost by model 2."""
+    """Share of questions that model 2 won minus share that it lost."""
     p: float
-    """How likely wins as uneven as these are between equals (exact)."""
+    """P-value of an exact test of wins against losses."""
     adjusted: float
-    """The same, corrected for all lines of the table (Holm)."""
+    """The p-value, corrected for all lines of the table (Holm)."""
     added: bool = False
-    """Whether the data that was added is about this domain."""
+    """Whether the added data is about this domain."""
     paper: tuple[int, int, int] | None = None
     """The paper's counts: draws, wins of model 1, wins of model 2."""
 
     @property
     def sure(self) -> bool:
-        """Whether the difference is sure after correction."""
+        """Whether the difference is significant after correction."""
         return self.adjusted < SURE
 
 
@@ -81,9 +81,9 @@ class ChainModel(msgspec.Struct, frozen=True, omit_defaults=True):
 
     label: str
     asked: str
-    """The name under which it was asked."""
+    """The name that was used in requests."""
     trained: bool = False
-    """In this study."""
+    """Whether it was trained in this study."""
     rows: int = 0
     steps: int = 0
     first_loss: float = 0.0
@@ -91,7 +91,7 @@ class ChainModel(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """A model on HumanEval and HumanEval+."""
+    """Results of a model on HumanEval and HumanEval+."""
 
     label: str
     n: int
@@ -101,17 +101,17 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """A domain."""
+    """A domain, and the source of its questions."""
 
     name: str
     title: str
     questions: int
     written_by: str
-    """A model's name; empty: they were given."""
+    """The model that wrote the questions; empty if they were read from a file."""
 
 
 class OtherUsage(msgspec.Struct, frozen=True):
-    """What was used besides answers and verdicts."""
+    """Usage for questions or programs, which is not part of the usage for answers and verdicts."""
 
     step: str
     model: str
@@ -120,34 +120,34 @@ class OtherUsage(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Everything."""
+    """All figures of a study."""
 
     config: dict[str, Any]
-    """The settings, without where anything lies: reports are passed on."""
+    """The settings, without private paths, because reports are shared."""
     models: list[ChainModel]
     datasets: list[str]
-    """What was added, in order."""
+    """The added datasets, in order."""
     domains: list[Subject]
     table: list[Line]
     totals: list[Line]
-    """Of each comparison over all domains."""
+    """Each comparison over all domains."""
     leaks: dict[str, dict[str, int]]
-    """Rows that hold a question, by the data that they are of and the question's domain."""
+    """Number of rows that contain a question, by dataset and by the question's domain."""
     humaneval: list[Tested]
     judging: Evaluation
-    """The judges, the answers, and what they cost."""
+    """Judges, answers and their cost."""
     besides: list[OtherUsage]
-    """What questions and programs took."""
+    """Usage for questions and programs."""
     version: str = __version__
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Serialise, indented for people."""
+        """Return the figures as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
-    """Everything that follows from a study that is over; also the pairs, and each judge's verdict on each of them."""
+    """Compute the figures of a finished study. Also return the pairs of answers and the verdicts on them."""
     config = study.config
     judged, pairs, verdicts = evaluate(study.contest())
     labels = [one.label for one in study.members()]
@@ -163,24 +163,24 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
             table.append(_line(one.group, after, before, seen, one.shares, new, _paper(config, seen, name)))
         totals.append(_line(ALL, after, before, seen, _sum(met), False, None))
     made = Figures(
-        _told(study),
+        _settings(study),
         _models(study),
         [one.name for one in config.steps],
         [
             Subject(one.name, one.label, one.questions, "" if one.file else study.writer)
             for one in config.domains
         ],
-        _corrected(table),
-        _corrected(totals),
+        _correct(table),
+        _correct(totals),
         study.leaks(),
         [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
-        _passed_on(study, judged),
-        _besides(study),
+        _public(study, judged),
+        _other_usage(study),
     )
     return made, pairs, verdicts
 
 
-def _corrected(lines: Sequence[Line]) -> list[Line]:
+def _correct(lines: Sequence[Line]) -> list[Line]:
     adjusted = holm([one.p for one in lines])
     return [msgspec.structs.replace(one, adjusted=p) for one, p in zip(lines, adjusted, strict=True)]
 
@@ -231,28 +231,28 @@ def _sum(met: Sequence[Comparison]) -> WinShares:
 
 
 def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple[int, int, int] | None:
-    """The paper's counts, where the chain up to here is the paper's."""
+    """Return the paper's counts if the chain up to this point is the paper's."""
     chain = tuple(config.added(number) or config.steps[number].name.casefold() for number in range(seen[1]))
     return PAPER.get(seen, {}).get(domain) if chain == CHAIN[: seen[1]] else None
 
 
-def _told(study: Emergence) -> dict[str, Any]:
+def _settings(study: Emergence) -> dict[str, Any]:
     config = study.config
-    told: dict[str, Any] = msgspec.to_builtins(config)
+    settings: dict[str, Any] = msgspec.to_builtins(config)
     names = [one.place.label if one.place else one.label for one in study.members()]
-    told |= {"base": names[0], "judges": study.judges, "writer": study.writer}
-    told["steps"] = [
+    settings |= {"base": names[0], "judges": study.judges, "writer": study.writer}
+    settings["steps"] = [
         {"name": one.name, "rows": [Path(path).name for path in one.rows], "model": name}
         for one, name in zip(config.steps, names[1:], strict=True)
     ]
-    told["domains"] = [{"name": one.name, "questions": one.questions} for one in config.domains]
-    told["train"] = {
+    settings["domains"] = [{"name": one.name, "questions": one.questions} for one in config.domains]
+    settings["train"] = {
         name: Path(str(one)).name if name == "model" else one for name, one in config.train.items()
     }
     for name in ("judge_prompt", "question_prompt"):
-        told[name] = Path(str(getattr(config, name))).name
-    told.pop("out", None)
-    return told
+        settings[name] = Path(str(getattr(config, name))).name
+    settings.pop("out", None)
+    return settings
 
 
 def _models(study: Emergence) -> list[ChainModel]:
@@ -268,8 +268,8 @@ def _models(study: Emergence) -> list[ChainModel]:
     return found
 
 
-def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
-    """What was served here costs no money, and of a prompt's file only the name is told."""
+def _public(study: Emergence, judged: Evaluation) -> Evaluation:
+    """Set the cost of models served by the study to 0, and replace paths of prompts by file names."""
     here = study.served_here()
     costs = [msgspec.structs.replace(one, money=0.0) if one.model in here else one for one in judged.costs]
     known = None if any(one.money is None for one in costs) else sum(one.money or 0.0 for one in costs)
@@ -281,7 +281,7 @@ def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
     return msgspec.structs.replace(judged, config=config, costs=costs, money=known)
 
 
-def _besides(study: Emergence) -> list[OtherUsage]:
+def _other_usage(study: Emergence) -> list[OtherUsage]:
     names = [stage.name for stage in study.questions.stages()]
     used = [("Questions", study.writer, spent_on(study.questions.folder, names))]
     asked = {one.label: one.place.label for one in study.members() if one.place}

@@ -1,7 +1,7 @@
-"""The models of a study: where each is, and how it is served while it is asked.
+"""The models of a study: where they are, and how they are served.
 
-The one decision to know: a model that lies on this disk is served only for as long as it is asked. A chain of five models
-of seven billion weights does not fit a machine at once; one after the other they do.
+The one decision to know: a model on this disk is served only while the study uses it. Five models of seven billion weights
+do not fit in a machine's memory together, but they do one after the other.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from camel.training.weights import GGUF, MERGED, to_gguf
 
 
 class ModelPlace(NamedTuple):
-    """Where a model is."""
+    """The location of a model: a path or an endpoint."""
 
     name: str
-    """As it is asked for and paid for."""
+    """The name in requests and in price lists."""
     path: Path | None
-    """A GGUF file, or a folder as transformers writes them; None: at an endpoint."""
+    """A GGUF file or a folder of transformers; None for an endpoint."""
     url: str = ""
-    """Of its endpoint; empty: of the one that all others are at."""
+    """The URL of its endpoint; empty for the default endpoint of the study."""
 
     @property
     def label(self) -> str:
-        """As it is reported: of where it is, only the host."""
+        """The name in reports, with the host of the endpoint."""
         return label(self.name, self.url)
 
 
 def find_place(name: str, say: Say) -> ModelPlace:
-    """The model that somebody named: a folder, or as everywhere a model is named. What is served here is fetched."""
+    """Return the location of a model that is named by a folder or as in `ModelSpec`. The `local` model is downloaded if needed."""
     path, (label, url, file) = Path(name), read_name(name)
     if path.is_dir():
         return ModelPlace(path.resolve().name, trained(path) or path)
@@ -51,32 +51,32 @@ def find_place(name: str, say: Say) -> ModelPlace:
 
 
 def trained(folder: Path) -> Path | None:
-    """The file of a training that is over."""
+    """Return the GGUF file of a finished training, or None."""
     return folder / GGUF if (folder / RESULT).is_file() and (folder / GGUF).is_file() else None
 
 
 def version_of(place: ModelPlace) -> str:
-    """Stands for the weights: those of one name may be trained again. Empty for an endpoint's, of which only the name is known."""
+    """Return a hash that changes with the weights, as a model may be trained again. Empty for a model at an endpoint."""
     if place.path is None:
         return ""
-    folder, told = place.path.parent, hashlib.sha256()
+    folder, digest = place.path.parent, hashlib.sha256()
     if place.path.name == GGUF and (folder / RESULT).is_file():
-        # What a training says of itself: settings, data, losses, seconds. No two say the same, and the file may be large.
+        # Settings, losses and seconds differ between any two trainings, and are faster to hash than the weights.
         for name in (CONFIG, RESULT):
-            told.update((folder / name).read_bytes())
+            digest.update((folder / name).read_bytes())
     elif place.path.is_file():
-        told.update(weights_digest(place.path).encode())
+        digest.update(weights_digest(place.path).encode())
     else:
         for file in sorted(_folder(place.path).glob("*.safetensors")):
-            told.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
-    return told.hexdigest()[:16]
+            digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
+    return digest.hexdigest()[:16]
 
 
 def _folder(path: Path) -> Path:
-    """Where in a folder the model lies."""
+    """Return the folder of transformers in a given folder, which may be that of a training."""
     found = path / MERGED if (path / MERGED).is_dir() else path
     if not (found / "config.json").is_file():
-        raise InputError(f"{path} holds no model: give a GGUF file, or a folder that transformers reads")
+        raise InputError(f"{path} contains no model. Use a GGUF file, or a folder that transformers can read")
     return found
 
 
@@ -90,7 +90,7 @@ def lend(
     parallel: int = 2,
     say: Say = lambda line: None,
 ) -> Model:
-    """A model of the study. `scratch` is where a folder's model is put as GGUF, once."""
+    """Return the model at a place. A folder of transformers is converted to GGUF once, in the folder `scratch`."""
     if guided and guided not in get_args(Guide):
         raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
     if place.path is None:
