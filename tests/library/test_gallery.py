@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +22,7 @@ from camel.runs.verify import verify
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "src" / "camel" / "gallery"
-REQUESTS = ROOT / "tests" / "fixtures" / "gallery" / "requests.jsonl.gz"
+REQUESTS = ROOT / "tests" / "fixtures" / "gallery" / "requests.jsonl.xz"
 REPLAYED = ("critic", "code_limit", "society", "science")
 """Seven conversations: role plays with and without a critic, a society, and problems. `thorough` replays all."""
 
@@ -71,7 +71,9 @@ def test_failures_are_in_it(gallery: dict[str, camel.Run]):
     found = {finding.detector for one in every for finding in one.findings()}
     assert {"role_flipping", "flake_reply"} <= found
     reasons = [one.stop.reason for one in every if one.stop]
-    assert {"done", "assistant_instructs", "user_no_instruct", "max_messages", "token_limit"} <= set(reasons)
+    assert {"done", "assistant_instructs", "user_no_instruction", "max_messages", "token_limit"} <= set(
+        reasons
+    )
     assert reasons.count("done") >= 12
 
 
@@ -79,7 +81,7 @@ class Replay:
     """An endpoint that answers the stored requests, and counts those that were never asked of the writers."""
 
     def __init__(self) -> None:
-        lines = [json.loads(line) for line in gzip.decompress(REQUESTS.read_bytes()).splitlines()]
+        lines = [json.loads(line) for line in lzma.decompress(REQUESTS.read_bytes()).splitlines()]
         self.replies = {self.key(line["seat"], line["body"]): line["replies"] for line in lines}
         self.asked: set[str] = set()
         self.unknown: list[dict[str, Any]] = []
@@ -97,7 +99,10 @@ class Replay:
                     {"index": n, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
                     for n, text in enumerate(texts)
                 ]
-                usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+                # As `tools/gallery/seat` counts them: one conversation ends at a token limit.
+                lengths = len(" ".join(one["content"] for one in body["messages"])), *map(len, texts)
+                prompt, *written = (-(-length // 4) for length in lengths)
+                usage = {"prompt_tokens": prompt, "completion_tokens": sum(written)}
                 data = json.dumps({"id": "x", "model": "language-model", "choices": choices, "usage": usage})
                 self.send_response(200)
                 self.send_header("content-type", "application/json")
@@ -129,7 +134,12 @@ def replay() -> Iterator[Replay]:
 
 
 def spoken(transcript: Transcript) -> tuple[Any, ...]:
-    said = [(one.seat, one.content, one.deliberation) for one in transcript.messages]
+    said = [
+        (one.speaker, one.content, [proposal.content for proposal in one.deliberation.proposals])
+        if one.deliberation
+        else (one.speaker, one.content)
+        for one in transcript.messages
+    ]
     return transcript.id, transcript.task.text, said, transcript.stop
 
 

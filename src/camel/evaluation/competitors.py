@@ -61,7 +61,7 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
 
 def find_models(
     groups: Sequence[Group],
-    judges: Sequence[str],
+    judges: Sequence[str | ModelSpec],
     *,
     summariser: str = "",
     base: str = "",
@@ -76,11 +76,14 @@ def find_models(
     made: dict[str, AskedModel] = {}
     models: dict[str, Model | ModelSpec] = {}
 
-    def model(spec: str) -> AskedModel:
+    def model(given: str | ModelSpec) -> AskedModel:
+        spec, url = (given, split_name(given)[1]) if isinstance(given, str) else (given.name, "")
         if spec not in made:
-            models[spec] = found = find_spec(spec, base_url=base_url, guided=guided, batch=batch)
-            name = label(found.name, split_name(spec)[1])
-            made[spec] = AskedModel(name, spec, found.window, found.weights)
+            found = given
+            if isinstance(found, str):
+                found = find_spec(found, base_url=base_url, guided=guided, batch=batch)
+            models[spec] = found
+            made[spec] = AskedModel(label(found.name, url), spec, found.window, found.weights)
         return made[spec]
 
     single = single_shots(against)
@@ -96,7 +99,7 @@ def find_models(
     for name in single:
         writer = model(name.partition("=")[2] or base)
         writers[f"{SINGLE_SHOT}={writer.name}" if "=" in name else name] = writer
-    asked = tuple(model(spec) for spec in dict.fromkeys(judges))
+    asked = tuple(dict.fromkeys(model(spec) for spec in judges))
     return AskedModels(models, model(summariser) if summariser else asked[0], writers, asked)
 
 

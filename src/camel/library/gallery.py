@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from importlib.resources import as_file, files
@@ -38,4 +37,4 @@ def _copy(source: Path, folder: Path) -> None:
             shutil.copytree(source, copy, copy_function=shutil.copyfile)
         else:
             shutil.copyfile(source, copy)
-        os.replace(copy, folder / source.name)
+        copy.replace(folder / source.name)
