@@ -62,16 +62,16 @@ def test_figures_equal_a_manual_count(tmp_path: Path):
             turns[name, index] += 1
     assert shown["refusal"] == 10
     assert made.any.count == any_of
-    for behaviour in made.behaviours:
-        name = behaviour.name
-        assert behaviour.conversations.count == shown[name]
-        assert {seat: rate.count for seat, rate in behaviour.by_seat.items()} == {
+    for one in made.behaviours:
+        name = one.name
+        assert one.conversations.count == shown[name]
+        assert {seat: rate.count for seat, rate in one.by_seat.items()} == {
             seat: marked[name, seat] for seat in ("user", "assistant")
         }
-        assert behaviour.messages.count == sum(marked[name, seat] for seat in ("user", "assistant"))
-        assert [rate.count for rate in behaviour.by_turn] == [turns[name, turn] for turn in range(6)]
-        assert [rate.of for rate in behaviour.by_turn] == [30] * 6
-        assert {stop: (rate.count, rate.of) for stop, rate in behaviour.by_stop.items()} == {
+        assert one.messages.count == sum(marked[name, seat] for seat in ("user", "assistant"))
+        assert [rate.count for rate in one.by_turn] == [turns[name, turn] for turn in range(6)]
+        assert [rate.of for rate in one.by_turn] == [30] * 6
+        assert {stop: (rate.count, rate.of) for stop, rate in one.by_stop.items()} == {
             stop: (endings[name, stop], 15) for stop in ("done", "max_messages")
         }
 

@@ -156,7 +156,7 @@ def test_only_one_process_can_take_votes(tmp_path: Path):
 
 def test_a_folder_that_cannot_store_votes_is_an_error(tmp_path: Path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot keep votes"):
+    with pytest.raises(InputError, match="cannot store votes"):
         BallotBox(tmp_path / "file" / "votes")
 
 
@@ -378,7 +378,7 @@ def test_groups_and_systems_are_separate_and_changed_texts_do_not_count():
         pair(1, group="code"),
         pair(2, group="ai_society"),
         pair(3, system_b="other", group="code"),
-        pair(4, group="code", text_a="written anew"),
+        pair(4, group="code", text_a="rewritten"),
     ]
     given = [CastVote("Ada", one.id, key_of(one), "a", "a", "n", 1.0) for one in pairs[:3]] + [
         vote("Ada", 4, "b")

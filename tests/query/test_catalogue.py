@@ -425,7 +425,7 @@ def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
 def _on_map(view: MapView) -> Any:
     """Return everything that a map shows to its reader."""
     points = view.read(view.rows)
-    legends = [view.legend(colour) for colour in ("cluster", "label", "stop")]
+    legends = [view.legend(color) for color in ("cluster", "label", "stop")]
     return view.run, [one.id for one in points], points, legends, view.groups, view.figures
 
 

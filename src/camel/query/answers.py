@@ -15,9 +15,7 @@ class NeedsConsent(InputError):
 
     def __init__(self, labels: Iterable[str]) -> None:
         self.labels = tuple(sorted(labels))
-        super().__init__(
-            f"this conversation is labeled {', '.join(self.labels)}: consent to this label to see it"
-        )
+        super().__init__(f"this conversation is labeled {', '.join(self.labels)}: it is shown after consent")
 
 
 class NotThere(InputError):

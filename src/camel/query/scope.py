@@ -51,9 +51,7 @@ class Scope:
         for number, one in enumerate(self.state.sources):
             if one.name == run:
                 return number
-        raise InputError(
-            f"this page refers to the run {shown(run)}, which is not in this catalogue: start at the first page"
-        )
+        raise InputError(f"this page is in the run {shown(run)}, which is gone: start at the first page")
 
     def chosen(self, query: Query) -> list[CatalogueRun]:
         """Return the runs of a query that have index files."""

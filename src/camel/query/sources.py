@@ -296,9 +296,7 @@ class _Watched:
         said += [f"{self.name}: {note}" for note in list(self._unread.values())[:3]]
         said += self.source.damage
         if self._built:
-            said.append(
-                f"{self.name}: {self._built:,} shards had no index and were read completely; run {how} to index them"
-            )
+            said.append(f"{self.name}: {self._built:,} shards have no index; run {how} to add it")
         elif len(self.source.parts) > MANY_PARTS:
             said.append(
                 f"{self.name}: its index has {len(self.source.parts):,} files; run {how} to merge them"

@@ -97,8 +97,7 @@ class CatalogueView(Scope):
         raise NotThere(f"{run} has no conversation {shown(id)}")
 
     def _named(self, source: CatalogueRun, id: str) -> Iterator[tuple[int, int, str]]:
-        """Yield the places of conversations with an id, and their labels. Only imported runs may have an id twice; the first
-        one counts."""
+        """Yield the place and labels of conversations with an id. Only imported runs may have an id twice; the first counts."""
         many: list[IndexPart] = []
         for part in source.parts:
             groups = part.groups_with(id)
