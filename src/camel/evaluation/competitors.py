@@ -42,14 +42,12 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
         other = RunReader(name)
         others[_name(other)] = other
     if AGENTS in others:
-        raise InputError(
-            f"a run in --against cannot have the name {AGENTS}, which is reserved: rename its folder"
-        )
+        raise InputError(f"the name {AGENTS} is reserved, but a run of --against has it: rename its folder")
     scenarios = [_scenario(one) for one in records]
     for other in others.values():
         if _scenario(other) not in scenarios:
             raise InputError(
-                f"{other.folder.address} has the scenario {_scenario(other)}, but no RUN has: compare runs of the same scenario"
+                f"{other.folder.address} has the scenario {_scenario(other)}, which no RUN has: omit it"
             )
     groups: list[Group] = []
     for one, scenario in zip(records, scenarios, strict=True):
@@ -92,9 +90,7 @@ def find_models(
         names = {str(run.settings().config.get("model.name", "")) for run in runs}
         base = names.pop() if len(names) == 1 else ""
         if not base:
-            raise InputError(
-                "the runs do not name a common model for the single-shot answers: name it with --model"
-            )
+            raise InputError("the runs have no common model for single-shot answers: name one with --model")
     writers: dict[str, AskedModel] = {}
     for name in single:
         writer = model(name.partition("=")[2] or base)

@@ -150,8 +150,7 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
             # Report only differences whose intervals do not overlap.
             if stops[high].low > stops[low].high:
                 yield styled(
-                    "**{}** depends on the ending: it occurs in {} of conversations that end with *{}*, and in {} of those that "
-                    "end with *{}*.",
+                    "**{}** depends on the ending: it occurs in {} of conversations that end with *{}* and in {} with *{}*.",
                     one.title,
                     percent(stops[high].rate),
                     high.replace("_", " "),
@@ -188,8 +187,7 @@ def _endings(study: Study, found: Sequence[Behaviour]) -> list[Block]:
         blocks += [
             Grid(head, rows, left=len(head), title="Behaviors by ending"),
             Note(
-                "Share of the conversations with each ending that show a behavior. The number of these conversations is in "
-                "parentheses."
+                "Share of the conversations with each ending that show a behavior; their number is in parentheses."
             ),
         ]
     return blocks
