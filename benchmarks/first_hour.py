@@ -20,7 +20,7 @@ COMMANDS = (
     ("camel init", ["init", "first.toml", "--local"]),
     ("camel doctor --no-calls", ["doctor", "--no-calls", "--model", "any"]),
     ("camel doctor --local", ["doctor", "--local"]),
-    ("camel demo, up to the explorer", ["demo", "--no-explore"]),
+    ("camel demo --live, up to the explorer", ["demo", "--live", "--no-explore"]),
 )
 TAB = {"_CAMEL_COMPLETE": "complete_bash", "COMP_WORDS": "camel run status ", "COMP_CWORD": "3"}
 CAMEL = "import sys; sys.argv[0] = 'camel'; from camel.cli import main; main()"

@@ -53,6 +53,7 @@ _HOME = {
     "jobs.item": "Item",
     "jobs.job": "ItemFailed Job Stage",
     "jobs.runner": "Outcome",
+    "library.gallery": "open_gallery",
     "library.jobs": "generate run_job",
     "library.row_making": "make_rows",
     "library.run": "Run StoredConversation",

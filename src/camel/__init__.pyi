@@ -202,6 +202,7 @@ from camel.jobs.job import (
     Stage as Stage,
 )
 from camel.jobs.runner import Outcome as Outcome
+from camel.library.gallery import open_gallery as open_gallery
 from camel.library.jobs import (
     generate as generate,
 )

@@ -277,5 +277,5 @@ def test_lists_that_are_as_they_must_be():
     found = read_lists(text, count=2, parents=[["x"], ["y"]])
     assert [one.parents for one in found] == [("x",), ("y",)]
     assert read_lists("A\nB", count=2, parents=[[]]) == [NamedList((), ("A", "B"))]
-    with pytest.raises(InputError, match=r"^here:1: .*3 items.*2"):
+    with pytest.raises(InputError, match=r"^here:1: .*2 items.*3"):
         read_lists("A\nB\nC", count=2, source="here")

@@ -116,7 +116,7 @@ def test_names_are_known_without_loading_anything(install: Install):
             "a",
             "plugged_code:critic",
             lambda: CriticSettings(use="a", options={"x": 1}),
-            "async method",
+            "async reply",
         ),
         ("scenarios", "a", "plugged_code:PLACE", lambda: load("a"), "scenario.toml"),
         ("scenarios", "a", "plugged_code:NOTHING", lambda: load("a"), "package"),

@@ -23,7 +23,7 @@ def test_the_demo_ends_in_the_explorer(tmp_path: Path):
         assert long in text
         text = text.replace(long, short)
     scenario.write_text(text)
-    command = [sys.executable, "-m", "camel", "demo", "demo", "--no-open"]
+    command = [sys.executable, "-m", "camel", "demo", "demo", "--live", "--no-open"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 import camel
-from camel import CamelError, InputError, RolePlaying, Stop
+from camel import CamelError, InputError, RolePlaying, Stop, read_config
+from camel.jobs.budget import Budget
+from camel.library.studies import read_judges
+from camel.models.spec import ModelSpec
 
 pytest.importorskip("pyarrow")
 TOPICS = [{"topic": one} for one in ("rain", "money", "bread")]
@@ -110,3 +113,22 @@ def test_the_simulated_endpoint_is_used_only_while_the_block_runs(monkeypatch: p
     assert "OPENAI_BASE_URL" not in os.environ
     with pytest.raises(InputError, match="lenght"), camel.simulated_endpoint(lenght=3):
         pass
+
+
+def test_the_judge_of_a_configuration(tmp_path: Path):
+    text = 'scenario = "ai_society"\n[model]\nname = "small"\n'
+    plain, judged = tmp_path / "plain.toml", tmp_path / "judged.toml"
+    plain.write_text(text)
+    judged.write_text(
+        text + '[models.judge]\nmodel = "strong@http://127.0.0.1:9/v1"\nbudget = { calls = 7 }\n'
+    )
+    (found,), budget = read_judges([str(judged)])
+    assert isinstance(found, ModelSpec)
+    assert (found.name, found.base_url, budget.calls) == ("strong", "http://127.0.0.1:9/v1", 7)
+    (found,), budget = read_judges([str(plain)])
+    assert isinstance(found, ModelSpec)
+    assert (found.name, budget.calls) == ("small", None)
+    assert read_judges(["gpt-4.1"]) == (["gpt-4.1"], Budget())
+    # A judge does not change the data, so a run continues with another one.
+    configs = [read_config(path) for path in (plain, judged)]
+    assert len({msgspec.json.encode(one.decisive(one.loaded_scenario())) for one in configs}) == 1

@@ -326,7 +326,7 @@ async def test_a_deadline_names_the_error_before_it(first: bytes | None) -> None
         with pytest.raises(DeadlineExceeded) as raised:
             await model.reply(_request())
     assert ("the disk is full" in str(raised.value)) is (first is not None)
-    assert ("before" in str(raised.value)) is (first is not None)
+    assert ("previous" in str(raised.value)) is (first is not None)
 
 
 async def test_the_models_of_an_endpoint() -> None:

@@ -662,7 +662,7 @@ def unspaced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
         ("python", 4),
         ("用python写", 4),
         ("用java写", 4),
-        ("pytho", None),
+        ("pyth", None),
         ('"不用 java"', 4),
     ],
 )

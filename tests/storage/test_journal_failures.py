@@ -57,7 +57,7 @@ async def test_a_full_disk_is_named_with_the_file(tmp_path: Path, monkeypatch: p
         said = str(error)
         assert str(log.path) in said
         assert "No space left on device" in said
-        assert "make room" in said, "what to do about it"
+        assert "free some space" in said, "what to do about it"
 
 
 async def test_another_failure_is_named_without_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""`camel demo`: a tiny run with the real local model, then the explorer opens on it."""
+"""`camel demo`: the explorer on conversations that come with CAMEL, or on a tiny run with the real local model."""
 
 from __future__ import annotations
 
@@ -8,53 +8,72 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import OpenBrowser, Port, argument, option
+from camel.cli.options import OpenBrowser, Port, argument, flag, option
 from camel.core.errors import InputError
 
-NEEDED = ("local", "explore")
+NEEDED = {False: ("explore",), True: ("local", "explore")}
+"""The extras, without and with `--live`."""
 
 
 def demo(
     context: typer.Context,
-    folder: Annotated[
-        Path, argument("FOLDER", "Folder for the scenario, the configuration and the run.")
-    ] = Path("camel-demo"),
+    folder: Annotated[Path, argument("FOLDER", "Folder for the conversations.")] = Path("camel-demo"),
+    live: Annotated[
+        bool, flag("--live", "Generate three short conversations with the small model on this machine.")
+    ] = False,
     port: Port = 0,
     open_browser: OpenBrowser = None,
-    explore: Annotated[bool, option("Open the explorer on the finished run.")] = True,
+    explore: Annotated[bool, option("Open the explorer.")] = True,
 ) -> None:
-    """Generate three short conversations and explore them."""
-    from camel.cli.command import Invocation
+    """Explore about 30 finished conversations, offline."""
     from camel.cli.explore import explore as open_explorer
+
+    _check_extras(live)
+    runs = _generated(context, folder) if live else _gallery(folder / "gallery")
+    if explore:
+        open_explorer([runs], port=port, open_browser=open_browser)
+
+
+def _gallery(folder: Path) -> str:
+    """Copy the gallery and print how to make conversations of one's own; returns its folder."""
+    from camel.library.gallery import open_gallery
+
+    runs = open_gallery(folder)
+    typer.echo(f"{sum(map(len, runs.values()))} conversations in {folder}; its README.md describes them.")
+    typer.echo("Make your own: camel play --local, or camel demo --live, or with your model: camel init")
+    return str(folder)
+
+
+def _generated(context: typer.Context, folder: Path) -> str:
+    """Generate conversations with the local model; returns the folder of their run."""
+    from camel.cli.command import Invocation
     from camel.cli.generate import start
     from camel.generation.config import read_config
     from camel.generation.init import write_demo
 
-    _check_extras()
     config = write_demo(folder)
     settings = read_config(config).adjusted(local=True)
-    run = settings.where
     typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
     how = Invocation(context=context)
     options = how.options(settings.run.concurrency, resume=f"camel generate {config}")
     start(how, settings, options)
     typer.echo(
-        "A tiny model: held to the format, what it says is mostly nonsense. camel init sets up a capable one."
+        "The model is tiny: a grammar keeps its format right, but what it says is mostly nonsense. "
+        "camel init sets up a capable one."
     )
-    if explore:
-        open_explorer([run], port=port, open_browser=open_browser)
+    return settings.where
 
 
-def _check_extras() -> None:
-    """Say exactly what is missing before anything is begun."""
+def _check_extras(live: bool) -> None:
+    """Name exactly what is missing before anything starts."""
     from camel.doctor.machine import PACKAGE, missing_of
 
     try:
         requirements = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:
-        return  # used from its folder: each part says what it lacks
-    lacking = {extra: missing for extra in NEEDED if (missing := missing_of(extra, requirements)[0])}
+        return  # used from its folder: each part names what it needs
+    lacking = {extra: missing for extra in NEEDED[live] if (missing := missing_of(extra, requirements)[0])}
     if lacking:
         packages = ", ".join(name for missing in lacking.values() for name in missing)
         extras = ",".join(lacking)
-        raise InputError(f"camel demo lacks {packages}: pip install 'camel-society[{extras}]'")
+        raise InputError(f"camel demo needs {packages}: pip install 'camel-society[{extras}]'")

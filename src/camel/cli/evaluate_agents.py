@@ -53,6 +53,7 @@ def agents(
         single_shots,
     )  # fmt: skip
     from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
+    from camel.library.studies import read_judges
 
     against = against or []
     config = AgentsConfig(
@@ -70,9 +71,10 @@ def agents(
             raise InputError("--local uses the small model for everything: remove model names and --batch")
         judge, model = ["local"], "local"
     model = model if local else typed_model(call.context, model, "")[0]
+    judges, budget = read_judges(judge or ())
     asked = find_models(
         groups,
-        judge or [],
+        judges,
         summariser=summarizer,
         base=model,
         against=against,
@@ -91,7 +93,10 @@ def agents(
         announce()
         return
     call.run(
-        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, folder)
+        job,
+        call.options(in_flight, budget=call.budget if call.budget.counts else budget),
+        announce=announce,
+        show=lambda made: _show(call.console, made, folder),
     )
 
 

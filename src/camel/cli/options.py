@@ -53,7 +53,10 @@ BaseUrl = Annotated[
 Dialect = Annotated[str, option("API dialect of the endpoint, such as anthropic.", "NAME")]
 Local = Annotated[bool, flag("--local", "Use the small model on this machine; needs no key.")]
 Batch = Annotated[bool, flag("--batch", "Use the batch API: about half the price, within 24 hours.")]
-Judge = Annotated[list[str] | None, option("Model that judges.", "MODEL", autocompletion=models)]
+Judge = Annotated[
+    list[str] | None,
+    option("Model that judges, or CONFIG.toml for its [models.judge].", "MODEL", autocompletion=models),
+]
 Temperature = Annotated[str | None, option("Sampling temperature, or 'default'.", "NUMBER")]
 MaxTokens = Annotated[int | None, option("Longest reply, in tokens.", "TOKENS", min=1)]
 Guided = Annotated[str, option("Constrain replies with a grammar: llama.cpp, vllm, openai or off.", "SERVER")]

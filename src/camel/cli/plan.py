@@ -280,11 +280,9 @@ def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
             if made.stages[-1].name == CONVERSATIONS
             else f"{in_words(assumed.answer_tokens)} tokens per answer"
         )
-        echo(
-            console,
-            f"assumed     {each}, {in_words(assumed.item_tokens)} tokens per list entry; change it in [plan] of the configuration",
-            "dim",
-        )
+        lists = any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1])
+        entry = f", {in_words(assumed.item_tokens)} tokens per list entry" if lists else ""
+        echo(console, f"assumed     {each}{entry}; change it in [plan] of the configuration", "dim")
     if any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1]):
         echo(
             console,

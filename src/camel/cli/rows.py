@@ -46,7 +46,11 @@ def rows(
     only_language: Annotated[str, option("Use only this language, such as English.", "NAME")] = "",
     near: Annotated[float, option("Exclude rows this similar to an earlier one; 0: off.", "SHARE")] = 0.0,
     questions: Annotated[
-        list[str] | None, option("Exclude these questions: a JSONL file, humaneval or humaneval+.", "FILE")
+        list[str] | None,
+        option(
+            "Exclude these questions: a JSONL file, humaneval, humaneval+ or table2_math and the like.",
+            "FILE",
+        ),
     ] = None,
     force: shared.Force = False,
 ) -> None:

@@ -39,17 +39,20 @@ def study(
     from camel.evaluation.windows import AskedModel
     from camel.jobs.progress import expect_line
     from camel.jobs.state import price_of
+    from camel.library.studies import read_judges
     from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
+    judges, budget = read_judges(judge or ())
     if not judge and (batch or call.budget.counts):
         raise InputError("--batch and budgets need --judge MODEL: nothing else calls a model")
-    if judge and len(judge) > 1:
-        raise InputError(f"camel study takes one --judge, not {len(judge)}")
+    if len(judges) > 1:
+        raise InputError(f"camel study takes one --judge, not {len(judges)}")
     if sample > SAMPLE:
         raise InputError(f"--sample must be at most {SAMPLE} for camel study, not {sample}")
     folder = Path(out) if out else study_folder(open_folder(run))
-    chat = find_spec(judge[0], base_url=base_url, batch=batch) if judge else None
+    chat = judges[0] if judges else None
+    chat = find_spec(chat, base_url=base_url, batch=batch) if isinstance(chat, str) else chat
     in_flight = call.concurrency or (2 if chat and chat.is_here else 16)
     job = StudyJob(
         str(folder),
@@ -66,7 +69,10 @@ def study(
             yield expect_line("judge", chat.name, judging.estimate(remaining), price_of(chat))
 
     call.run(
-        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, folder)
+        job,
+        call.options(in_flight, budget=call.budget if call.budget.counts else budget),
+        announce=announce,
+        show=lambda made: _show(call.console, made, folder),
     )
 
 

@@ -14,7 +14,7 @@ from camel.core.message import Sampling, Usage
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
-from camel.generation.seats import Candidate, key_of
+from camel.generation.seats import JUDGE, Candidate, key_of
 from camel.jobs.item import seeded
 from camel.models import local as local_server
 from camel.models.connect import DEFAULT_MODEL
@@ -69,7 +69,7 @@ def find_targets(
     usual = config.sampling or declared or AGENT_SAMPLING
     asked = {"model": Candidate(config.model)} | {
         f"models.{key_of(name, number)}": one
-        for name, seat in config.models.items()
+        for name, seat in (*config.models.items(), *([(JUDGE, config.judge)] if config.judge else []))
         for number, one in enumerate(seat.candidates)
     }
     seen: set[bytes] = set()

@@ -1,1 +1,1 @@
-"""Evaluation: what agents and models do, measured: behaviours, agents against single shots, votes of people, programs."""
+"""Evaluation: behaviors in conversations, agents compared with single answers, votes of people, and HumanEval."""

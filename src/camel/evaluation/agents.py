@@ -1,4 +1,4 @@
-"""The evaluation of agents as a job: all solutions in one window, then all verdicts."""
+"""The evaluation of agents as a job: first all solutions, then all verdicts."""
 
 from __future__ import annotations
 
@@ -22,22 +22,20 @@ from camel.runs.run import RunFolder, open_folder
 from camel.storage import inside
 from camel.storage.store import absolute_place
 
-"""The folder, in that of an evaluation, of every answer that was paid for."""
-
 
 @dataclass(frozen=True)
 class AgentsEvaluation(Job):
-    """Runs compared with each other and with single shots, by judges."""
+    """A job in which judges compare runs with each other and with single answers."""
 
     name = "evaluate agents"
     out: str
-    """The folder of the report; all answers are kept in one beside it."""
+    """The folder of the report; all answers are stored in a subfolder."""
     groups: tuple[Group, ...]
     config: AgentsConfig
     models: Mapping[str, Model | ModelSpec]
     summariser: AskedModel
     writers: Mapping[str, AskedModel]
-    """By the names of the single-shot systems."""
+    """The models of the single-shot systems, by the system's name."""
     judges: tuple[AskedModel, ...]
     place: str = field(init=False)
 
@@ -46,7 +44,7 @@ class AgentsEvaluation(Job):
 
     @cached_property
     def contest(self) -> Contest:
-        """What is asked, and what was said."""
+        """The questions and the answers so far."""
         return Contest(
             open_folder(self.place),
             self.groups,
@@ -57,30 +55,30 @@ class AgentsEvaluation(Job):
         )
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The folder of the answers, if the runs are complete."""
+        """Open the folder of the answers; raises an `InputError` if a run is unfinished."""
         for run in {run for group in self.groups for run in group.runs.values()}:
-            if "imported" not in RunReader(run).settings.config:  # those are as they are
+            if "imported" not in RunReader(run).settings.config:  # an imported run cannot be continued
                 check_finished(run, "evaluated")
         return super().open(accept)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """The solutions, then the verdicts."""
+        """Yield the stages of solutions, then those of verdicts."""
         yield self.contest.solving()
         yield self.contest.judging()
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """All of them."""
+        """Return all stages."""
         return [step.stage for step in self.contest.steps]
 
     def result(self, run: RunFolder) -> Evaluation:
-        """The figures, which are also written as a report."""
+        """Return the figures, and write the report."""
         made, pairs, verdicts = evaluate(self.contest)
         made = with_votes(made, Path(self.out))
         write_report(self.contest, made, pairs, verdicts, Path(self.out))
         return made
 
     def absolute(self) -> AgentsEvaluation:
-        """The same, with absolute paths."""
+        """Return a copy with absolute paths."""
         groups = tuple(
             group._replace(runs={name: absolute_place(run) for name, run in group.runs.items()})
             for group in self.groups
@@ -89,5 +87,5 @@ class AgentsEvaluation(Job):
 
     @property
     def title(self) -> str:
-        """What is compared."""
+        """The names of the compared groups."""
         return ", ".join(group.name for group in self.groups)

@@ -1,7 +1,7 @@
-"""How far raters agree beyond chance: Cohen's kappa for two, Fleiss' for any number. Pure functions of labels.
+"""Agreement of raters beyond chance: Cohen's kappa for two raters, Fleiss' kappa for any number.
 
-The one decision to know: where everybody always says the same, chance alone would agree as well, and there is no kappa
-to give (None), however good that looks. The share of agreement is given beside it for that reason.
+The one decision to know: if all raters always give the same label, chance alone would also agree, and kappa is undefined
+(None). This is why the observed share of agreement is reported as well.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from camel.reports.intervals import Z, wilson
 
 
 class Kappa(msgspec.Struct, frozen=True):
-    """Agreement beyond chance, from -1 over 0 (as by chance) to 1, with a 95% interval.
+    """Agreement beyond chance, from -1 to 1, with a 95% interval; 0 is chance.
 
-    Jackknife over the items; where all agree, from Wilson's interval of that.
+    The interval is a jackknife over the items, or follows from Wilson's interval if all ratings agree.
     """
 
     kappa: float | None
-    """None: there were no items, or nobody ever said a second thing."""
+    """None: there are no items, or only one label was ever used."""
     low: float | None
     high: float | None
     observed: float
-    """The share of pairs of ratings that agree."""
+    """Share of pairs of ratings that agree."""
     expected: float
-    """The share that would agree by chance, given how often each label is used."""
+    """Share that would agree by chance, given how often each label is used."""
     items: int
-    """Items with at least two ratings; others say nothing."""
+    """Items with at least two ratings; the others are skipped."""
 
 
 def cohen(first: Sequence[Hashable], second: Sequence[Hashable]) -> Kappa:
-    """Cohen's kappa of two raters, who labelled the same items in the same order."""
+    """Return Cohen's kappa of two raters; both sequences label the same items in the same order."""
     if len(first) != len(second):
         raise InputError(
-            f"two raters must have the same items: one has {len(first)}, the other {len(second)}"
+            f"both raters must label the same items, but one has {len(first)} labels and the other {len(second)}"
         )
     return _kappa(Counter(zip(first, second, strict=True)), _cohen)
 
 
 def fleiss(items: Iterable[Iterable[Hashable]]) -> Kappa:
-    """Fleiss' kappa: for each item the labels that any raters gave it, in any order.
+    """Return Fleiss' kappa. `items` gives for each item all its labels, in any order.
 
-    Items may have different numbers of ratings; those with fewer than two are left out.
+    Items may have different numbers of ratings. Items with fewer than two are skipped.
     """
     cells: Counter[frozenset[tuple[Hashable, int]]] = Counter()
     for item in items:
@@ -58,36 +58,36 @@ def fleiss(items: Iterable[Iterable[Hashable]]) -> Kappa:
 
 
 Cell = TypeVar("Cell", bound=Hashable)
-"""A kind of item: all with the same ratings."""
+"""All items with the same ratings."""
 Shares = tuple[float, float]
 """Observed and expected agreement."""
 
 
 def _kappa(cells: Mapping[Cell, int], shares: Callable[[Mapping[Cell, int]], Shares]) -> Kappa:
-    """Items that look alike are counted, not listed, so that the jackknife costs one step for each kind of item."""
+    """Return kappa from the number of items per cell, so that the jackknife takes one step per cell and not per item."""
     items = sum(cells.values())
     if not items:
         return Kappa(None, None, None, 0.0, 0.0, 0)
     observed, expected = shares(cells)
-    kappa = _beyond(observed, expected)
+    kappa = _beyond_chance(observed, expected)
     low = high = None
     if kappa is not None and items > 1:
         without: list[tuple[float, int]] = []
         for cell, count in cells.items():
-            value = _beyond(*shares({**cells, cell: count - 1}))
+            value = _beyond_chance(*shares({**cells, cell: count - 1}))
             without.append((kappa if value is None else value, count))
         mean = sum(value * count for value, count in without) / items
         spread = sum(count * (value - mean) ** 2 for value, count in without)
         half = Z * sqrt((items - 1) / items * spread)
         low, high = max(-1.0, kappa - half), min(1.0, kappa + half)
         if observed >= 1 - 1e-12:
-            # Nothing varies, and still the next item may be one that they disagree on.
+            # The jackknife has no variance here, although the raters may disagree on another item.
             low = max(-1.0, (wilson(items, items).low - expected) / (1 - expected))
     return Kappa(kappa, low, high, observed, expected, items)
 
 
-def _beyond(observed: float, expected: float) -> float | None:
-    # Shares are sums of products of rounded numbers: "always the same" is 1 but for the last digits.
+def _beyond_chance(observed: float, expected: float) -> float | None:
+    # Rounding: the expected share may be slightly below 1 even if all labels are the same.
     return None if expected >= 1 - 1e-12 else (observed - expected) / (1 - expected)
 
 

@@ -1,7 +1,7 @@
-"""What each sentence prevents: behaviours with it and without it, in the same conversations.
+"""An ablation: how often behaviors occur with and without each sentence of a prompt.
 
-The one decision to know: conversations are compared in pairs, the same roles and task with and without the sentence, and a
-difference is called sure only after the number of comparisons has been allowed for (Holm).
+The one decision to know: conversations are compared in pairs with the same roles and task. A difference is significant only
+after Holm's correction for the number of comparisons.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from camel.reports.plots import GRAY, PALETTE, Plot, heat
 
 SURE = 0.05
 DONE = "ended_done"
-"""Counted like a behavior: that the conversation was declared done."""
+"""A measure that is counted like a behavior: the conversation ended as done."""
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What happened in each conversation of a run, by its id."""
+    """The behaviors that occurred in each conversation of a run, by the conversation's id."""
 
     shown: dict[str, frozenset[str]]
 
     @staticmethod
     def of(looked: Iterable[Looked]) -> Outcomes:
-        """From what was seen in a run."""
+        """Collect the outcomes from the findings of a run."""
         shown: dict[str, frozenset[str]] = {}
         for one in looked:
             columns = (one.table[name].to_pylist() for name in ("id", "stop", "findings"))
@@ -53,60 +53,60 @@ class Outcomes(msgspec.Struct, frozen=True):
         return Outcomes(shown)
 
     def rate(self, measure: str) -> Rate:
-        """The share of conversations that show it."""
+        """Return the share of conversations that show a measure."""
         return wilson(sum(measure in shown for shown in self.shown.values()), len(self.shown))
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What taking a sentence out does to one behaviour."""
+    """The effect of removing a sentence on one behavior."""
 
     measure: str
     title: str
     rate: Rate
     """Without the sentence."""
     difference: Difference
-    """Without it, less with it: above zero, the sentence prevents the behaviour."""
+    """Rate without the sentence minus rate with it; above zero, the sentence prevents the behavior."""
     adjusted: float
-    """The p-value, for as many comparisons as there are."""
+    """The p-value after correction for the number of comparisons."""
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """A sentence, and what taking it out does."""
+    """A sentence, and the effects of removing it."""
 
     name: str
     prompt: str
     sentence: str
     pairs: int
-    """Conversations that are there with and without it."""
+    """Conversations that exist both with and without it."""
     effects: list[Effect]
 
 
 class AblationFigures(msgspec.Struct, frozen=True):
-    """All figures of an ablation; `ablation.json` holds them."""
+    """All figures of an ablation, as stored in `ablation.json`."""
 
     scenario: str
     model: str
     conversations: int
-    """Of each variant."""
+    """Number per variant."""
     whole: dict[str, Rate]
-    """With all sentences."""
+    """Rates with all sentences, by measure."""
     removals: list[Removal]
     comparisons: int
     correction: str = "Holm"
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Serialise, indented for people."""
+        """Return indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     def sure(self) -> list[tuple[Removal, Effect]]:
-        """The differences that hold up, the surest first."""
+        """Return the significant differences, smallest adjusted p-value first."""
         found = [(removal, effect) for removal in self.removals for effect in removal.effects]
         return sorted((pair for pair in found if pair[1].adjusted < SURE), key=lambda pair: pair[1].adjusted)
 
 
 def title_of(measure: str) -> str:
-    """A measure in words."""
+    """Return a measure's title."""
     return DETECTORS[measure].title if measure in DETECTORS else "Ended as done"
 
 
@@ -118,7 +118,7 @@ def compare(
     scenario: str,
     model: str,
 ) -> AblationFigures:
-    """Compare variants with the whole; `sentences` gives each one's prompt and what was taken out of it."""
+    """Compare each variant with the complete scenario; `sentences` gives its prompt's name and the removed sentence."""
     happened = {one for run in (whole, *others.values()) for shown in run.shown.values() for one in shown}
     measures = [name for name in (*DETECTORS, DONE) if name in happened]
     raw: list[tuple[str, str, Difference]] = []
@@ -141,7 +141,7 @@ def compare(
 
 
 def plot(made: AblationFigures) -> Plot:
-    """Sentences against behaviors, shaded by what removing the sentence does."""
+    """Return a heat map: sentences by behaviors, colored by the effect of removing the sentence."""
     rows = [
         {
             "row": _label(removal),
@@ -156,7 +156,7 @@ def plot(made: AblationFigures) -> Plot:
     ]
     caption = (
         f"Percentage points by which a behavior is more (blue, +) or less (gray, −) frequent without the sentence, in "
-        f"{made.conversations:,} conversations of each variant; * where the difference is significant."
+        f"{made.conversations:,} conversations per variant. An asterisk (*) marks a significant difference."
     )
     return Plot("ablation", "What each sentence prevents", caption, heat(rows, (84, 24), most=0.6))
 
@@ -167,14 +167,14 @@ def _label(removal: Removal, most: int = 62) -> str:
 
 
 def report(made: AblationFigures) -> Report:
-    """The comparison as a report."""
+    """Return the comparison as a report."""
     sure, of = made.sure(), counted(len(made.removals), "sentence")
     changing = len({removal.name for removal, _ in sure})
     facts = [
         Fact("Scenario", made.scenario),
         Fact("Model", made.model),
         Fact("Sentences", f"{len(made.removals):,}, removed one at a time"),
-        Fact("Conversations", f"{made.conversations:,} of each variant, with the same roles and tasks"),
+        Fact("Conversations", f"{made.conversations:,} per variant, with the same roles and tasks"),
         Fact("Comparisons", f"{made.comparisons:,}, corrected together ({made.correction})"),
         Fact("Significant", f"{len(sure):,}, adjusted p below {SURE:g}"),
     ]
@@ -183,8 +183,8 @@ def report(made: AblationFigures) -> Report:
         f"{changing} of {of} {'changes' if changing == 1 else 'change'} a behavior"
         if sure
         else f"None of {of} is shown to change a behavior",
-        "The scenario ran as it is, and once without each sentence of its two prompts, over the same roles and tasks. Behaviors "
-        "are compared conversation by conversation.",
+        "The scenario ran once unchanged, and once without each sentence of its two prompts, on the same roles and tasks. "
+        "Behaviors are compared conversation by conversation.",
         facts,
         [
             Section("Result", _result(made)),
@@ -202,8 +202,8 @@ def _result(made: AblationFigures) -> list[Block]:
         widest = max((one.high - one.low for one in effects), default=2.0)
         said = (
             "No difference is significant after correction for the number of comparisons. The sentences may still have an effect: "
-            f"with {made.conversations:,} conversations of each variant an interval is up to {widest * 100:.0f} points wide. "
-            "More conversations make it narrower."
+            f"with {made.conversations:,} conversations per variant, an interval is up to {widest * 100:.0f} points wide. "
+            "More conversations make the intervals narrower."
         )
         return [Paragraph(said)]
     rows = [
@@ -252,19 +252,21 @@ def _method(made: AblationFigures) -> list[Block]:
     return [
         Heading("Method"),
         Paragraph(
-            "Each pair of conversations, with and without a sentence, shows a behavior in both, in neither, or in one of them. The "
-            "interval of the difference is Bonett and Price's, the p-value McNemar's exact one. All "
-            f"{made.comparisons:,} p-values are corrected together by Holm's method: if no sentence had an effect, at most one "
-            "of twenty such studies would report a significant difference."
+            "Each conversation without a sentence is paired with the same conversation with it. A behavior occurs in both of a "
+            "pair, in neither, or in one. The difference has Bonett and Price's interval and the p-value of McNemar's exact test. "
+            f"All {made.comparisons:,} p-values are corrected together by Holm's method: if no sentence had an effect, at most "
+            "one in twenty such studies would report a significant difference."
         ),
         Note(
-            styled("All figures are in `ablation.json`. Each variant is an ordinary run below this folder.")
+            styled(
+                "All figures are in `ablation.json`. Each variant is an ordinary run in a subfolder of this folder."
+            )
         ),
     ]
 
 
 def summary(made: AblationFigures) -> Sequence[str]:
-    """The significant differences, one line each."""
+    """Return the significant differences, one line each."""
     return [
         f"{effect.title}: {percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)} without {removal.name} "
         f"“{' '.join(removal.sentence.split())[:70]}”"

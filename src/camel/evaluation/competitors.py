@@ -1,4 +1,4 @@
-"""Who competes in an evaluation of agents, and who is asked, by the names that people give them."""
+"""The systems and models of an evaluation of agents, found by the names given on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camel.runs.run import open_folder
 
 
 class AskedModels(NamedTuple):
-    """The models of an evaluation, each once however many parts it has."""
+    """The models of an evaluation. A model that has several parts appears once in `models`."""
 
     models: dict[str, Model | ModelSpec]
     summariser: AskedModel
@@ -26,27 +26,31 @@ class AskedModels(NamedTuple):
 
 
 def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...]:
-    """A row for each run, with those of `against` that are runs of the same scenario."""
+    """Return a group for each run, with the runs of `against` that have the same scenario."""
     records = [RunReader(run) for run in runs]
     for one in records:
         if not len(one):
             raise InputError(
-                f"{one.folder.address} has no finished conversations: camel run status says how far it is"
+                f"{one.folder.address} has no finished conversations: camel run status shows its progress"
             )
     others: dict[str, RunReader] = {}
     for name in (one for one in against if not _is_single_shot(one)):
         if not open_folder(name).exists:
             raise InputError(
-                f"--against takes {SINGLE_SHOT}, {SINGLE_SHOT}=MODEL or a run's folder, not {name!r}"
+                f"--against accepts {SINGLE_SHOT}, {SINGLE_SHOT}=MODEL or a run's folder, not {name!r}"
             )
         other = RunReader(name)
         others[_name(other)] = other
     if AGENTS in others:
-        raise InputError(f"a run called {AGENTS} cannot compete: rename its folder")
+        raise InputError(
+            f"a run in --against cannot have the name {AGENTS}, which is reserved: rename its folder"
+        )
     scenarios = [_scenario(one) for one in records]
     for other in others.values():
         if _scenario(other) not in scenarios:
-            raise InputError(f"{other.folder.address} is of the scenario {_scenario(other)}, and no RUN is")
+            raise InputError(
+                f"{other.folder.address} has the scenario {_scenario(other)}, but no RUN has: compare runs of the same scenario"
+            )
     groups: list[Group] = []
     for one, scenario in zip(records, scenarios, strict=True):
         alike = {name: other.folder.address for name, other in others.items() if _scenario(other) == scenario}
@@ -57,7 +61,7 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
 
 def find_models(
     groups: Sequence[Group],
-    judges: Sequence[str],
+    judges: Sequence[str | ModelSpec],
     *,
     summariser: str = "",
     base: str = "",
@@ -66,17 +70,20 @@ def find_models(
     guided: Any = None,
     batch: bool = False,
 ) -> AskedModels:
-    """Models by their names; `base` writes single shots, the one that all runs were made with unless given."""
+    """Find the models by their names. `base` writes the single-shot answers; by default it is the model of the runs."""
     if not judges:
-        raise InputError("name who judges, a strong model, with --judge; or use --local")
+        raise InputError("no judge: name a strong model with --judge, or use --local")
     made: dict[str, AskedModel] = {}
     models: dict[str, Model | ModelSpec] = {}
 
-    def model(spec: str) -> AskedModel:
+    def model(given: str | ModelSpec) -> AskedModel:
+        spec, url = (given, split_name(given)[1]) if isinstance(given, str) else (given.name, "")
         if spec not in made:
-            models[spec] = found = find_spec(spec, base_url=base_url, guided=guided, batch=batch)
-            name = label(found.name, split_name(spec)[1])
-            made[spec] = AskedModel(name, spec, found.window, found.weights)
+            found = given
+            if isinstance(found, str):
+                found = find_spec(found, base_url=base_url, guided=guided, batch=batch)
+            models[spec] = found
+            made[spec] = AskedModel(label(found.name, url), spec, found.window, found.weights)
         return made[spec]
 
     single = single_shots(against)
@@ -85,25 +92,27 @@ def find_models(
         names = {str(run.settings().config.get("model.name", "")) for run in runs}
         base = names.pop() if len(names) == 1 else ""
         if not base:
-            raise InputError("the runs do not tell one base model: name that of single-shot with --model")
+            raise InputError(
+                "the runs do not name a common model for the single-shot answers: name it with --model"
+            )
     writers: dict[str, AskedModel] = {}
     for name in single:
         writer = model(name.partition("=")[2] or base)
         writers[f"{SINGLE_SHOT}={writer.name}" if "=" in name else name] = writer
-    asked = tuple(model(spec) for spec in dict.fromkeys(judges))
+    asked = tuple(dict.fromkeys(model(spec) for spec in judges))
     return AskedModels(models, model(summariser) if summariser else asked[0], writers, asked)
 
 
 def single_shots(against: Sequence[str]) -> list[str]:
-    """Those of `against` that are single-shot answers; without any system, the base model's."""
+    """Return the single-shot systems of `against`; if `against` is empty, the base model's."""
     single = [name for name in against if _is_single_shot(name)] if against else [SINGLE_SHOT]
     if len(set(single)) != len(single):
-        raise InputError("--against names a system twice")
+        raise InputError("--against names a system twice: name each system once")
     return single
 
 
 def evaluation_folder(run: str) -> Path:
-    """Where the evaluation of a run is kept unless another folder is given: in the run's, where that is on a disk."""
+    """Return the default folder of a run's evaluation: in the run's folder if that is on a disk."""
     folder = open_folder(run)
     if folder.on_disk:
         return folder.path("evaluation")

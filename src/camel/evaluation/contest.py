@@ -1,13 +1,13 @@
-"""Agents against single shot (paper, section 5.1): solutions, judges, and every call of theirs as a stage.
+"""Agents compared with single-shot answers (paper, section 5.1): the stages that make and judge solutions.
 
-    summary-…   a strong model writes down the solution that a conversation arrived at
-    answer-…    a model answers the task in one go
+    summary-…   a strong model summarizes a conversation into one solution
+    answer-…    a model answers the task in one reply
     verdict-…   a judge compares two solutions, in both orders
-    repeat-…    the same judge is asked the same again, for a part of the tasks: how far does it agree with itself?
+    repeat-…    the same judge compares some of the pairs again, to measure how often it agrees with itself
 
-The one decision to know: a stage is named by a hash of all that decides its answers (prompt, model, sampling, run, seed) and
-its items are the tasks in the order in which they were drawn, each committed by itself. So a larger sample, a further judge
-or a further system asks only what is new; and after a kill the same command asks only what was in flight.
+The one decision to know: a stage's name contains a hash of everything that determines its answers (prompt, model, sampling,
+run, seed). Its items are the tasks in the order in which they were drawn, and each is committed separately. So a larger
+sample, another judge or another system causes calls only for what is new. After a kill, only calls in flight are repeated.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from camel.runs.run import RunFolder
 
 
 class ContestStage(NamedTuple):
-    """A stage, with what is known of it."""
+    """A stage, and what it is about."""
 
     kind: Kind
     group: str
@@ -64,13 +64,13 @@ class ContestStage(NamedTuple):
     model: str
     stage: Stage
     asked: Callable[[int, int], int]
-    """Tokens of the prompt of an item, about, where a solution that is not there yet has so many."""
+    """Estimates the prompt tokens of an item, given its index and the tokens of a solution that does not exist yet."""
     most: int | None
-    """Tokens that an answer may have."""
+    """Maximum tokens of an answer."""
 
 
 class Contest:
-    """An evaluation of agents: what is to be asked, and what was said."""
+    """An evaluation of agents: its stages, and the answers so far."""
 
     def __init__(
         self,
@@ -83,18 +83,20 @@ class Contest:
         judges: Sequence[AskedModel],
         matches: Sequence[tuple[str, str]] | None = None,
     ) -> None:
-        """`writers` are the models of the single-shot systems, by the names of the systems; `matches` are the pairs of systems
-        that are compared, all of them unless given."""
+        """`writers` are the models of the single-shot systems, by the system's name. `matches` are the pairs of systems to
+        compare; by default all pairs."""
         self.folder, self.config = folder, config
         self.groups, self.summariser, self.writers, self.judges = groups, summariser, writers, list(judges)
         if not judges or len({one.name for one in judges}) != len(judges):
-            raise InputError("give at least one judge, each once")
+            raise InputError(
+                "an evaluation needs at least one judge, and each judge only once: check --judge"
+            )
         if len({group.name for group in groups}) != len(groups):
             raise InputError(
-                "two runs have the same name in the table: evaluate them in folders of their own"
+                "two runs would have the same name in the table: evaluate them separately, each with its own --out"
             )
         self.runs: dict[str, dict[str, RunReader]] = {}
-        """By group and system."""
+        """Readers, by group and system."""
         self.samples: dict[str, DrawnTasks] = {}
         for group in groups:
             runs = self.runs[group.name] = {name: RunReader(run) for name, run in group.runs.items()}
@@ -104,11 +106,12 @@ class Contest:
                 else DrawnTasks(list(group.tasks), len(group.tasks), 0, 0)
             )
             if not sample.tasks:
-                why = f": {sample.excluded:,} are labelled, see --acknowledge" if sample.excluded else ""
+                why = f": {sample.excluded:,} labeled ones need --acknowledge" if sample.excluded else ""
                 raise InputError(f"{group.name} has no conversation to judge{why}")
             if set(group.runs) & set(writers):
                 raise InputError(
-                    f"two systems have the same name: {', '.join(set(group.runs) & set(writers))}"
+                    f"a run has the name of a single-shot system: {', '.join(set(group.runs) & set(writers))}; "
+                    "rename its folder"
                 )
             self.samples[group.name] = sample
         self._matches = matches
@@ -134,37 +137,37 @@ class Contest:
             if not again or config.repeats
         ]
 
-    # ---------------------------------------------------------------- what there is
+    # ---------------------------------------------------------------- systems, stages and pairs
 
     def systems(self, group: str) -> list[str]:
-        """The systems that compete in a row: its runs, then the single shots."""
+        """Return the systems of a group: its runs, then the single-shot systems."""
         return [*self.runs[group], *self.writers]
 
     def matches(self, group: str) -> list[tuple[str, str]]:
-        """The pairs of systems that are compared in a row; the wins of the first are reported."""
+        """Return the pairs of systems that are compared in a group. Wins are reported for the first of each pair."""
         return list(combinations(self.systems(group), 2) if self._matches is None else self._matches)
 
     @property
     def steps(self) -> list[ContestStage]:
-        """All stages, in their order; those that ask the same of the same model are one."""
-        return _once([*self._solutions.values(), *self._comparisons])
+        """All stages in order. Stages with the same questions to the same model appear once."""
+        return _unique([*self._solutions.values(), *self._comparisons])
 
     def solving(self, system: str = "") -> tuple[Stage, ...]:
-        """The stages that make solutions: of one system, where not all models can be there at the same time."""
+        """Return the stages that make solutions, of all systems or of one."""
         found = [one for (_, name), one in self._solutions.items() if not system or name == system]
-        return tuple(one.stage for one in _once(found))
+        return tuple(one.stage for one in _unique(found))
 
     def judging(self) -> tuple[Stage, ...]:
-        """The stages that compare solutions."""
+        """Return the stages that compare solutions."""
         self._texts.clear()
-        return tuple(one.stage for one in _once(self._comparisons))
+        return tuple(one.stage for one in _unique(self._comparisons))
 
     def pairs(self) -> list[Pair]:
-        """All pairs of solutions that could be made."""
+        """Return all pairs in which both systems have a solution."""
         made: list[Pair] = []
         for group in self.groups:
             for one, two in self.matches(group.name):
-                first, second = self._said(group.name, one), self._said(group.name, two)
+                first, second = self._solutions_of(group.name, one), self._solutions_of(group.name, two)
                 for index, task in enumerate(self.samples[group.name].tasks):
                     a, b = first.get(index), second.get(index)
                     if a and b and not a.failed and not b.failed:
@@ -185,24 +188,24 @@ class Contest:
     def judged(
         self, kind: Literal["verdict", "repeat"] = "verdict"
     ) -> Iterator[tuple[ContestStage, dict[int, JudgedPair]]]:
-        """Each comparison by a judge, with what it said by the item: twice the task's number, one more where `b` came first."""
+        """Yield each stage of comparisons with its verdicts by item: 2 × the task's number, plus 1 if `b` was shown first."""
         for job in self._comparisons:
             if job.kind == kind:
                 yield job, self._records(job, JudgedPair)
 
     def solutions(self) -> Iterator[tuple[ContestStage, dict[int, Solution]]]:
-        """Each system of each row, with its solutions by the task's number."""
+        """Yield the stage of each system in each group, with its solutions by the task's number."""
         for (group, system), job in self._solutions.items():
-            yield job, self._said(group, system)
+            yield job, self._solutions_of(group, system)
 
-    # ---------------------------------------------------------------- what it takes
+    # ---------------------------------------------------------------- estimates
 
     def left(self) -> int:
-        """Items of all steps that are not done yet."""
+        """Return the number of items that are not done yet, of all stages."""
         return sum(len(self._open(step)) for step in self.steps)
 
     def estimate(self) -> list[StepNeed]:
-        """What is left to do will take about this, step by step and model by model; some answers are asked for again."""
+        """Estimate the remaining calls and tokens per step and model, without questions that are repeated."""
         needs: dict[tuple[Kind, str], StepNeed] = {}
         for step in self.steps:
             items = self._open(step)
@@ -210,7 +213,7 @@ class Contest:
                 continue
             guess = GUESSED if step.kind in ("summary", "answer") else GUESSED_REASON
             sizes = [min(size, step.most or size) for size in guess]
-            # Of many prompts some: they are alike.
+            # Prompts have similar lengths, so about 20 of them are enough.
             some = items[:: max(1, len(items) // 20)]
             prompt = [
                 len(items) * sum(step.asked(index, size) for index in some) * 4 // (5 * len(some))
@@ -221,65 +224,65 @@ class Contest:
             )
             needs[step.kind, step.model] = before._replace(
                 calls=before.calls + len(items),
-                prompt=_plus(before.prompt, prompt),
-                completion=_plus(before.completion, [len(items) * size for size in sizes]),
+                prompt=_add(before.prompt, prompt),
+                completion=_add(before.completion, [len(items) * size for size in sizes]),
             )
         return list(needs.values())
 
-    # ---------------------------------------------------------------- the steps
+    # ---------------------------------------------------------------- stages
 
     def _summaries(self, group: Group, system: str) -> ContestStage:
-        sample, who, runs = self.samples[group.name], self.summariser, self.runs[group.name]
-        sampling = who.fitting(self.config.summary_sampling)
-        own, drawn = _content(runs[system]), _content(next(iter(runs.values())))
-        decides = [
+        sample, asked_model, runs = self.samples[group.name], self.summariser, self.runs[group.name]
+        sampling = asked_model.fitting(self.config.summary_sampling)
+        own, drawn = _hash_run(runs[system]), _hash_run(next(iter(runs.values())))
+        inputs = [
             self.prompts["summary"],
-            who.name,
-            who.small_window,
+            asked_model.name,
+            asked_model.small_window,
             sampling,
             own,
             sample.specified,
-            # The tasks are the first run's: of another one, the same run may have them in another order.
+            # The tasks come from the first run. With another first run, their order may differ.
             *([drawn] if drawn != own else []),
         ]
-        prompt = partial(self._summary_prompt, system=system, who=who, sampling=sampling)
-        return self._solving("summary", group.name, system, who, sampling, prompt, decides)
+        prompt = partial(self._summary_prompt, system=system, asked_model=asked_model, sampling=sampling)
+        return self._solving("summary", group.name, system, asked_model, sampling, prompt, inputs)
 
     def _answers(self, group: Group, system: str) -> ContestStage:
-        sample, who, runs = self.samples[group.name], self.writers[system], self.runs[group.name]
-        sampling = who.fitting(self.config.single_shot_sampling)
-        decides = [
+        sample, asked_model, runs = self.samples[group.name], self.writers[system], self.runs[group.name]
+        sampling = asked_model.fitting(self.config.single_shot_sampling)
+        inputs = [
             self.prompts["single-shot"],
-            who.name,
+            asked_model.name,
             sampling,
-            _content(next(iter(runs.values()))) if runs else _asked(sample.tasks),
+            _hash_run(next(iter(runs.values()))) if runs else _hash_tasks(sample.tasks),
             sample.specified,
-            *([who.version] if who.version else []),
+            *([asked_model.version] if asked_model.version else []),
         ]
 
         def prompt(task: Drawn) -> tuple[str, int]:
             return fill(self.prompts["single-shot"], {"TASK": task.text}), 0
 
-        return self._solving("answer", group.name, system, who, sampling, prompt, decides)
+        return self._solving("answer", group.name, system, asked_model, sampling, prompt, inputs)
 
     def _solving(
         self,
         kind: Kind,
         group: str,
         system: str,
-        who: AskedModel,
+        asked_model: AskedModel,
         sampling: Sampling,
         prompt: Callable[[Drawn], tuple[str, int]],
-        decides: Sequence[Any],
+        inputs: Sequence[Any],
     ) -> ContestStage:
-        """A stage that makes solutions; `prompt` gives what is asked, and how many characters did not fit."""
+        """Return a stage that makes solutions; `prompt` returns the question and how many characters did not fit."""
         tasks = self.samples[group].tasks
 
         async def work(item: Item) -> Solution:
             asked, cut = prompt(tasks[item.index])
             history = History()
             history.add("user", asked)
-            model = CheckedModel(item.model(who.seat), self.config.cut_replies)
+            model = CheckedModel(item.model(asked_model.seat), self.config.cut_replies)
             reply = await model.reply(Request(history, sampling, f"{item.id}-{kind}", kind))
             text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
             return Solution(item.id, text, reply.model, reply.usage, finish, cut)
@@ -287,7 +290,9 @@ class Contest:
         def tokens(index: int, size: int) -> int:
             return estimate_tokens(prompt(tasks[index])[0])
 
-        return self._step(kind, group, (system,), who, len(tasks), work, decides, tokens, sampling.max_tokens)
+        return self._step(
+            kind, group, (system,), asked_model, len(tasks), work, inputs, tokens, sampling.max_tokens
+        )
 
     def _verdicts(self, group: str, systems: tuple[str, str], judge: AskedModel, again: bool) -> ContestStage:
         tasks = self.samples[group].tasks
@@ -296,16 +301,16 @@ class Contest:
 
         def asked(index: int, size: int) -> int:
             task = tasks[index // 2]
-            texts = [self._said(group, system).get(index // 2) for system in systems]
+            texts = [self._solutions_of(group, system).get(index // 2) for system in systems]
             lengths = sum(size if one is None else estimate_tokens(one.text) for one in texts)
             return estimate_tokens(self.prompts["judge"] + task.text) + lengths
 
         async def work(item: Item) -> JudgedPair:
             place = item.index // 2
-            a, b = (self._said(group, system)[place] for system in systems)
+            a, b = (self._solutions_of(group, system)[place] for system in systems)
             return await self._compare(kind, item, tasks[place], a, b, judge, sampling)
 
-        decides = [
+        inputs = [
             self.prompts["judge"],
             self.prompts["again"],
             judge.name,
@@ -314,22 +319,22 @@ class Contest:
             sampling,
             *(self._solutions[group, system].stage.fingerprint for system in systems),
         ]
-        return self._step(kind, group, systems, judge, 2 * count, work, decides, asked, sampling.max_tokens)
+        return self._step(kind, group, systems, judge, 2 * count, work, inputs, asked, sampling.max_tokens)
 
     def _step(
         self,
         kind: Kind,
         group: str,
         systems: tuple[str, ...],
-        who: AskedModel,
+        asked_model: AskedModel,
         count: int,
         work: Callable[[Item], Any],
-        decides: Sequence[Any],
+        inputs: Sequence[Any],
         asked: Callable[[int, int], int],
         most: int | None,
     ) -> ContestStage:
-        told = [kind, self.config.seed, self.config.acknowledge, *decides]
-        fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
+        inputs = [kind, self.config.seed, self.config.acknowledge, *inputs]
+        fingerprint = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:16]
         made = Solution if kind in ("summary", "answer") else JudgedPair
         tasks, each = self.samples[group].tasks, 1 if made is Solution else 2
         stage = Stage(
@@ -342,11 +347,11 @@ class Contest:
             id=lambda index: tasks[index // each].id,
             read=partial(self._read, made),
             fingerprint=fingerprint,
-            seat=who.seat,
+            seat=asked_model.seat,
             suffix=".json",
             shard_size=1,
         )
-        return ContestStage(kind, group, systems, who.name, stage, asked, most)
+        return ContestStage(kind, group, systems, asked_model.name, stage, asked, most)
 
     async def _compare(
         self,
@@ -369,7 +374,7 @@ class Contest:
         history.add("user", prompt)
         model, usage, answer = item.model(judge.seat), Usage(), ""
         for asks in range(1, ASKS + 1):
-            # The session is the pair's: both orders begin with the same words, and so does the question asked again.
+            # Both orders and repeated questions begin with the same text, so they share a session for prefix caching.
             session = f"{task.id}-judge"
             reply = await model.reply(Request(history, sampling, session, kind, "comparison", options=2))
             usage, answer = usage + reply.usage, well_formed(reply.content).strip()
@@ -385,43 +390,43 @@ class Contest:
         return JudgedPair(
             task.id,
             None,
-            reason=f"{ASKS} answers could not be read, the last: {shown(answer)}",
+            reason=f"none of {ASKS} answers was readable; the last one: {shown(answer)}",
             usage=usage,
             asks=ASKS,
         )
 
-    # ---------------------------------------------------------------- the prompts
+    # ---------------------------------------------------------------- prompts
 
     def _summary_prompt(
-        self, task: Drawn, system: str, who: AskedModel, sampling: Sampling
+        self, task: Drawn, system: str, asked_model: AskedModel, sampling: Sampling
     ) -> tuple[str, int]:
         said, text = quoted_talk(task.transcripts[system]), task.text
-        room = who.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
-        # What is left of a line that was cut must not stand there without its sign.
+        room = asked_model.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
+        # A line that was cut in the middle must still begin with the quote sign.
         kept = shortened(said, room, "> ")
         values = {"TASK": quoted(text), "CONVERSATION": kept}
         return fill(self.prompts["summary"], values), max(0, len(said) - len(kept))
 
     def _judge_prompt(
-        self, task: Drawn, first: str, second: str, who: AskedModel, sampling: Sampling
+        self, task: Drawn, first: str, second: str, asked_model: AskedModel, sampling: Sampling
     ) -> tuple[str, int]:
         reserved = ASKS * ((sampling.max_tokens or 0) + estimate_tokens(self.prompts["again"]))
-        room = who.room(self.prompts["judge"] + task.text, reserved)
-        # A short one leaves its room to the other.
+        room = asked_model.room(self.prompts["judge"] + task.text, reserved)
+        # A short solution leaves its unused room to the other one.
         shorter = min(len(first), len(second), room // 2)
         texts = [shortened(text, room - shorter) for text in (first, second)]
         values = {"TASK": quoted(task.text), "FIRST": quoted(texts[0]), "SECOND": quoted(texts[1])}
         return fill(self.prompts["judge"], values), len(first) + len(second) - sum(map(len, texts))
 
-    # ---------------------------------------------------------------- what is kept
+    # ---------------------------------------------------------------- stored answers
 
     def _open(self, step: ContestStage) -> list[int]:
-        """Items that are not committed; each is a shard."""
+        """Return the items that are not committed; each item is a shard."""
         done = self.folder.committed(step.stage.name)
         return [index for index in range(step.stage.count) if index not in done]
 
-    def _said(self, group: str, system: str) -> dict[int, Solution]:
-        """The solutions of a system; read once, as verdicts are made when all of them are there."""
+    def _solutions_of(self, group: str, system: str) -> dict[int, Solution]:
+        """Return the solutions of a system, from memory if they were read before."""
         key = group, system
         if key not in self._texts:
             self._texts[key] = self._records(self._solutions[key], Solution)
@@ -436,8 +441,8 @@ class Contest:
             found[marker.shard] = one
             if one.id != (wanted := step.stage.id(marker.shard)):
                 raise Damaged(
-                    f"{marker.file} of {self.folder.address} is about {shown(one.id)} and not {shown(wanted)}: "
-                    "evaluate in another folder"
+                    f"{marker.file} in {self.folder.address} contains {shown(one.id)} instead of {shown(wanted)}: "
+                    "use another --out"
                 )
         return found
 
@@ -451,39 +456,39 @@ def _failed_solution(item: Item, error: CamelError) -> Solution:
 
 def _failed_verdict(item: Item, error: CamelError) -> JudgedPair:
     why = f"{type(error).__name__}: {error}"[:500]
-    reason = f"the judge could not be asked: {why}"
+    reason = f"the call to the judge failed: {why}"
     return JudgedPair(item.id, None, reason=reason, usage=item.usage, failed=why)
 
 
 def _why_failed(record: Solution | JudgedPair) -> str:
-    """A comparison fails with its solution, so that it is made when the solution is asked for again."""
+    """Return why a record failed. A comparison fails with its solution, so that a retry of the solution also repeats it."""
     if isinstance(record, JudgedPair) and record.winner is None and record.reason.startswith(NO_SOLUTION):
         return record.reason.removeprefix(NO_SOLUTION)
     return record.failed
 
 
-def _once(steps: Iterable[ContestStage]) -> list[ContestStage]:
+def _unique(steps: Iterable[ContestStage]) -> list[ContestStage]:
     return list({step.stage.name: step for step in steps}.values())
 
 
-def _content(run: RunReader) -> str:
-    """Stands for all that is said in a run: two runs from one configuration are two."""
+def _hash_run(run: RunReader) -> str:
+    """Return a hash of all conversations of a run."""
     hashes = [(marker.shard, marker.sha256) for marker in run.markers]
     return hashlib.sha256(msgspec.json.encode(hashes)).hexdigest()
 
 
-def _asked(tasks: Sequence[Drawn]) -> str:
-    """Stands for tasks that were given."""
+def _hash_tasks(tasks: Sequence[Drawn]) -> str:
+    """Return a hash of the given tasks."""
     return hashlib.sha256(msgspec.json.encode([(one.id, one.text) for one in tasks])).hexdigest()
 
 
 def _pair_id(group: str, one: str, two: str, task: str) -> str:
-    """Readable where names are plain, and never the same for two pairs."""
-    told = hashlib.sha256(msgspec.json.encode([group, one, two, task])).hexdigest()[:10]
-    return f"{task[:60]}-{told}"
+    """Return a unique id that begins with the task's id."""
+    digest = hashlib.sha256(msgspec.json.encode([group, one, two, task])).hexdigest()[:10]
+    return f"{task[:60]}-{digest}"
 
 
-def _plus(one: tuple[int, int, int], other: Sequence[int]) -> tuple[int, int, int]:
+def _add(one: tuple[int, int, int], other: Sequence[int]) -> tuple[int, int, int]:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 

@@ -1,4 +1,4 @@
-"""What an evaluation of agents is asked with, and what came of it."""
+"""The settings of an evaluation of agents, and its records."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from camel.evaluation.tasks import Drawn
 from camel.jobs.replies import Cut
 
 AGENTS, SINGLE_SHOT = "agents", "single-shot"
-"""Names of systems: the run that is evaluated, and the base model's answer in one go."""
+"""Names of systems: the evaluated run, and the base model's answer in one reply."""
 ASKS = 3
-"""Times a judge is asked until its answer can be read."""
+"""How often a judge is asked until its answer is readable."""
 JUDGE_PROMPT = "judge-1"
-"""Versions: a file is never changed once it was used; a better one is a new file."""
+"""The prompt's version. A prompt file never changes after use; a better prompt is a new file."""
 NEEDED = ("TASK", "FIRST", "SECOND")
 MOST_QUOTED = 2_000
-"""Characters of an answer that could not be read, when it is shown to whoever gave it."""
+"""Maximum characters of an unreadable answer that are shown to the judge when it is asked again."""
 GUESSED = (150, 500, 1_200)
-"""Tokens of a solution that is not written yet: low, likely, high."""
+"""Estimated tokens of a solution that does not exist yet: low, likely, high."""
 GUESSED_REASON = (40, 90, 200)
 NO_SOLUTION = "there is no solution to judge: "
-"""Begins the reason of a comparison that could not be made, before that of the solution."""
+"""Prefix of the reason if a comparison was impossible; the reason of the failed solution follows."""
 
 Kind = Literal["summary", "answer", "verdict", "repeat"]
 KINDS: tuple[Kind, ...] = ("summary", "answer", "verdict", "repeat")
 
 
 class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that decides the figures besides the runs and the models; kept in the report."""
+    """Everything that determines the figures, except the runs and the models. It is part of the report."""
 
     tasks: int = 100
-    """Of each run (paper, section 5.1: 100)."""
+    """Number of tasks per run (paper, section 5.1: 100)."""
     seed: int = 0
-    """Of the draw."""
+    """Seed of the random choice of tasks."""
     repeats: int = 20
-    """Tasks about which each judge is asked twice, to see how far it agrees with itself."""
+    """Number of tasks that each judge judges twice, to measure how often it agrees with itself."""
     judge_prompt: str = JUDGE_PROMPT
-    """A shipped version's name, or the path of a text file with <TASK>, <FIRST> and <SECOND>."""
+    """Name of a shipped version, or path of a text file with <TASK>, <FIRST> and <SECOND>."""
     summary_prompt: str = "summary-1"
     single_shot_prompt: str = "single-shot-1"
     summary_sampling: Sampling = Sampling(temperature=0.0, max_tokens=2_048)
     single_shot_sampling: Sampling = Sampling(temperature=0.2, max_tokens=2_048)
-    """The temperature is that of the original's agents."""
+    """The temperature is that of the agents in the original CAMEL code."""
     judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
     acknowledge: tuple[str, ...] = ()
-    """Labels, such as `misalignment`, whose conversations may be drawn."""
+    """Restricted labels, such as `misalignment`, whose conversations may be used."""
     cut_replies: Cut = "fail"
-    """Whether a solution that ends at the limit of tokens fails its task, or is kept and marked."""
+    """Whether a solution that reaches the token limit fails, or is kept and marked."""
 
     def __post_init__(self) -> None:
         whole("tasks", self.tasks, 1, 100_000)
@@ -60,19 +60,19 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Group(NamedTuple):
-    """A row of the table: a run and the other runs that it is compared with, by the names of their systems."""
+    """A row of the results: a run, and the other runs that it is compared with."""
 
     name: str
     runs: Mapping[str, str]
-    """Their folders or addresses."""
+    """Folders or addresses of the runs, by the names of their systems."""
     scenario: str = ""
-    """By which the paper's lines are found; the name unless given."""
+    """Selects the paper's rows; by default the name."""
     tasks: Sequence[Drawn] = ()
-    """Where there is no run: what is to be solved, all of it."""
+    """All tasks to solve, if there is no run."""
 
 
 class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a system says on a task."""
+    """A system's solution of a task."""
 
     id: str
     text: str
@@ -80,34 +80,34 @@ class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     finish: str = "stop"
     cut: int = 0
-    """Characters of the conversation that did not fit the summariser's window."""
+    """Characters of the conversation that did not fit into the summarizer's context window."""
     failed: str = ""
-    """Why there is none."""
+    """Why there is no solution."""
 
 
 class JudgedPair(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a judge said of a pair in one order."""
+    """A judge's verdict on a pair in one order."""
 
     id: str
     winner: Winner | None
-    """None: it did not decide."""
+    """None: the judge did not decide."""
     scores: tuple[float, float] | None = None
-    """Of `a` and `b`, whatever the order was."""
+    """Scores of `a` and `b`, in this order even if `b` was shown first."""
     reason: str = ""
     usage: Usage = Usage()
     asks: int = 0
     cut: int = 0
-    """Characters of the solutions that did not fit the judge's window."""
+    """Characters of the solutions that did not fit into the judge's context window."""
     failed: str = ""
-    """Why the judge could not be asked."""
+    """Why the call to the judge failed."""
 
 
 class StepNeed(NamedTuple):
-    """What one step will take, of one model."""
+    """Estimated calls and tokens of one step and model."""
 
     kind: Kind
     model: str
     calls: int
     prompt: tuple[int, int, int]
-    """Tokens: low, likely, high."""
+    """Prompt tokens: low, likely, high."""
     completion: tuple[int, int, int]

@@ -1,8 +1,8 @@
-"""Was the done token deserved? A model is asked about a sample of the conversations that ended with it.
+"""Asks a judge whether conversations that declared their task done had done it, for a sample of them.
 
-A stage of the engine, so that answers are journaled before they are used, and nothing is asked twice. The one decision
-to know: who ends undecided is counted as undecided. A judge that says neither yes nor no is asked again, a bounded number
-of times, and never taken to have said either.
+It is a stage of the engine: answers are journaled before they are used, and no question is paid for twice. The one decision
+to know: a judge that answers neither yes nor no is asked again, up to `ASKS` times in all. After that the conversation
+counts as undecided.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
 STAGE = "deserved-"
-"""Begins the name of a stage; a hash of what is asked, of whom and about what ends it."""
+"""Prefix of the stage's name; a hash of the question, the judge and the sample follows."""
 SAMPLE = 100
 ASKS = 3
 PER_SHARD = 10
 SAMPLING = Sampling(temperature=0.0, max_tokens=120)
 AGAIN = "Please begin with one word, yes or no."
 MOST_CHARS = 24_000
-"""Of a conversation, where the model's window is not known: its beginning and, mostly, its end."""
+"""Maximum characters of a conversation in a prompt. A longer one is cut in the middle, and most of its end is kept."""
 MOST_TASK = 3_000
 SHOWN = 6
-"""Verdicts that are shown in the judge's words."""
+"""Half of this number of verdicts is shown of each kind: no, yes, undecided."""
 _ANSWER = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
 
 
 class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a judge said of one conversation."""
+    """A judge's verdict on one conversation."""
 
     id: str
     task: str
     deserved: bool | None
-    """None: it did not decide."""
+    """None: the judge did not decide."""
     reason: str
     usage: Usage
     failed: str = ""
-    """Why the judge could not be asked."""
+    """Why the call to the judge failed."""
 
 
 class Judging:
-    """A sample of a run's conversations before a judge."""
+    """A judge's verdicts on a sample of a run's conversations."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Judging:
         sampling: Sampling = SAMPLING,
     ) -> None:
         self.run, self.folder, self._judge, self._sampling = run, RunFolder(kept), judge, sampling
-        # In the order in which they lie, so that a shard is read once.
+        # In the order in which they are stored, so that each shard is read once.
         self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
         self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
         asked = [
@@ -90,20 +90,20 @@ class Judging:
         self._shard = lru_cache(maxsize=2)(self._read)
 
     def estimate(self, calls: int) -> Usage:
-        """What as many calls will take, about: prompts as of some of the sample, answers at half their limit."""
+        """Estimate the usage of some calls, from about 20 prompts of the sample and answers of half their limit."""
         some = range(0, len(self.sample), max(1, len(self.sample) // 20))
         sizes = [estimate_tokens(self._asked(self._transcript(index))) for index in some]
-        # Three bytes a token is on the high side by a quarter, for prompts as they are.
+        # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
         prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
         return Usage(prompt, calls * (self._sampling.max_tokens or 100) // 2, calls=calls)
 
     def left(self) -> int:
-        """Conversations that have not been judged yet."""
+        """Return the number of conversations that are not judged yet."""
         done = self.folder.markers(self.name, self.folder.committed(self.name))
         return len(self.sample) - sum(marker.rows for marker in done)
 
     def stage(self) -> Stage:
-        """The stage that asks."""
+        """Return the stage that asks the judge."""
         return Stage(
             name=self.name,
             count=len(self.sample),
@@ -120,7 +120,7 @@ class Judging:
         )
 
     def verdicts(self) -> list[DeservedVerdict]:
-        """What was said, as far as it is there."""
+        """Return the verdicts so far."""
         said: list[DeservedVerdict] = []
         for marker in self.folder.markers(self.name, sorted(self.folder.committed(self.name))):
             said += self._verdicts_in(marker)
@@ -130,11 +130,11 @@ class Judging:
         return msgspec.json.Decoder(DeservedVerdict).decode_lines(self.folder.read(marker.file))
 
     def result(self, ended_done: int, money: float | None = None) -> Deserved:
-        """What the verdicts come to."""
+        """Return the figures of the verdicts; `ended_done` is the number of conversations that ended as done."""
         said = self.verdicts()
         decided = [one for one in said if one.deserved is not None]
         usage = sum((one.usage for one in said), Usage())
-        # Of each kind some, in the order in which the sample was drawn.
+        # Some of each kind, in the order in which the sample was drawn.
         order = {one.id: one.drawn for one in self.sample}
         drawn = sorted(said, key=lambda one: order[one.id])
         examples = [
@@ -164,7 +164,7 @@ class Judging:
         task, window = transcript.task.text[:MOST_TASK], self._judge.window
         most = MOST_CHARS
         if window is not None:
-            # Three bytes a token, for all that may be said; the question itself takes less than 300.
+            # Assume three bytes per token. The question itself takes less than 300 tokens.
             answers = ASKS * ((self._sampling.max_tokens or 100) + 30)
             most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
         said = shortened(quoted_talk(transcript), most, "> ")
@@ -187,7 +187,7 @@ class Judging:
 
     def _failed(self, item: Item, error: CamelError) -> DeservedVerdict:
         why = f"{type(error).__name__}: {error}"[:500]
-        return self._verdict(item, None, f"the judge could not be asked: {why}", why)
+        return self._verdict(item, None, f"the call to the judge failed: {why}", why)
 
     def _verdict(self, item: Item, deserved: bool | None, answer: str, failed: str = "") -> DeservedVerdict:
         task = self._transcript(item.index).task.text
@@ -199,6 +199,6 @@ def _why_failed(record: DeservedVerdict) -> str:
 
 
 def verdict_in(answer: str) -> bool | None:
-    """Yes or no, if that is how an answer begins."""
+    """Return whether an answer begins with yes or no; None if it begins with neither."""
     found = _ANSWER.match(answer)
     return None if found is None else found[1].lower() == "yes"

@@ -1,10 +1,10 @@
-"""Looking through a run: what the detectors find in each conversation, and how long its messages are.
+"""Runs the detectors over a run, and stores what they find in each conversation and how long its messages are.
 
-A stage of the engine whose items are the run's own shards: each is looked through once, on one of several processes, and
-what was seen is kept in a file beside a marker, so that the next study begins where this one ended.
+It is a stage of the engine, and its items are the shards of the run. Each shard is scanned once, in one of several processes,
+and its findings are stored in a file with a marker. So the next study scans only new shards.
 
-The one decision to know: a stage is named by the versions of all detectors. When one of them has a new version a new
-stage begins, and takes over from the stages before it what the other detectors have found.
+The one decision to know: the stage's name depends on the versions of all detectors. A new version of one of them begins a
+new stage, which reuses the findings of the other detectors from earlier stages.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
 EXAMPLES = 5
-"""Findings of each detector and shard that keep the words around them."""
+"""Number of findings per detector and shard that are stored with the text around them."""
 EXCERPT_CHARS = 2_000
 CONTEXT_CHARS = 500
 FEW = 400
-"""Conversations up to which starting further processes takes longer than the work."""
+"""Up to this number of conversations, starting more processes takes longer than the scan itself."""
 
 
 def study_folder(run: RunFolder) -> Path:
-    """Where the study of a run is kept unless another folder is given: in the run's, where that is on a disk."""
+    """Return the default folder of a run's study: in the run's folder if that is on a disk."""
     if run.on_disk:
         return run.path("study")
     return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
@@ -55,7 +55,7 @@ def study_folder(run: RunFolder) -> Path:
 
 @cache
 def schema() -> Any:
-    """The Arrow schema of what is kept of a conversation."""
+    """Return the Arrow schema of the findings of a conversation."""
     pa = arrow()
     text, whole = pa.string(), pa.int64()
     message = pa.struct(
@@ -86,14 +86,14 @@ def schema() -> Any:
 
 
 class Looked(NamedTuple):
-    """What was seen in one shard of a run."""
+    """The findings in one shard of a run."""
 
     shard: int
     table: Any
 
 
 class Looker:
-    """Looks through a run, and keeps what it sees in the folder `kept`."""
+    """Runs the detectors over a run, and stores the findings in the folder `kept`."""
 
     def __init__(self, run: RunReader, kept: Path, *, processes: int = 1) -> None:
         self.run, self.folder = run, RunFolder(kept)
@@ -104,24 +104,24 @@ class Looker:
         self._older: dict[str, list[str]] = {}
 
     def stages(self) -> Iterator[Stage]:
-        """The stage that looks, with the processes that do it."""
-        self._older = self._before()
+        """Yield the stage that runs the detectors; its processes stop afterwards."""
+        self._older = self._earlier_stages()
         left = self._markers.keys() - valid_shards(self.folder, self.name, self.run)
         with self._pool(sum(self._markers[shard].rows for shard in left)) as pool:
             yield self._stage(pool)
 
     def tables(self) -> Iterator[Looked]:
-        """What was seen, shard after shard."""
+        """Yield the findings, one shard at a time."""
         for shard, marker in sorted(self._markers.items()):
-            table = self._kept(shard)
+            table = self._load(shard)
             if source_of(table) != marker.sha256:
                 raise InputError(
-                    f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
+                    f"{self.folder.root} contains the findings of another run: remove that folder, or use another --out"
                 )
             yield Looked(shard, table)
 
     def found(self, shard: int) -> list[list[Mark]] | None:
-        """What was found in each conversation of a shard, for the run's index; None where it was not looked through."""
+        """Return the findings in each conversation of a shard, for the run's index; None if it was not scanned."""
         marker = self._markers.get(shard)
         if marker is None or not self.folder.is_committed(self.name, shard):
             return None
@@ -130,7 +130,7 @@ class Looker:
             "findings.list.element.detector",
             "findings.list.element.index",
         ]
-        table = self._kept(shard, columns)
+        table = self._load(shard, columns)
         if source_of(table) != marker.sha256:
             return None
         marks: list[list[Mark]] = []
@@ -141,35 +141,35 @@ class Looker:
             marks.append([mark_of(one["detector"], one["index"], seats) for one in found])
         return marks
 
-    def _kept(self, shard: int, columns: Sequence[str] | None = None) -> Any:
-        """What was seen in a shard. Where it is damaged it is forgotten: to look again costs no call."""
+    def _load(self, shard: int, columns: Sequence[str] | None = None) -> Any:
+        """Return the findings in a shard. A damaged file is discarded, because another scan costs no call."""
         try:
             return read_shard(self.folder.path(self.folder.marker(self.name, shard).file), columns)
         except InputError:
             self.folder.store.remove([f"committed/{self.name}/{shard:06d}.json"])
             raise InputError(
-                f"what was found in shard {shard}, kept in {self.folder.root}, is damaged and is forgotten now: "
-                "the same command looks again"
+                f"the stored findings of shard {shard} in {self.folder.root} were damaged and have been removed: run the "
+                "command again to scan this shard again"
             ) from None
 
     def _pool(self, conversations: int) -> Executor:
         if self._processes < 2 or conversations <= FEW:
             return ThreadPoolExecutor(1, "camel-look")
-        # Not by fork: threads of Arrow and of the event loop are about.
-        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _deaf)
+        # Not by fork, because Arrow and the event loop have threads.
+        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _ignore_interrupt)
 
     def _stage(self, pool: Executor) -> Stage:
         async def work(item: Item) -> Any:
             shard = item.index
-            older = [(str(path), names) for path, names in self._taken_over(shard)]
+            older = [(str(path), names) for path, names in self._reusable(shard)]
             sha256 = self._markers[shard].sha256
             job = (self.run.folder.address, self.run.stage, len(self._markers), shard, sha256, older)
             try:
                 batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
             except BrokenProcessPool:
                 raise CamelError(
-                    f"a process that looked through shard {shard} was killed, perhaps for want of memory: "
-                    "try again with --processes 1"
+                    f"a process that scanned shard {shard} was killed, perhaps because memory ran out: try again with "
+                    "--processes 1"
                 ) from None
             return sha256, batch
 
@@ -191,8 +191,8 @@ class Looker:
             concurrency=self._processes + 1,
         )
 
-    def _before(self) -> dict[str, list[str]]:
-        """Earlier stages, and the detectors of theirs that are still of the same version."""
+    def _earlier_stages(self) -> dict[str, list[str]]:
+        """Return the earlier stages, each with its detectors whose version is still the same."""
         same: dict[str, list[str]] = {}
         for stage in self.folder.stages():
             if stage.startswith(STAGE) and stage != self.name:
@@ -202,8 +202,8 @@ class Looker:
                 ]
         return same
 
-    def _taken_over(self, shard: int) -> Iterator[tuple[Path, list[str]]]:
-        """Files with findings that need not be made again, and of which detectors."""
+    def _reusable(self, shard: int) -> Iterator[tuple[Path, list[str]]]:
+        """Yield files with findings that can be reused, each with the names of their detectors."""
         wanted = set(self.versions)
         for stage, names in sorted(self._older.items(), key=lambda item: -len(item[1])):
             use = sorted(wanted & set(names))
@@ -211,7 +211,7 @@ class Looker:
                 try:
                     path = self.folder.path(self.folder.marker(stage, shard).file)
                     source = source_of(read_shard(path, ["id"]))
-                except InputError:  # damaged: it is looked through again
+                except InputError:  # damaged, so the shard is scanned again
                     continue
                 if source == self._markers[shard].sha256:
                     wanted -= set(use)
@@ -220,46 +220,46 @@ class Looker:
 
 @dataclass(frozen=True)
 class Findings(Job):
-    """A run being looked through."""
+    """A job that runs the detectors over a run."""
 
     name = "study"
     place: str
-    """The folder in which what is seen is kept."""
+    """The folder of the findings."""
     run: str
     processes: int = 1
     models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec], init=False)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """One stage, whose items are the shards of the run."""
+        """Yield one stage, whose items are the shards of the run."""
         yield from Looker(RunReader(self.run), run.root, processes=self.processes).stages()
 
 
-def _deaf() -> None:
-    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that knows what to do."""
+def _ignore_interrupt() -> None:
+    """Ignore Ctrl-C, which reaches all processes of a terminal; the main process handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @lru_cache(maxsize=1)
-def _opened(address: str, stage: str, shards: int) -> RunReader:
-    """A run as it is when it has so many shards, or more if others were committed since."""
+def _open_run(address: str, stage: str, shards: int) -> RunReader:
+    """Open a run. `shards` is part of the cache key, so that a run with more shards is opened again."""
     return RunReader(address, stage)
 
 
 def _look(
     address: str, stage: str, shards: int, shard: int, sha256: str, older: list[tuple[str, list[str]]]
 ) -> Any:
-    """Look through one shard; in a process of its own where there are several."""
-    for opened in (partial(_opened, address, stage, shards), partial(RunReader, address, stage)):
-        run = opened()  # anew where a retry has written the shard anew since it was first opened
-        # Not by its place among the shards known before: others may have been committed since.
+    """Scan one shard. If there are several processes, this runs in one of them."""
+    for opened in (partial(_open_run, address, stage, shards), partial(RunReader, address, stage)):
+        run = opened()  # the second time without the cache, in case a retry has rewritten the shard since
+        # Search by number, because the position changes when other shards are committed.
         for place, marker in enumerate(run.markers):
             if marker.shard == shard and marker.sha256 == sha256:
                 return look_at(run.shard(place), older)
-    raise InputError(f"shard {shard} of {address} is another than when the study began: start it again")
+    raise InputError(f"shard {shard} of {address} has changed since the study began: start the study again")
 
 
 def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]] = ()) -> Any:
-    """What is kept of some conversations, as a record batch; `older` files know what some detectors find."""
+    """Return the findings in some conversations as a record batch; `older` gives files to reuse, and their detectors."""
     names = [name for name in DETECTORS if not any(name in known for _, known in older)]
     found = [list[Finding]() for _ in transcripts]
     for path, known in older:
@@ -299,7 +299,7 @@ def _finding(row: dict[str, Any]) -> Finding:
 
 
 def _chosen(transcripts: list[Transcript], found: list[list[Finding]]) -> set[int]:
-    """The findings that are to be examples: drawn by the conversation's id, one of each conversation and detector."""
+    """Choose findings as examples, pseudorandomly by conversation id, at most one per conversation and detector."""
     candidates: dict[str, list[tuple[bytes, int]]] = {}
     for transcript, findings in zip(transcripts, found, strict=True):
         drawn = draw(transcript.id)
@@ -312,7 +312,7 @@ def _chosen(transcripts: list[Transcript], found: list[list[Finding]]) -> set[in
 
 
 def draw(id: str) -> bytes:
-    """A number for a conversation that is as good as random, and always the same."""
+    """Return a pseudorandom key for a conversation; the same id always gives the same key."""
     return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=8).digest()
 
 
@@ -327,7 +327,7 @@ def _row(transcript: Transcript, finding: Finding, example: bool) -> dict[str, A
 
 
 def around(text: str, evidence: str) -> str:
-    """A message, or where it is long the part of it around the evidence."""
+    """Return a message; if it is long, only the part around the evidence."""
     if len(text) <= EXCERPT_CHARS:
         return text
     at = max(0, text.find(evidence)) if evidence else 0

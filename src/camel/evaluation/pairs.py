@@ -1,11 +1,11 @@
-"""Pairs of solutions to the same task, and what was said of them: the files between a judge, voters and a report.
+"""The files of an evaluation that judges, voters and reports share: pairs of solutions, and verdicts on them.
 
-    pairs.jsonl       one `Pair` a line: what is compared
-    verdicts.jsonl    one `PairVerdict` a line: what a judge (or a person) found, both orders taken together
+    pairs.jsonl       one `Pair` per line: two solutions of a task
+    verdicts.jsonl    one `PairVerdict` per line: the verdict of a judge or a person, from both orders
 
-The one decision to know: `a` and `b` are names of the two solutions, not places on a screen. `system_a` is the one whose
-wins are reported, always; whoever shows a pair draws the order anew, shows no system's name, and writes its verdict
-down in terms of `a` and `b`. All texts are a model's: never trust them as HTML or as part of a prompt.
+The one decision to know: `a` and `b` name the two solutions, not their positions on a screen. Wins are always reported for
+`system_a`. Code that shows a pair must choose the order at random, hide the systems' names, and record the verdict in terms
+of `a` and `b`. All texts come from models, so never trust them as HTML or as part of a prompt.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ class Pair(msgspec.Struct, frozen=True, omit_defaults=True):
     """Two solutions of one task."""
 
     id: str
-    """Unique in its file, and the same whenever the same evaluation is made again."""
+    """Unique in the file. A repeated evaluation gives a pair the same id."""
     task: str
     system_a: str
     text_a: str
     system_b: str
     text_b: str
     labels: tuple[str, ...] = ()
-    """Marks of the conversation that travel with every copy, e.g. `misalignment`."""
+    """Restricted labels of the conversation, e.g. `misalignment`. Every copy must keep them."""
     group: str = ""
-    """The row of the table that it counts in, mostly the scenario, e.g. `ai_society`."""
+    """The row of the results in which the pair counts, usually the scenario, e.g. `ai_society`."""
     source: str = ""
-    """The conversation it was made from, as its run calls it."""
+    """The id of the conversation that it comes from."""
 
 
 class PairVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one judge found of one pair."""
+    """The verdict of one judge or voter on one pair."""
 
     pair: str
     """The pair's id."""
     judge: str
-    """A model's name, or a voter's."""
+    """The name of a model or of a voter."""
     winner: Winner | None
-    """None: it did not decide, and counts nowhere."""
+    """None: undecided, and not counted."""
     reason: str = ""
     score_a: float | None = None
     score_b: float | None = None
     first: Winner | None = None
-    """What it found when `a` was shown first; where that differs from `second`, the winner is `draw`."""
+    """Winner when `a` was shown first. If it differs from `second`, the pair is a `draw`."""
     second: Winner | None = None
-    """What it found when `b` was shown first."""
+    """Winner when `b` was shown first."""
     kind: Literal["judge", "human"] = "judge"
 
 
@@ -67,27 +67,27 @@ Row = TypeVar("Row", Pair, PairVerdict)
 
 
 def read_pairs(folder: Path) -> list[Pair]:
-    """The pairs of an evaluation's folder (or of a file), in their order; raises an `InputError` where there are none."""
+    """Read the pairs of an evaluation's folder or of a file; raises an `InputError` if the file cannot be read."""
     path = inside.path(folder, PAIRS) if folder.is_dir() else folder
     pairs = _read(path, Pair)
     if len({pair.id for pair in pairs}) != len(pairs):
         twice = next(one.id for place, one in enumerate(pairs) if one.id in {p.id for p in pairs[:place]})
-        raise InputError(f"{path}: two pairs have the id {shown(twice)}")
+        raise InputError(f"{path}: two pairs have the id {shown(twice)}; each id must be unique")
     return pairs
 
 
 def write_pairs(folder: Path, pairs: Iterable[Pair]) -> Path:
-    """Write the pairs, all or none."""
+    """Write the pairs; the file appears only when it is complete."""
     return _write(folder / PAIRS, pairs)
 
 
 def read_verdicts(folder: Path) -> list[PairVerdict]:
-    """The verdicts of an evaluation's folder (or of a file)."""
+    """Read the verdicts of an evaluation's folder or of a file."""
     return _read(inside.path(folder, VERDICTS) if folder.is_dir() else folder, PairVerdict)
 
 
 def write_verdicts(folder: Path, verdicts: Iterable[PairVerdict]) -> Path:
-    """Write the verdicts, all or none."""
+    """Write the verdicts; the file appears only when it is complete."""
     return _write(folder / VERDICTS, verdicts)
 
 
@@ -97,7 +97,7 @@ def _read(path: Path, kind: type[Row]) -> list[Row]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise InputError(
-            f"cannot read {path}: {error.strerror}; `camel evaluate agents RUN` makes it"
+            f"cannot read {path}: {error.strerror}; `camel evaluate agents RUN` creates it"
         ) from None
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -1,8 +1,8 @@
-"""Bradley–Terry: the strength of each of several systems, from who beat whom.
+"""Bradley–Terry ratings: the strength of each of several systems, from their wins against each other.
 
-The one decision to know: what is drawn again for the intervals are tasks, with all that was judged on them, for systems
-that meet on the same task do not meet independently. A draw is half a win for each; two systems that met have half a win
-against each other beyond what was judged, so that one which never lost has a finite rating.
+The one decision to know: the bootstrap for the intervals resamples tasks with all their verdicts, because verdicts on the
+same task are not independent. A draw is half a win for both systems. Each two systems that met also get half a win against
+each other as a prior, so that a system without a loss has a finite rating.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Match(NamedTuple):
     one: str
     two: str
     score: float
-    """Of `one`: 1 where it won, 0.5 for a draw, 0 where it lost."""
+    """Score of `one`: 1 for a win, 0.5 for a draw, 0 for a loss."""
 
 
 class Rating(msgspec.Struct, frozen=True):
@@ -35,14 +35,14 @@ class Rating(msgspec.Struct, frozen=True):
 
     system: str
     rating: Interval
-    """In Elo's points: 0 is the average system, and 400 more win ten times as often as they lose."""
+    """In Elo points: 0 is the average system. A system with 400 points more wins ten times as often as it loses."""
     rank: int
     beats: dict[str, float]
-    """The chance to win against each other system."""
+    """Probability of a win against each other system."""
 
 
 def bradley_terry(meetings: Sequence[Match]) -> list[Rating]:
-    """The ratings of all systems that met, the strongest first."""
+    """Return the ratings of all systems that met, the strongest first."""
     systems = sorted({name for one in meetings for name in (one.one, one.two)})
     place = {name: at for at, name in enumerate(systems)}
     tasks = {task: at for at, task in enumerate(dict.fromkeys(one.task for one in meetings))}
@@ -50,14 +50,15 @@ def bradley_terry(meetings: Sequence[Match]) -> list[Rating]:
     for one in meetings:
         at, i, j = tasks[one.task], place[one.one], place[one.two]
         if i == j:
-            raise InputError(f"{one.one} meets itself")
+            raise InputError(f"{one.one} is compared with itself: a match needs two different systems")
         wins[at, i, j] += one.score
         wins[at, j, i] += 1 - one.score
     total = wins.sum(0)
     met = (total + total.T) > 0
     if not _connected(met):
         raise InputError(
-            "some systems have never met the others, not even through a third: they have no common scale"
+            "some systems have no match with the others, not even through a third system, so there is no common scale: "
+            "add matches between them"
         )
     flat = wins.reshape(len(tasks), -1)
     drawn = np.random.default_rng(0xCA3E1).multinomial(
@@ -81,9 +82,9 @@ def bradley_terry(meetings: Sequence[Match]) -> list[Rating]:
 
 
 def _strengths(wins: Any) -> Any:
-    """The maximum of the likelihood for each of many tables at once (Newman's iteration).
+    """Return the maximum-likelihood strengths for many tables at once (Newman's iteration).
 
-    One system after the other: all at once it swings between two tables for ever.
+    It updates one system at a time, because updating all of them at once may oscillate forever.
     """
     count = len(wins[0])
     strength: Any = np.ones((len(wins), count))

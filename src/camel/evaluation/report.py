@@ -1,6 +1,6 @@
-"""The report of an evaluation of agents: the paper's Table 1 and our own figures.
+"""The report of an evaluation of agents: the paper's Table 1 and the figures of this evaluation.
 
-The one decision to know: this module computes nothing. Every number comes from the `Evaluation`, which is also the JSON file.
+The one decision to know: this module computes nothing. All numbers come from the `Evaluation`, which is stored as JSON.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None:
 def write_report(
     contest: Contest, made: Evaluation, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict], folder: Path
 ) -> None:
-    """Write everything that there is to see into a folder."""
+    """Write the report, its figures, the prompts, the pairs and the verdicts into a folder."""
     for name, prompt in contest.prompts.items():
         inside.write(folder, f"prompts/{name}.txt", prompt + "\n")
     write_pairs(folder, pairs)
@@ -73,13 +73,14 @@ def write_report(
 
 
 def report(made: Evaluation) -> Report:
-    """The whole report."""
+    """Return the report."""
     runs = [one.run for one in made.drawn]
     return Report(
         "Evaluation",
         headline(made),
-        "Agents discussed each task, and a model summarized the conversation into one solution. A model also answered the same "
-        "task in one reply. A judge compared two solutions at a time without knowing whose they were, in both orders.",
+        "Agents discussed each task, and a model summarized the conversation into one solution. A model also answered the "
+        "same task in one reply. A judge compared two solutions at a time, in both orders, and did not see which system wrote "
+        "which.",
         _facts(made),
         [Section("Results", _results(made)), *judging(made), Section("Method", _method(made))],
         plots(made),
@@ -88,7 +89,7 @@ def report(made: Evaluation) -> Report:
 
 
 def judging(made: Evaluation) -> list[Section]:
-    """The sections about judges, solutions and cost, for any kind of comparison."""
+    """Return the sections about judges, solutions and cost, for any kind of comparison."""
     return [
         Section("Order", _order(made)),
         Section("Length", _length(made)),
@@ -100,7 +101,7 @@ def judging(made: Evaluation) -> list[Section]:
 
 
 def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Fact:
-    """What everything took: dollars where all prices are known, else tokens."""
+    """Return the total cost: in dollars if all prices are known, otherwise in tokens."""
     usage = sum(costs, Usage())
     if dollars is None:
         return Fact("Tokens", f"{short(usage.total)}, {usage.calls:,} calls")
@@ -125,7 +126,7 @@ def _facts(made: Evaluation) -> list[Fact]:
     ]
     flips = [one.position for one in made.comparisons if one.position]
     if of := sum(one.pairs for one in flips):
-        facts.append(Fact("Order", f"{sum(one.flips for one in flips):,} of {of:,} verdicts change with it"))
+        facts.append(Fact("Order", f"{sum(one.flips for one in flips):,} of {of:,} verdicts depend on it"))
     agreed = made.agreement[-1].kappa if made.agreement else None
     if agreed and agreed.kappa is not None:
         facts.append(Fact("Agreement", f"{agreed.observed:.0%}, kappa {_kappa(agreed)}"))
@@ -139,21 +140,21 @@ def _results(made: Evaluation) -> list[Block]:
     return [
         Picture("results"),
         Note(
-            "Won, drawn and lost are always in this order and seen from A. A verdict counts only if it is the same in both "
-            "orders; otherwise it is a draw."
+            "“Won” and “lost” refer to A. A verdict counts only if it is the same in both orders; otherwise the pair counts as "
+            "a draw."
         ),
         Points(points(made)),
         _wins(rows, "Verdicts", several=several),
         Note(
-            "95% intervals by bootstrap over the tasks. Rows that begin with “Paper” are the paper's Table 1, against "
-            "gpt-3.5-turbo in a single shot; 453 people voted."
+            "95% intervals by bootstrap over the tasks. Rows that begin with “Paper” are from the paper's Table 1, where agents "
+            "are compared with single-shot answers of gpt-3.5-turbo. Its human evaluation has 453 votes."
         ),
         *([Details("Each judge alone", [_wins(alone, "", several=several)])] if alone else []),
     ]
 
 
 def rate_cell(value: Rate | float) -> Inline:
-    """A share, with its interval where it has one."""
+    """Return a share as a cell, with its interval if it has one."""
     return share_cell(value) if isinstance(value, Rate) else f"{value:.1%}"
 
 
@@ -180,7 +181,7 @@ def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> Grid:
 def _compared(
     made: Evaluation, title: str, names: Sequence[str], rows: Iterable[tuple[Comparison, Sequence[Cell]]]
 ) -> Grid:
-    """A table with a row for each comparison, which begins with what distinguishes it from the others."""
+    """Return a table with a row for each comparison. Its first cells name the dataset, the systems and the judge."""
     several = len({(one.a, one.b) for one in made.comparisons}) > 1
     head = ("Dataset", "A / B", "Judge") if several else ("Dataset", "Judge")
     body = [
@@ -193,12 +194,12 @@ def _compared(
 def _order(made: Evaluation) -> list[Block]:
     names = (
         "Verdicts that change",
-        "to the first",
-        "to the second",
-        "Preference",
+        "First won twice",
+        "Second won twice",
+        "Preference for the first",
         "p",
-        "A won, A first",
-        "B first",
+        "A won if shown first",
+        "A won if shown second",
     )
     rows = [
         (
@@ -217,9 +218,9 @@ def _order(made: Evaluation) -> list[Block]:
         Picture("order"),
         _compared(made, "Verdicts in both orders", names, rows),
         Note(
-            "Each pair was shown twice, with either solution first. “To the first”: each solution won when it was shown first. "
-            "Preference: share of verdicts for the first solution minus share for the second, 0 without bias. p: probability "
-            "of changes as uneven as these without bias."
+            "Each pair was judged twice, once in each order. “First won twice”: the judge chose the solution that it saw first "
+            "both times. “Preference for the first”: share of verdicts for the first solution minus share for the second; 0 means "
+            "no bias. “p”: probability of changes at least as one-sided as these if the judge had no bias."
         ),
     ]
 
@@ -242,9 +243,9 @@ def _length(made: Evaluation) -> list[Block]:
         Picture("length"),
         _compared(made, "Verdicts by length", names, rows),
         Note(
-            "Length ratio: characters of A divided by those of B, median. The score counts a draw as half a win. At equal "
-            "length: estimate of a logistic regression on the logarithm of the ratio. A longer solution may win because it is "
-            "better; the table cannot separate the two."
+            "“Length ratio”: characters of A divided by those of B, median. The score counts a draw as half a win. “At equal "
+            "length”: estimate by a logistic regression on the logarithm of the ratio. A longer solution may win because it is "
+            "longer or because it is better; the table cannot separate the two."
         ),
     ]
 
@@ -254,7 +255,7 @@ def _won(shares: WinShares) -> str:
 
 
 def _interval_cell(value: Interval, of: int) -> Inline:
-    """A figure in percent with its interval; a dash where there are too few items for one."""
+    """Return a figure in percent with its interval; a dash if there are too few items."""
     if of < FEW:
         return "–"
     return (f"{value.value:.0%} ".replace("-", "−"), Span(bounds(value.low, value.high), "interval"))
@@ -286,7 +287,7 @@ def _judges(made: Evaluation) -> list[Block]:
         *([Grid(head, agreement, title="Agreement of judges")] if agreement else []),
         Note(
             "Kappa is agreement beyond chance: Cohen's for two judges, Fleiss' for more. 1 is full agreement, 0 is chance. It is "
-            "undefined where a judge always gives the same answer."
+            "undefined if all answers are the same."
         ),
     ]
 
@@ -308,14 +309,16 @@ def _ratings(made: Evaluation) -> list[Block]:
             2,
             title="Ratings in numbers",
         ),
-        Note("A draw is half a win. Intervals by drawing the tasks again, with all their verdicts."),
+        Note(
+            "A draw counts as half a win. 95% intervals by bootstrap over the tasks, each with all its verdicts."
+        ),
     ]
 
 
 def _pairs(examples: Sequence[ShownPair]) -> list[Block]:
     note = (
-        "Some of each verdict, in the order in which the tasks were drawn. All pairs are in pairs.jsonl, all verdicts in "
-        "verdicts.jsonl."
+        "Examples of each kind of verdict, in the order in which the tasks were drawn. All pairs are in pairs.jsonl, all "
+        "verdicts in verdicts.jsonl."
     )
     folds = [_pair(shown, is_first=not place) for place, shown in enumerate(examples)]
     return [Heading("Pairs"), Note(note), *folds] if folds else []
@@ -354,12 +357,12 @@ def _scores(one: PairVerdict) -> str:
 
 
 def cost_row(step: str, model: str, usage: Usage, dollars: float | None) -> tuple[str, ...]:
-    """What a step took."""
+    """Return a row of the cost table."""
     return step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars)
 
 
 def cost_table(rows: Sequence[Sequence[Cell]], title: str = "Cost") -> Grid:
-    """What steps took."""
+    """Return the table of the cost of each step."""
     return Grid(
         ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"), rows, 2, title=title
     )
@@ -375,12 +378,13 @@ def _cost(made: Evaluation) -> list[Block]:
         )
         for one in made.systems
     ]  # fmt: skip
-    head = ("Dataset", "System", "Made by", "Written down by", "Solutions", "Characters", "Failed", "Cut off", "From a part")  # fmt: skip
+    head = ("Dataset", "System", "Made from", "Written by", "Solutions", "Mean characters", "Failed", "Cut off", "Partial")  # fmt: skip
     return [
         cost_table([*rows, (Span(step, "strong"), *total)]),
         Grid(head, systems, 4, title="Solutions"),
         Note(
-            "Cut off: ended at the token limit. From a part: the conversation did not fit the summarizer's context window."
+            "“Cut off”: the solution ended at the token limit. “Partial”: only a part of the conversation fit into the "
+            "summarizer's context window."
         ),
     ]
 
@@ -395,11 +399,11 @@ def _method(made: Evaluation) -> list[Block]:
     return [
         Heading("Method"),
         Paragraph(
-            "Tasks are drawn with a seed. A model writes down the solution of each conversation as one text that does not show how "
-            "it came about (paper, section 5.1). The judge sees the task and two solutions without names, in both orders, and "
-            "gives scores, a reason and a decision. Solutions are marked as material in the judge's prompt with delimiters that "
-            "they cannot contain. Shares have 95% intervals by a Bayesian bootstrap over the tasks. The intervals do not cover "
-            "other judges, prompts or models."
+            "Tasks are drawn at random with a fixed seed. A model writes the solution of each conversation as one text that does "
+            "not show that it comes from a conversation (paper, section 5.1). The judge sees the task and two solutions without "
+            "names, in both orders, and gives scores, a reason and a decision. In its prompt, every line of a solution is quoted, "
+            "so that it cannot pass as a part of the instructions. Shares have 95% intervals by a Bayesian bootstrap over the "
+            "tasks. The intervals do not cover other judges, prompts or models."
         ),
         Note(f"{drawn}."),
         settings_block({name: getattr(made, name) for name in decisive}),

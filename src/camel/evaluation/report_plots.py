@@ -13,18 +13,18 @@ from camel.reports.numbers import FEW, bounds, percent, signed
 from camel.reports.plots import GRAY, SIDE_A, Plot, Spec, count_axis, dots, drawing, outcomes, panels, plot
 
 MOST_ROWS = 12
-"""Of a plot; the tables have all."""
+"""Maximum rows of a plot; the tables contain all rows."""
 
 
 def plots(made: Evaluation) -> list[Plot]:
-    """All plots that the figures allow."""
+    """Return all plots for which there are enough figures."""
     return [_results(made), *judging_plots(made)]
 
 
 def judging_plots(made: Evaluation) -> list[Plot]:
-    """The plots about the judges, for any kind of comparison."""
+    """Return the plots about the judges, for any kind of comparison."""
     found = [_order(made)] if any(_judged_twice(one) for one in made.comparisons) else []
-    # A panel for each comparison: for many the tables have to do.
+    # The plot has a panel for each comparison. If there are too many, only the tables show them.
     if len(made.headline) <= MOST_ROWS and any(
         one.length.bins and one.shares.of >= FEW for one in made.headline
     ):
@@ -39,9 +39,9 @@ def _results(made: Evaluation) -> Plot:
     several = len({(row.a, row.b) for row in rows if row.ours}) > 1
     drawn = [_row(row, several=several) for row in rows]
     total = sum(row.of for row in rows if row.ours)
-    caption = f"{total:,} verdicts of ours. The line below a bar is the 95% interval of the share that A won."
+    caption = f"{total:,} verdicts of this evaluation. The line below a bar is the 95% interval of the share that A won."
     if any(not row.ours for row in rows):
-        caption += " Rows that begin with “Paper” are the paper's Table 1."
+        caption += " Rows that begin with “Paper” are from the paper's Table 1."
     return plot("results", "Won, drawn and lost", caption, lambda width: outcomes(drawn, width))
 
 
@@ -86,14 +86,14 @@ def _order(made: Evaluation) -> Plot:
             *([{"name": f"{titled(one.group)}, {one.judge}{pair}"}] if len(judged) > 1 else []),
             _dot("A shown first", one.position.a_first.score, GRAY),
             _dot("B shown first", one.position.b_first.score, GRAY),
-            _dot("both orders, as reported", one.shares.score, SIDE_A),
+            _dot("both orders combined", one.shares.score, SIDE_A),
         ]
     pairs = sum(one.position.pairs for one in judged if one.position)
     caption = (
-        f"Score of A (wins and half of the draws) on {pairs:,} pairs, each judged in both orders. Without bias, “A shown first” "
-        "and “B shown first” are equal."
+        f"Score of A (share of wins plus half the share of draws) on {pairs:,} pairs, each judged in both orders. If the judge has "
+        "no bias, “A shown first” and “B shown first” are about equal."
     )
-    return plot("order", "What the order changes", caption, lambda width: dots(rows, width, middle=0.5))
+    return plot("order", "Effect of the order", caption, lambda width: dots(rows, width, middle=0.5))
 
 
 def _length(made: Evaluation) -> Plot:
@@ -118,12 +118,12 @@ def _length(made: Evaluation) -> Plot:
     unit = {name: part for name, part in drawing("verdicts", [], 0).items() if name in ("mark", "encoding")}
     unit["encoding"]["x"]["axis"] |= count_axis(most)
     caption = (
-        f"{sum(row['pairs'] for row in rows):,} pairs by the length of A's solution, in multiples of that of B's. If the colors "
-        "change from top to bottom, winning depends on length."
+        f"{sum(row['pairs'] for row in rows):,} pairs by the length of A's solution divided by the length of B's. If the shares of "
+        "the colors change from top to bottom, winning is related to length."
     )
     return plot(
         "length",
-        "What the length changes",
+        "Effect of the length",
         caption,
         lambda width: panels(rows, "panel", unit, width, columns=2),
     )

@@ -1,4 +1,4 @@
-"""The table of an evaluation and the sentences about it, for the report, its plots and the terminal."""
+"""The table of an evaluation and sentences about it, for the report, its plots and the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TITLES = {
     "table1_code": "Code, fixed tasks",
 }
 TABLE1 = "table1_"
-"""Begins the names of the scenarios with fixed tasks."""
+"""Prefix of the scenarios with fixed tasks."""
 NAMES = {SINGLE_SHOT: "single answers"}
 
 
@@ -36,7 +36,7 @@ CHANCE = 0.05
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A line of the table."""
+    """A row of the table."""
 
     dataset: str
     evaluation: str
@@ -50,7 +50,7 @@ class TableRow(msgspec.Struct, frozen=True):
 
 
 def table(made: Evaluation) -> list[TableRow]:
-    """The paper's Table 1: its own lines where they are about the same data, then what counts of ours."""
+    """Return the rows of the results: for each dataset those of the paper's Table 1, of human votes, and of this evaluation."""
     rows: list[TableRow] = []
     seen: set[str] = set()
     for drawn in made.drawn:
@@ -76,7 +76,7 @@ def table(made: Evaluation) -> list[TableRow]:
 
 
 def by_judge(made: Evaluation) -> list[TableRow]:
-    """The same of each judge by itself, where there are several."""
+    """Return a row for each judge and comparison; empty if there is only one judge."""
     return _rows(made.comparisons) if len(made.judges) > 1 else []
 
 
@@ -91,22 +91,22 @@ def _rows(comparisons: Iterable[Comparison]) -> list[TableRow]:
 
 
 def titled(group: str) -> str:
-    """A row of the table as people call it."""
+    """Return the title of a group."""
     return TITLES.get(group, group)
 
 
 def share(value: Rate | float) -> str:
-    """A share with its interval, where it has one."""
+    """Return a share as text, with its interval if it has one."""
     if not isinstance(value, Rate):
         return f"{value:.1%}"
     return share_with_interval(value) if value.of else "–"
 
 
 def headline(made: Evaluation) -> str:
-    """The finding in one sentence: who won against whom, or that it cannot be told."""
+    """Return the main finding in one sentence: which system won, or that the difference is not clear."""
     judged = [one for one in made.headline if one.shares.of]
     if not judged:
-        return "No verdict could be read"
+        return "No judge gave a readable verdict"
     one = next((one for one in judged if AGENTS in (one.a, one.b)), judged[0])
     shares, (a, b) = one.shares, (NAMES.get(name, name) for name in (one.a, one.b))
     of = f"{shares.of:,} tasks" + (f" of {titled(one.group)}" if len(made.drawn) > 1 else "")
@@ -120,40 +120,47 @@ def headline(made: Evaluation) -> str:
 
 
 def points(made: Evaluation) -> list[str]:
-    """The findings of the figures, as sentences in plain text."""
+    """Return the findings as sentences in plain text."""
     said: list[str] = []
     for one in made.headline:
         if not one.shares.of or AGENTS not in (one.a, one.b):
             continue
         score, where = one.shares.score, titled(one.group)
         better = one.a if score.low > 0.5 else one.b if score.high < 0.5 else ""
-        sure = f"significantly in favor of {better}" if better else "the difference may be chance"
+        sure = (
+            f"a significant difference in favor of {better}"
+            if better
+            else "the difference may be due to chance"
+        )
         said.append(
             f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
-            f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
+            f"{share(one.shares.losses)} lost, of {one.shares.of:,} pairs; {sure}."
         )
     return said + judge_points(made)
 
 
 def judge_points(made: Evaluation) -> list[str]:
-    """The findings about the judges, for any kind of comparison."""
+    """Return the findings about the judges, for any kind of comparison."""
     said: list[str] = []
     for judge in made.judges:
         said += _biases([one for one in made.comparisons if one.judge == judge])
     said += [
-        f"{judge} also wrote solutions that it judges. Models tend to prefer their own." for judge in made.own
+        f"{judge} also wrote some of the solutions that it judged. Models tend to prefer their own texts."
+        for judge in made.own
     ]
     if made.shortened:
-        said.append(f"In {made.shortened:,} questions a solution was cut to fit the judge's window.")
+        said.append(
+            f"In {made.shortened:,} questions, a solution was shortened to fit into the judge's context window."
+        )
     if made.undecided.count:
         said.append(
-            f"{made.undecided.count:,} of {made.undecided.of:,} questions got no readable answer and are not counted."
+            f"{made.undecided.count:,} of {made.undecided.of:,} questions to judges got no readable answer and are not counted."
         )
     return said
 
 
 def _biases(comparisons: Sequence[Comparison]) -> list[str]:
-    """What a judge prefers besides the better solution, where it is unlikely to be chance."""
+    """Return the significant biases of a judge, to a position or to a length, as sentences."""
     said: list[str] = []
     found = [one.position for one in comparisons if one.position]
     sure = [one for one, p in zip(found, holm([one.p for one in found]), strict=True) if p < CHANCE]
@@ -164,8 +171,8 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
         if mine:
             flips, pairs = sum(one.flips for one in mine), sum(one.pairs for one in mine)
             said.append(
-                f"{comparisons[0].judge} prefers the solution that it is shown {side}: {flips:,} of {pairs:,} verdicts change with "
-                "the order. They count as draws."
+                f"{comparisons[0].judge} prefers the solution that it sees {side}: {flips:,} of {pairs:,} verdicts change with "
+                "the order. These pairs count as draws."
             )
     rates = [one.length.longer_wins for one in comparisons]
     chances = holm([paired(one.of - one.count, one.count, one.of).p for one in rates])
@@ -176,6 +183,6 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
             won, of = sum(one.count for one in mine), sum(one.of for one in mine)
             count = won if way == "longer" else of - won
             said.append(
-                f"For {comparisons[0].judge} the {way} solution wins {count:,} of {of:,} decided pairs."
+                f"{comparisons[0].judge} chose the {way} solution in {count:,} of {of:,} decided pairs."
             )
     return said

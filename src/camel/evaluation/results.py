@@ -1,7 +1,7 @@
-"""All figures of an evaluation of agents: from what was said to `evaluation.json`.
+"""All figures of an evaluation of agents, computed from the verdicts and stored in `evaluation.json`.
 
-The one decision to know: with several judges the figures of each are kept, and beside them those of the panel, which is
-their majority; ratings and the headline are the panel's. With one judge, the panel is that judge.
+The one decision to know: with several judges, there are figures for each judge and for the panel, which decides by majority.
+The headline and the ratings are the panel's. With one judge, the panel is that judge.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from camel.reports.intervals import Rate, wilson
 
 PANEL = "all judges"
 SHOWN = 12
-"""Pairs that the page shows, of all kinds of verdict some."""
+"""Number of pairs that the report shows, about the same number for each kind of verdict."""
 
 
 class PaperTable1Row(msgspec.Struct, frozen=True):
-    """A row of the paper's Table 1: shares of draws, of wins of single shot and of wins of the agents."""
+    """A row of the paper's Table 1: shares of draws, of losses and of wins of the agents against single-shot answers."""
 
     evaluation: str
     draws: float
@@ -57,11 +57,11 @@ PAPER: dict[str, tuple[PaperTable1Row, ...]] = {
     ),
     "code": (PaperTable1Row("GPT-4 evaluation", 0.0, 0.240, 0.760, 100),),
 }
-"""The paper's Table 1, against gpt-3.5-turbo in a single shot."""
+"""The paper's Table 1, in which agents are compared with single-shot answers of gpt-3.5-turbo."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One judge on two systems in one row of the table; the figures are those of `a`."""
+    """The verdicts of one judge on two systems in one group; the figures are those of `a`."""
 
     group: str
     a: str
@@ -70,46 +70,46 @@ class Comparison(msgspec.Struct, frozen=True):
     shares: WinShares
     length: Length
     position: Position | None = None
-    """None for the panel: its members have seen both orders."""
+    """None for the panel, whose judges have their own figures."""
     consistency: Consistency | None = None
     scores: tuple[float, float] | None = None
-    """The mean scores of `a` and `b`, from 0 to 10."""
+    """Mean scores of `a` and `b`, from 0 to 10."""
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """How far judges agree on the verdicts that all of them decided."""
+    """Agreement of judges on the pairs that they decided."""
 
     judges: tuple[str, ...]
     kappa: Kappa
-    """Cohen's for two, Fleiss' for more."""
+    """Cohen's for two judges, Fleiss' for more."""
 
 
 class System(msgspec.Struct, frozen=True):
-    """A competitor in one row of the table."""
+    """A system in one group."""
 
     group: str
     name: str
     made: str
-    """How its solutions came about, in words."""
+    """How its solutions were made, as text."""
     model: str
-    """Who wrote them down: the summariser, or the model that answered."""
+    """The model that wrote the solutions: the summarizer, or the model that answered in one reply."""
     solutions: int
     failed: int
     cut_off: int
     """Solutions that ended at the token limit."""
     shortened: int
-    """Conversations of which only a part fitted the summariser's window."""
+    """Conversations of which only a part fit into the summarizer's context window."""
     characters: float
-    """Of a solution, on average."""
+    """Mean length of a solution."""
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """Where the tasks of a row come from."""
+    """Where the tasks of a group come from."""
 
     group: str
     scenario: str
     run: str
-    """Empty where the tasks were given."""
+    """Empty if the tasks were given and do not come from a run."""
     fingerprint: str
     tasks: int
     of: int
@@ -119,7 +119,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one step took of one model, over all starts."""
+    """Usage of one model in one step, over all restarts."""
 
     step: Kind
     model: str
@@ -128,7 +128,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class ShownPair(msgspec.Struct, frozen=True):
-    """A pair with all that was said of it."""
+    """A pair with all its verdicts."""
 
     pair: Pair
     winner: Winner | None
@@ -136,7 +136,7 @@ class ShownPair(msgspec.Struct, frozen=True):
 
 
 class Human(msgspec.Struct, frozen=True):
-    """People's votes on two systems; wins are those of `a`."""
+    """Human votes on two systems; wins are those of `a`."""
 
     group: str
     a: str
@@ -148,45 +148,45 @@ class Human(msgspec.Struct, frozen=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """All figures."""
+    """All figures of an evaluation, as stored in `evaluation.json`."""
 
     config: AgentsConfig
     prompts: dict[str, str]
-    """The hash of each prompt; the texts are in the folder `prompts`."""
+    """Hash of each prompt; the texts are in the folder `prompts`."""
     judges: list[str]
     drawn: list[Drawing]
     systems: list[System]
     comparisons: list[Comparison]
     headline: list[Comparison]
-    """Of each row and pair of systems, what counts: the panel's, or the only judge's."""
+    """The figures that count, for each group and pair of systems: the panel's, or the only judge's."""
     agreement: list[Agreement]
     ratings: list[Rating]
-    """Where more than two systems compete."""
+    """Empty if only two systems are compared."""
     undecided: Rate
-    """Questions to which no readable answer came."""
+    """Questions without a readable answer."""
     shortened: int
-    """Questions in which a part of a solution was left out, as it did not fit the judge's window."""
+    """Questions in which a solution was shortened to fit into the judge's context window."""
     own: list[str]
-    """Judges that also wrote solutions which they judge; models tend to like their own."""
+    """Judges that also wrote solutions that they judged. Models tend to prefer their own texts."""
     costs: list[Cost]
     money: float | None
-    """None where the price of a model is not known."""
+    """In US dollars; None if the price of a model is unknown."""
     examples: list[ShownPair]
     human: list[Human] = []
-    """What people said of the same pairs, where they voted."""
+    """Human votes on the same pairs, if there are any."""
     paper: dict[str, tuple[PaperTable1Row, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
     version: str = __version__
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Serialise, indented for people."""
+        """Return indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[PairVerdict]]:
-    """Everything that follows from a contest that is over; also the pairs, and each judge's verdict on each of them."""
+    """Return the figures of a finished contest, its pairs, and each judge's verdict on each pair."""
     if left := contest.left():
-        raise InputError(f"{left:,} questions have not been asked yet: run it to its end first")
+        raise InputError(f"the evaluation is unfinished: {left:,} questions remain; run it to the end first")
     pairs = contest.pairs()
     verdicts, comparisons, headline = _compared(contest, pairs)
     costs = _costs(contest)
@@ -342,7 +342,7 @@ def _drawn(contest: Contest) -> list[Drawing]:
         Drawing(
             group.name,
             group.scenario or group.name,
-            # Without where it lies: reports are passed on, and folders tell of their owners.
+            # Only the last part of the path: reports are shared, and a path may contain private names.
             run.folder.address.rstrip("/").rpartition("/")[2] if run else "",
             run.settings.fingerprint if run else "",
             len(sample.tasks),
@@ -392,7 +392,7 @@ def _costs(contest: Contest) -> list[Cost]:
         *contest.judged("repeat"),
     ]
     for job, said in records:
-        if job.stage.name not in seen:  # two systems may be the same model, and are paid for once
+        if job.stage.name not in seen:  # two systems may share a stage, which is paid for once
             seen.add(job.stage.name)
             before = used.get((job.kind, job.model), Usage())
             used[job.kind, job.model] = sum((one.usage for one in said.values()), before)
@@ -403,7 +403,7 @@ def _costs(contest: Contest) -> list[Cost]:
 
 
 def _examples(pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]) -> list[ShownPair]:
-    """Of each kind of verdict some, in the order in which the tasks were drawn; first the pairs with the agents."""
+    """Choose some pairs of each kind of verdict, in the order in which the tasks were drawn; pairs with the agents first."""
     panel = _panel(verdicts)
     said: dict[str, list[PairVerdict]] = {}
     for one in verdicts:

@@ -1,7 +1,7 @@
-"""What verdicts come to: wins, draws and losses with their intervals, and how far the judge can be trusted.
+"""Statistics of verdicts: wins, draws and losses with intervals, and the biases of a judge.
 
-Pure functions of verdicts. The one decision to know: a verdict counts only if it is the same in both orders; all else
-is a draw. What one order alone would have said is kept beside it, so that the bias which that removes can be seen.
+All functions are pure. The one decision to know: a verdict counts only if it is the same in both orders; otherwise the pair
+is a draw. The figures of each order alone are reported too, so that a reader sees the bias that this removes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ except ImportError:
 
 RESAMPLES = 10_000
 UNSEEN = 1 / 3
-"""Of each of three kinds of verdict, beyond those there are, when they are drawn again. Without it twenty verdicts that are
-all alike would say that nothing else is possible; with it, intervals hold the truth in 92 to 100 of 100 cases where without
-it they do in 33 to 96 (`benchmarks/evaluate.py coverage`)."""
+"""Prior weight of each of the three kinds of verdict in the Bayesian bootstrap. Without it, twenty equal verdicts would
+have an interval of width zero. Intervals contain the true value in 92 to 100% of cases, and without the prior in 33 to 96%
+(`benchmarks/evaluate.py coverage`)."""
 _SEED = 0xCA3E1
 LEAST_DECIDED = 10
-"""Verdicts that are no draws, below which nothing is said about the bias to length."""
+"""Minimum number of verdicts other than draws for an estimate at equal length."""
 _RIDGE = 0.02
-"""Keeps the length's slope finite where the longer one always wins. More of it would leave a part of that to the score."""
+"""Ridge penalty that keeps the slope finite if the longer solution always wins. A larger one would bias the score."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -46,64 +46,64 @@ class WinShares(msgspec.Struct, frozen=True):
     """How often `a` won, drew and lost."""
 
     of: int
-    """Verdicts that were decided."""
+    """Number of decided verdicts."""
     wins: Rate
     draws: Rate
     losses: Rate
     score: Interval
-    """Wins and half of the draws, of all: above a half, `a` is the better system."""
+    """Share of wins plus half the share of draws. Above 0.5, `a` is the better system."""
     undecided: int
 
 
 class BothOrders(NamedTuple):
-    """What a judge found of one pair when `a` was shown first, and when `b` was."""
+    """A judge's verdicts on one pair, with `a` shown first and with `b` shown first."""
 
     a_first: Winner | None
     b_first: Winner | None
 
     @property
     def winner(self) -> Winner | None:
-        """What counts: the same in both orders, or else a draw; nothing where one of them was not decided."""
+        """The verdict that counts: a draw if the two differ, None if one of them is undecided."""
         if self.a_first is None or self.b_first is None:
             return None
         return self.a_first if self.a_first == self.b_first else "draw"
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Does the judge prefer what it is shown first, or second?"""
+    """Position bias: whether the judge prefers the solution that it sees first, or second."""
 
     pairs: int
-    """Judged in both orders."""
+    """Pairs that were decided in both orders."""
     first: int
-    """Verdicts for what was shown first; `second` and `equal` are the others, two for each pair."""
+    """Verdicts for the first solution. With `second` and `equal` there are two verdicts per pair."""
     second: int
     equal: int
     effect: Interval
-    """Verdicts for the first less those for the second, of all: 0 without bias, 1 where the first always wins."""
+    """Share of verdicts for the first solution minus share for the second: 0 without bias, 1 if the first always wins."""
     flips: int
     """Pairs whose winner changed with the order."""
     to_first: int
-    """Of these, pairs in which each won when it was shown first; in the others the second won, or one verdict was a draw."""
+    """Flips in which the first solution won both times. In a flip of neither kind, one verdict was a draw."""
     to_second: int
     p: float
-    """How likely so uneven flips are without bias (exact)."""
+    """Probability of flips at least as one-sided as these without bias (exact test)."""
     a_first: WinShares
-    """What would have been reported from one order alone."""
+    """The figures from one order alone."""
     b_first: WinShares
 
 
 class Consistency(msgspec.Struct, frozen=True):
-    """Does the judge say the same when it is asked the same again?"""
+    """Whether the judge gives the same answer when it is asked again."""
 
     same: Rate
     kappa: Kappa
 
 
 class Bin(msgspec.Struct, frozen=True):
-    """Pairs whose solutions differ in length about as much."""
+    """Pairs with a similar ratio of lengths."""
 
     low: float
-    """Of the characters of `a` over those of `b`; the first bin has no lower end (0), the last no upper (infinite: None)."""
+    """Lowest ratio of the characters of `a` to those of `b`; 0 in the first bin. `high` is None in the last bin."""
     high: float | None
     wins: int
     draws: int
@@ -111,18 +111,18 @@ class Bin(msgspec.Struct, frozen=True):
 
 
 class Length(msgspec.Struct, frozen=True):
-    """Does the longer solution win?"""
+    """Length bias: whether the longer solution wins."""
 
     ratio: float
-    """Characters of `a` over those of `b`, the median."""
+    """Characters of `a` divided by those of `b`, median."""
     longer_wins: Rate
-    """Of the verdicts that are no draws, between solutions that differ in length."""
+    """Share of the verdicts, without draws and solutions of equal length, in which the longer solution won."""
     a_longer: WinShares
-    """Where `a` is the longer one, and where it is the shorter."""
+    """Pairs in which `a` is longer; `a_shorter` has those in which it is shorter."""
     a_shorter: WinShares
     controlled: Interval | None
-    """The score that `a` would have if both were of the same length (logistic regression on the log of the ratio);
-    None where too little was decided."""
+    """Estimated score of `a` at equal length (logistic regression on the logarithm of the ratio); None if too few pairs are
+    decided."""
     bins: list[Bin]
 
 
@@ -130,7 +130,7 @@ _EDGES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 
 
 def shares(outcomes: Sequence[Winner | None]) -> WinShares:
-    """Wins, draws and losses of `a`, with bootstrap intervals."""
+    """Return the shares of wins, draws and losses of `a`, with bootstrap intervals."""
     counts = Counter(outcomes)
     decided = [counts["a"], counts["draw"], counts["b"]]
     of = sum(decided)
@@ -145,19 +145,19 @@ def shares(outcomes: Sequence[Winner | None]) -> WinShares:
 
 def _rate(count: int, of: int, drawn: Any) -> Rate:
     if count in (0, of):
-        return wilson(count, of)  # which is made for that
+        return wilson(count, of)  # the bootstrap has no spread here
     found = interval(count / of, drawn)
     return Rate(count, of, found.value, found.low, found.high)
 
 
 def interval(value: float, drawn: Any) -> Interval:
-    """A figure with the middle 95% of what was found in tasks that were drawn again."""
+    """Return a figure with the central 95% of its bootstrap values."""
     low, high = (float(one) for one in np.quantile(drawn, [0.025, 0.975]))
     return Interval(value, min(value, low), max(value, high))
 
 
 def position(orders: Sequence[BothOrders]) -> Position:
-    """What the order does to a judge's verdicts."""
+    """Return the position bias of a judge."""
     both = [one for one in orders if one.winner is not None]
     kinds = Counter(both)
     to_first = np.array([(one.a_first == "a") + (one.b_first == "b") for one in both], int)
@@ -173,7 +173,7 @@ def position(orders: Sequence[BothOrders]) -> Position:
         sum(one.a_first != one.b_first for one in both),
         kinds[BothOrders("a", "b")],
         kinds[BothOrders("b", "a")],
-        # A half flip, to or from a draw, leans to one side as well.
+        # A change to or from a draw also favors one position.
         paired(int((lean < 0).sum()), int((lean > 0).sum()), len(both)).p,
         shares([one.a_first for one in orders]),
         shares([one.b_first for one in orders]),
@@ -181,14 +181,14 @@ def position(orders: Sequence[BothOrders]) -> Position:
 
 
 def _means(values: Any) -> Any:
-    """The mean of each of many samples drawn again from some values between -1 and 1; those that are alike as one."""
+    """Return bootstrap means of values between -1 and 1; equal values are drawn as one with their total weight."""
     kinds, counts = np.unique(np.append(values, [-1.0, 0.0, 1.0]), return_counts=True)
     weights = counts - np.isin(kinds, [-1.0, 0.0, 1.0]) * (1 - UNSEEN)
     return np.random.default_rng(_SEED).dirichlet(weights, RESAMPLES) @ kinds
 
 
 def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) -> Consistency:
-    """How far two answers to the same questions agree; those that one time were not decided are left out."""
+    """Return the agreement of two answers to the same questions; questions with an undecided answer are skipped."""
     both = [(one, two) for one, two in zip(asked, again, strict=True) if one and two]
     return Consistency(
         wilson(sum(one == two for one, two in both), len(both)),
@@ -197,7 +197,7 @@ def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) 
 
 
 def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:
-    """What the lengths of the solutions, (of `a`, of `b`), have to do with who wins."""
+    """Return the length bias; `sizes` are the lengths of `a` and `b` for each pair."""
     both: list[tuple[Winner, int, int]] = [
         (one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one
     ]
@@ -229,7 +229,7 @@ def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, in
 
 
 def _at_equal_length(logs: Any, points: Any, resamples: int = 1_000) -> Interval:
-    """The chance at a ratio of one, from a logistic regression; its interval by fitting it to the tasks drawn again."""
+    """Return the score at a ratio of 1 by logistic regression, with a bootstrap interval."""
     chance = np.random.default_rng(_SEED)
     weights = chance.multinomial(len(points), np.full(len(points), 1 / len(points)), resamples).astype(float)
     fitted = _fit(logs, points, np.vstack([np.ones(len(points)), weights]))
@@ -238,7 +238,7 @@ def _at_equal_length(logs: Any, points: Any, resamples: int = 1_000) -> Interval
 
 
 def _fit(logs: Any, points: Any, weights: Any) -> Any:
-    """The intercepts of many weighted regressions at once, by Newton's method."""
+    """Return the intercepts of many weighted regressions at once, by Newton's method."""
     at = np.zeros((len(weights), 2))
     for _ in range(25):
         chance = 1 / (1 + np.exp(-np.clip(at[:, :1] + at[:, 1:] * logs, -30, 30)))
@@ -252,7 +252,7 @@ def _fit(logs: Any, points: Any, weights: Any) -> Any:
 
 
 def majority(verdicts: Sequence[Winner | None]) -> Winner | None:
-    """What most judges say, of those that decide; a draw where no winner has more than half of them."""
+    """Return the verdict of more than half of the deciding judges; a draw if there is none, None if no judge decided."""
     said = [one for one in verdicts if one]
     for winner in WINNERS:
         if 2 * said.count(winner) > len(said):

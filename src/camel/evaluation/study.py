@@ -1,7 +1,7 @@
-"""The study of a run: how often each behaviour occurs, where, in whose messages, and how long everything gets.
+"""The study of a run: how often each behavior occurs, where, in whose messages, and how long messages get.
 
-The one decision to know: it is made from sums and bounded samples, shard after shard, so that a run of any size is
-studied in the same memory; and nothing in it depends on the clock or on chance, so that the same run gives the same study.
+The one decision to know: figures are computed from sums and bounded samples, one shard at a time, so that memory does not
+depend on the size of the run. All random choices have fixed seeds, so that the same run gives the same study.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ except ImportError:
     raise MissingExtra("Studying a run", "study") from None
 
 TURNS = 200
-"""Messages of a conversation that the curves go up to."""
+"""Maximum number of messages per conversation in the curves."""
 SEATS = 4
-"""Seats that have curves of their own; where there are more, all messages are in one."""
+"""Maximum number of seats with separate curves. With more seats, one curve covers all messages."""
 SAMPLE = 2_048
-"""Values from which a quartile is taken, where there are twice as many or more: its rank is off by some 1% of them."""
+"""Size of the sample for quartiles, if there are more than twice as many values. The error of a rank is about 1%."""
 ROLES = 500
-"""Roles that are counted one by one; those met later are left out."""
+"""Maximum number of roles that are counted; roles that appear later are skipped."""
 DONE = 5_000
-"""Conversations that ended as done from which a judge's sample can be drawn."""
+"""Maximum number of conversations that ended as done from which the judge's sample is drawn."""
 SHOWN_ROLES = 20
-"""Of each behaviour: those that surely show it most, by the lower end of the interval."""
+"""Number of roles per behavior, ordered by the lower end of the interval."""
 MEASURES = ("chars", "prompt", "completion", "cached")
 OPEN = "open"
-"""Stands for the stop reason of a conversation that has none."""
+"""The stop reason of a conversation that has none."""
 EVERYBODY = "all"
 SEEN = (
-    "Detectors are rules about form: who instructs and who solves, repeats and loops, replies that add nothing, refusals, "
-    "unfinished code, another language."
+    "Detectors are rules about form. They find swapped roles, repetition, loops, replies that add nothing, refusals, "
+    "unfinished code, format violations and changes of language."
 )
-UNSEEN = "They cannot judge sense or truth: fluent nonsense shows none of it."
-"""Said wherever findings are shown, so that nobody takes none for a good mark."""
+UNSEEN = "They cannot judge whether a text makes sense or is true: fluent nonsense shows no behavior."
+"""Shown with all findings, so that readers do not take their absence for good quality."""
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A finding with the message it is about."""
+    """A finding with its message."""
 
     id: str
     index: int
@@ -58,11 +58,11 @@ class Example(msgspec.Struct, frozen=True):
     evidence: str
     reason: str
     before: str = ""
-    """What was said before it."""
+    """The message before it."""
 
 
 class RoleRate(msgspec.Struct, frozen=True):
-    """In how many of a role's conversations its own messages showed a behaviour."""
+    """Share of a role's conversations in which its own messages show a behavior."""
 
     seat: str
     role: str
@@ -70,7 +70,7 @@ class RoleRate(msgspec.Struct, frozen=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True):
-    """Everything about one detector."""
+    """All figures of one detector."""
 
     name: str
     title: str
@@ -78,47 +78,47 @@ class Behaviour(msgspec.Struct, frozen=True):
     conversations: Rate
     """Conversations with at least one finding."""
     messages: Rate
-    """Messages with a finding; the interval takes those of one conversation together."""
+    """Messages with a finding. The interval accounts for similar messages within a conversation."""
     by_stop: dict[str, Rate]
-    """Conversations, by the reason for which they ended."""
+    """Conversations, by stop reason."""
     by_seat: dict[str, Rate]
-    """Messages, by who speaks."""
+    """Messages, by the speaker's seat."""
     by_turn: list[Rate]
-    """Messages, by their place in the conversation: the first, the second, …"""
+    """Messages, by their position in the conversation: the first, the second, …"""
     by_role: list[RoleRate]
     examples: list[Example]
 
 
 class SpreadPoint(msgspec.Struct, frozen=True):
-    """The spread of a measure at one place in the conversation."""
+    """The distribution of a measure at one position in the conversation."""
 
     turn: int
-    """From 1."""
+    """Position of the message, from 1."""
     count: int
     low: float
-    """The first quartile."""
+    """The first quartile; `high` is the third."""
     median: float
     high: float
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """How a measure grows with the conversation."""
+    """A measure by the position of the message."""
 
     seat: str
     measure: str
-    """`chars`, or tokens: `prompt`, `completion`, `cached`."""
+    """`chars`, or one of the token counts `prompt`, `completion` and `cached`."""
     points: list[SpreadPoint]
 
 
 class Deserved(msgspec.Struct, frozen=True):
-    """How often a judge found that a conversation which declared its task done had done it."""
+    """How often a judge found that a conversation that declared its task done had done it."""
 
     rate: Rate
-    """Of those that the judge decided."""
+    """Share of the conversations that the judge decided."""
     asked: int
     undecided: int
     ended_done: int
-    """Conversations of the run that ended so; those asked about are a sample of them."""
+    """All conversations of the run that ended as done; the judge saw `asked` of them."""
     model: str
     usage: Usage
     money: float | None
@@ -126,7 +126,7 @@ class Deserved(msgspec.Struct, frozen=True):
 
 
 class JudgedExample(msgspec.Struct, frozen=True):
-    """A verdict in the judge's words."""
+    """A verdict with the judge's reason."""
 
     id: str
     task: str
@@ -135,7 +135,7 @@ class JudgedExample(msgspec.Struct, frozen=True):
 
 
 class Study(msgspec.Struct, frozen=True):
-    """All figures; `study.json` holds them."""
+    """All figures of a study, as stored in `study.json`."""
 
     run: str
     scenario: str
@@ -144,30 +144,30 @@ class Study(msgspec.Struct, frozen=True):
     conversations: int
     messages: int
     usage: Usage
-    """Tokens of the messages; what specifying tasks took is not among them."""
+    """Tokens of the messages, without those used to specify tasks."""
     length: SpreadPoint
-    """Messages of a conversation."""
+    """Number of messages per conversation."""
     any: Rate
-    """Conversations in which any behaviour was found."""
+    """Conversations with at least one behavior."""
     stops: dict[str, Rate]
     speakers: list[str]
-    """Who mostly speaks first, second, …: the seat of a message by its place."""
+    """The seat that most often speaks first, second, …"""
     behaviours: list[Behaviour]
     growth: list[Curve]
     deserved: Deserved | None = None
     labels: list[str] = []
-    """Restricted labels of conversations in it."""
+    """Restricted labels of its conversations."""
     canary: str = ""
-    """The GUID that whatever shows such conversations must carry."""
+    """The GUID that every text with such conversations must contain."""
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Serialise, indented for people."""
+        """Return indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 class Candidate(msgspec.Struct, frozen=True, order=True):
-    """A conversation that a judge may be asked about; in the order in which they are drawn."""
+    """A conversation that the judge may see; candidates sort in the order in which they are drawn."""
 
     drawn: bytes
     shard: int
@@ -176,11 +176,11 @@ class Candidate(msgspec.Struct, frozen=True, order=True):
 
 
 class _Quartiles:
-    """A bounded sample of values: those with the smallest random numbers."""
+    """A bounded sample of values: those with the smallest random keys."""
 
     def __init__(self) -> None:
         self.count = 0
-        # In single precision: there are hundreds of these, and whole numbers are exact up to 16 million.
+        # Single precision saves memory, as there are hundreds of samples. It is exact for integers up to 16 million.
         self._keys, self._values = np.empty(0, np.float32), np.empty(0, np.float32)
 
     def add(self, keys: Any, values: Any) -> None:
@@ -199,7 +199,7 @@ class _Quartiles:
 
 
 class Gatherer:
-    """Takes what was seen in a run, one shard at a time, and makes the study of it."""
+    """Computes a study from the findings of a run, one shard at a time."""
 
     def __init__(self) -> None:
         self.names = list(DETECTORS)
@@ -220,11 +220,11 @@ class Gatherer:
         self._models: set[str] = set()
         self._examples: dict[str, list[tuple[bytes, Example]]] = {name: [] for name in self.names}
         self.done: list[Candidate] = []
-        """Conversations that ended as done, in the order in which they would be asked about."""
+        """Conversations that ended as done, in the order in which the judge sees them."""
         self.ended_done = 0
 
     def add(self, looked: Looked) -> None:
-        """Take in a shard."""
+        """Add the findings of a shard."""
         table = looked.table
         if not table.num_rows:
             return
@@ -239,7 +239,7 @@ class Gatherer:
         flagged[findings.rows, detectors] = True
         self._any += int(flagged.any(axis=1).sum())
         self._count_stops(stops, flagged)
-        # A message counts once for a detector, however often that found something in it.
+        # A message counts once per detector, even if it has several findings.
         inside = (index >= 0) & (index < messages.lengths[findings.rows])
         marked = np.unique(
             np.stack([messages.starts[findings.rows] + index, detectors], 1)[inside], axis=0
@@ -296,7 +296,7 @@ class Gatherer:
         seen: set[tuple[int, str, str]] = set()
         for row, speaker, role in zip(messages.rows.tolist(), speakers, roles, strict=True):
             seen.add((row, speaker, role))
-        # In order, so that it is the same ones that are let in.
+        # Sorted, so that the same roles are counted each time.
         for _, speaker, role in sorted(seen):
             if (speaker, role) in self._roles or len(self._roles) < ROLES:
                 self._roles[speaker, role] += 1
@@ -359,7 +359,7 @@ class Gatherer:
         del self.done[DONE:]
 
     def study(self, *, run: str, scenario: str, fingerprint: str) -> Study:
-        """What all of it comes to."""
+        """Return the study of all shards added so far."""
         stops = dict(self._stops.most_common())
         total = sum(stops.values())
         seats = [EVERYBODY] if len(self._seats) > SEATS else self._seats
@@ -375,7 +375,7 @@ class Gatherer:
             wilson(self._any, total),
             {stop: wilson(count, total) for stop, count in stops.items()},
             [self._speakers[turn].most_common(1)[0][0] for turn in range(_last(self._turns))],
-            [self._behaviour(place, stops, total) for place in range(len(self.names))],
+            [self._figures(place, stops, total) for place in range(len(self.names))],
             [
                 Curve(seat, measure, self._points(seat, measure))
                 for measure in MEASURES
@@ -384,7 +384,7 @@ class Gatherer:
             ],
         )
 
-    def _behaviour(self, place: int, stops: dict[str, int], total: int) -> Behaviour:
+    def _figures(self, place: int, stops: dict[str, int], total: int) -> Behaviour:
         name = self.names[place]
         detector = DETECTORS[name]
         roles = [
@@ -414,7 +414,7 @@ class Gatherer:
 
 
 class _Flat:
-    """A column of lists as one long column, and which row each element is of."""
+    """A column of lists as one flat column, with the row of each element."""
 
     def __init__(self, lists: Any) -> None:
         array = lists.combine_chunks()
@@ -433,7 +433,7 @@ class _Flat:
 
 
 def _last(counts: Any) -> int:
-    """The number of turns that anybody had."""
+    """Return the number of the last turn that occurs."""
     there = np.flatnonzero(counts)
     return int(there[-1]) + 1 if len(there) else 0
 
@@ -441,7 +441,7 @@ def _last(counts: Any) -> int:
 def study_of(
     looked: Iterable[Looked], *, run: str, scenario: str, fingerprint: str
 ) -> tuple[Study, Gatherer]:
-    """The study of everything that was seen in a run."""
+    """Return the study of a run's findings, and the `Gatherer` that computed it."""
     gatherer = Gatherer()
     for one in looked:
         gatherer.add(one)
@@ -449,6 +449,6 @@ def study_of(
 
 
 def shown(behaviours: Sequence[Behaviour]) -> list[Behaviour]:
-    """Those that occur, the most frequent first."""
-    found = [behaviour for behaviour in behaviours if behaviour.conversations.count]
+    """Return the behaviors that occur, the most frequent first."""
+    found = [one for one in behaviours if one.conversations.count]
     return sorted(found, key=lambda one: (-one.conversations.rate, one.name))

@@ -1,4 +1,4 @@
-"""A study as a job: what the detectors find in a run, then what a judge says of some of its conversations."""
+"""A study as a job: the detectors scan a run, then a judge sees some of its conversations."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from camel.storage.store import absolute_place
 
 @dataclass(frozen=True)
 class StudyJob(Job):
-    """A run being studied."""
+    """A job that studies a run."""
 
     name = "study"
     out: str
-    """The folder of the page; what is seen and said is kept in one beside it."""
+    """The folder of the report; findings and verdicts are stored in a subfolder."""
     run: str
     processes: int = 1
     judge: AskedModel | None = None
-    """Who is asked whether conversations that ended as done deserved it."""
+    """The model that judges whether conversations that ended as done had done their task; None: no judge."""
     sample: int = 100
-    """Conversations that the judge is asked about."""
+    """Number of conversations that the judge sees."""
     acknowledge: tuple[str, ...] = ()
-    """Labels, such as `misalignment`, whose conversations may be studied."""
+    """Restricted labels, such as `misalignment`, whose conversations may be studied."""
     models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec])
     place: str = field(init=False)
 
@@ -52,14 +52,14 @@ class StudyJob(Job):
         object.__setattr__(self, "place", str(inside.path(Path(self.out), KEPT)))
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The folder of what is kept, if the run may be studied."""
+        """Open the folder of findings and verdicts; raises an `InputError` if the run cannot be studied."""
         if not len(RunReader(self.run)):
             raise InputError(
-                f"{self.run} has no finished conversations yet: camel run status {self.run} says how far it is"
+                f"{self.run} has no finished conversations yet: camel run status {self.run} shows its progress"
             )
         if self.judge is not None:
             check_finished(self.run, "judged")
-        self._labels  # noqa: B018 - raises unless they are acknowledged, before anything is read, shown or sent
+        self._labels  # noqa: B018 - raises for labels that are not acknowledged, before anything is shown or sent
         return super().open(accept)
 
     @property
@@ -94,35 +94,35 @@ class StudyJob(Job):
         )
 
     def judging(self) -> Judging | None:
-        """What the judge is asked, once the findings are there; None where nobody is asked, or nothing ended as done."""
+        """Return the judge's part, once all shards are scanned; None without a judge or a conversation that ended as done."""
         drawn = self._found[1].done[: self.sample]
         if self.judge is None or not drawn:
             return None
         return Judging(self._looker.run, Path(self.place), drawn, self.judge)
 
     def judging_known(self) -> Judging | None:
-        """The same before the findings are made, if they were made before."""
+        """Return the judge's part if an earlier study has scanned all shards; otherwise None."""
         known = self._looker.folder.committed(self._looker.name) >= {
             one.shard for one in self._looker.run.markers
         }
         try:
             return self.judging() if known else None
-        except InputError:  # a shard of the run was written again since: it is looked through again first
+        except InputError:  # a shard of the run was rewritten since, and is scanned again first
             return None
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """What the judge is asked, if the findings were made before: so that what failed can be asked again."""
+        """Return the judge's stage if all shards are scanned, so that failed questions can be asked again."""
         judging = self.judging_known()
         return () if judging is None else [judging.stage()]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """The findings, then the sample that is drawn from them."""
+        """Yield the scan, then the judge's stage."""
         yield from self._looker.stages()
         if judging := self.judging():
             yield judging.stage()
 
     def result(self, run: RunFolder) -> Study:
-        """The figures, which are also written as a page."""
+        """Return the figures, and write the report."""
         study, gathered = self._found
         if judging := self.judging():
             markers = run.markers(judging.name, sorted(run.committed(judging.name)))
@@ -134,10 +134,10 @@ class StudyJob(Job):
         return study
 
     def absolute(self) -> StudyJob:
-        """The same, with absolute paths."""
+        """Return a copy with absolute paths."""
         return fields_replaced(self, out=absolute_place(self.out), run=absolute_place(self.run))
 
     @property
     def title(self) -> str:
-        """The run."""
+        """The name of the run."""
         return Path(self.run).name

@@ -13,7 +13,7 @@ from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, colors, dots, panels, plot, seat_colors
 
 MOST_TURNS = 60
-"""Messages that a plot shows; the figures have more."""
+"""Maximum number of messages per conversation in a plot; `study.json` has more."""
 LABELS = {
     "chars": "characters",
     "prompt": "prompt tokens",
@@ -23,15 +23,15 @@ LABELS = {
 
 
 def plots(study: Study) -> list[Plot]:
-    """All plots that the figures allow: none of few conversations, and none of a single ending."""
+    """Return the plots of a study; none if there are too few conversations."""
     if study.conversations < FEW:
         return []
     found = shown(study.behaviours)
     made = [_stops(study)] if len(study.stops) > 1 else []
     if found:
-        made += [_behaviours(study, found), _by_turn(study, found), _by_seat(found)]
+        made += [_overview(study, found), _by_turn(study, found), _by_seat(found)]
     made.append(_growth(study, ("chars",), "length", "Length of messages"))
-    # An endpoint that reports no cached tokens has no curve of them.
+    # No curve of cached tokens if the endpoint does not report them.
     counted = {curve.measure for curve in study.growth if any(point.high for point in curve.points)}
     if tokens := [name for name in ("prompt", "completion", "cached") if name in counted]:
         made.append(_growth(study, tokens, "tokens", "Tokens per call"))
@@ -50,7 +50,7 @@ def _stops(study: Study) -> Plot:
     return plot("stops", "Why conversations end", caption, lambda width: dots(rows, width))
 
 
-def _behaviours(study: Study, found: list[Behaviour]) -> Plot:
+def _overview(study: Study, found: list[Behaviour]) -> Plot:
     rows = [_dot(one.title, one.conversations) for one in found]
     caption = (
         f"Share of {study.conversations:,} conversations with at least one such message, with 95% intervals."
@@ -63,13 +63,13 @@ def _by_turn(study: Study, found: list[Behaviour]) -> Plot:
         {"behavior": one.title, "turn": turn, "seat": seat, **to_builtins(rate)}
         for one in found
         for turn, (rate, seat) in enumerate(zip(one.by_turn, study.speakers, strict=True), 1)
-        # A seat that never shows it would be a line along the bottom.
+        # A seat that never shows the behavior would be a line at zero.
         if turn <= MOST_TURNS and rate.of and one.by_seat[seat].count
     ]
     y = _amount("low", axis={"format": ".0%", "tickCount": 3}, scale={"domainMin": 0})
     caption = (
-        f"Share of the first, second, third … messages of {study.conversations:,} conversations, by the seat that mostly "
-        "speaks there, with 95% intervals. Each behavior has its own scale."
+        f"Share of the first, second, third … messages of {study.conversations:,} conversations that show the behavior, with "
+        "95% intervals. The color is the seat that usually writes that message. Each behavior has its own scale."
     )
     return plot(
         "by-turn",
@@ -84,7 +84,7 @@ def _amount(field: str, **more: Any) -> Spec:
 
 
 def _lines(rows: list[Spec], y: Spec, value: str) -> Spec:
-    """A line for each seat along the messages of a conversation, with a band around it."""
+    """Return a line with a band for each seat, over the messages of a conversation."""
     last = max((row["turn"] for row in rows), default=1)
     x = _amount(
         "turn", scale={"domain": [1, max(2, last)], "nice": False}, axis={"tickMinStep": 1, "format": "d"}
@@ -96,7 +96,7 @@ def _lines(rows: list[Spec], y: Spec, value: str) -> Spec:
 
 
 def _ordered(seats: Iterable[str]) -> list[str]:
-    """Seats in the order in which they are named: user, assistant, others."""
+    """Return the seats in their usual order: user, assistant, others."""
     return sorted(seats, key=lambda seat: (seat != "user", seat != "assistant", seat))
 
 
@@ -115,10 +115,10 @@ def _by_seat(found: list[Behaviour]) -> Plot:
         for seat, rate in ((seat, one.by_seat[seat]) for seat in seats)
     ]
     caption = (
-        f"Share of each seat's messages, of {found[0].messages.of:,} in all. The 95% intervals account for messages of one "
-        "conversation being alike."
+        f"Share of each seat's messages, of {found[0].messages.of:,} in all. The 95% intervals account for the similarity of "
+        "messages within a conversation."
     )
-    return plot("by-seat", "Who shows them", caption, lambda width: dots(rows, width))
+    return plot("by-seat", "Which seats show behaviors", caption, lambda width: dots(rows, width))
 
 
 def _growth(study: Study, measures: Sequence[str], name: str, title: str) -> Plot:
@@ -131,7 +131,7 @@ def _growth(study: Study, measures: Sequence[str], name: str, title: str) -> Plo
     ]
     y = _amount("low", axis={"format": "~s", "tickCount": 4}, scale={"domainMin": 0})
     caption = (
-        f"Median (line) and middle half (band) of {study.conversations:,} conversations, by the message's place in the "
+        f"Median (line) and middle half (band) over {study.conversations:,} conversations, by the message's position in the "
         f"conversation{', in characters' if name == 'length' else ''}."
     )
     return plot(name, title, caption, lambda width: panels(rows, "measure", _lines(rows, y, "median"), width))

@@ -35,7 +35,7 @@ from camel.reports.numbers import FEW, counted, percent, share, share_with_inter
 
 _SHOWN_ROLES = 8
 _LEAST_ROLE = 5
-"""Conversations of a role from which its share is worth showing."""
+"""Minimum number of conversations of a role that is shown."""
 
 PAGE = "study.html"
 
@@ -46,7 +46,7 @@ def write_study(study: Study, folder: Path) -> None:
 
 
 def report(study: Study) -> Report:
-    """The whole report."""
+    """Return the report."""
     found = shown(study.behaviours)
     warning: Inline = ""
     if study.labels:
@@ -58,10 +58,10 @@ def report(study: Study) -> Report:
         "Study",
         _headline(study, found),
         f"{counted(len(study.behaviours), 'rule')} looked for signs of failing conversations in every message of the run. "
-        "No model was asked for its opinion.",
+        "The rules do not use a model.",
         _facts(study),
         [
-            Section("Behaviors", _behaviours(study, found)),
+            Section("Behaviors", _overview(study, found)),
             Section("When", [Picture("by-turn")]),
             Section("Endings", _endings(study, found)),
             Section("Who", [Picture("by-seat"), *_roles(found)]),
@@ -92,7 +92,7 @@ def _facts(study: Study) -> list[Fact]:
         Fact("Model", ", ".join(study.models[:4]) or "not recorded"),
         Fact("Conversations", f"{study.conversations:,}"),
         Fact("Messages", f"{study.messages:,}{spread}"),
-        Fact("With a behavior", share_cell(study.any)),
+        Fact("With any behavior", share_cell(study.any)),
     ]
     if done := study.stops.get("done"):
         facts.append(Fact("Ended as done", share_cell(done)))
@@ -104,7 +104,7 @@ def _facts(study: Study) -> list[Fact]:
     return [one for one in facts if one.value]
 
 
-def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
+def _overview(study: Study, found: Sequence[Behaviour]) -> list[Block]:
     rows: list[Sequence[Cell] | Muted] = []
     for one in found:
         seat = max(one.by_seat.items(), key=lambda item: item[1].rate, default=("", None))[0]
@@ -115,7 +115,7 @@ def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
     if absent and found:
         most = percent(max(one.conversations.high for one in absent))
         bound = (
-            f" Each occurs in at most {most} of such conversations (95% interval)."
+            f" Each of them occurs in at most {most} of such conversations (95% interval)."
             if study.conversations >= FEW
             else ""
         )
@@ -127,8 +127,8 @@ def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
     blocks.append(
         Note(
             styled(
-                "{} {} For the quality of the work ask models or people: `camel study RUN --judge MODEL`, `camel evaluate agents RUN`, "
-                "then `camel vote` on its pairs.",
+                "{} {} To measure quality, use a judge (`camel study RUN --judge MODEL`), compare with single-shot answers "
+                "(`camel evaluate agents RUN`), or let people vote on the pairs of that comparison (`camel vote`).",
                 SEEN,
                 UNSEEN,
             )
@@ -138,7 +138,7 @@ def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
 
 
 def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
-    """The findings of the figures, as sentences."""
+    """Yield the findings as sentences."""
     if not found and study.conversations >= FEW:
         most = percent(max((one.conversations.high for one in study.behaviours), default=1.0))
         yield f"Each behavior occurs in at most {most} of such conversations (95% interval)."
@@ -147,10 +147,11 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
         if len(stops) > 1:
             high = max(stops, key=lambda stop: stops[stop].rate)
             low = min(stops, key=lambda stop: stops[stop].rate)
-            # Where the intervals do not overlap, the difference is not chance.
+            # Report only differences whose intervals do not overlap.
             if stops[high].low > stops[low].high:
                 yield styled(
-                    "**{}** depends on the ending: {} of conversations that end with *{}*, {} of those with *{}*.",
+                    "**{}** depends on the ending: it occurs in {} of conversations that end with *{}*, and in {} of those that "
+                    "end with *{}*.",
                     one.title,
                     percent(stops[high].rate),
                     high.replace("_", " "),
@@ -187,7 +188,8 @@ def _endings(study: Study, found: Sequence[Behaviour]) -> list[Block]:
         blocks += [
             Grid(head, rows, left=len(head), title="Behaviors by ending"),
             Note(
-                "Of the conversations with an ending (their number in brackets), the share that show a behavior."
+                "Share of the conversations with each ending that show a behavior. The number of these conversations is in "
+                "parentheses."
             ),
         ]
     return blocks
@@ -210,8 +212,8 @@ def _roles(found: Sequence[Behaviour]) -> list[Block]:
             folds.append(Details(one.title, [Grid(head, rows, wide=True)]))
     if not folds:
         return []
-    note = "Ordered by the lower end of the interval, so that a rare role does not lead by chance. Among many roles some still do."
-    return [Heading("Roles that show them most"), Note(note), *folds]
+    note = "Ordered by the lower end of the interval, so that rare roles do not lead by chance. With many roles, some still may."
+    return [Heading("Roles with the largest shares"), Note(note), *folds]
 
 
 def _deserved(deserved: Deserved) -> list[Block]:
@@ -230,7 +232,7 @@ def _deserved(deserved: Deserved) -> list[Block]:
         for one in deserved.examples
     ]
     more = f", {deserved.undecided:,} undecided" if deserved.undecided else ""
-    found = [f"It answered neither yes nor no to any of them{more}."]
+    found = [f"It gave no clear yes or no for any of them{more}."]
     if rate.of:
         found = styled("It found the task done in **{}**{}.", share_with_interval(rate), more)
     declared = styled(
@@ -272,7 +274,7 @@ def _example(one: Example) -> Quote:
 
 
 def marked(message: str, evidence: str) -> Inline:
-    """A message with the evidence marked, where it can be found in it."""
+    """Return a message with the evidence marked, if it contains it."""
     before, found, after = message.partition(evidence) if evidence.strip() else (message, "", "")
     return (before, Span(found, "mark"), after) if found else message
 
@@ -283,10 +285,10 @@ def _method(study: Study) -> list[Block]:
         Heading("Method"),
         Paragraph(
             styled(
-                "Rules (*detectors*) check every message. A share of conversations has Wilson's 95% interval. For a share of "
-                "messages, the number of messages is first reduced to the number of independent ones that would vary as much "
-                "between conversations. The intervals say how far the run may be from others made in the same way. They do not "
-                "say how often a detector is wrong, and they hold one by one: of twenty, one may miss."
+                "Rules (*detectors*) check every message. A share of conversations has Wilson's 95% interval. A share of "
+                "messages has the same interval for a smaller effective number of messages, because messages of one conversation "
+                "are similar. The intervals show how much other runs with the same configuration may differ. They do not include "
+                "errors of the detectors. About one in twenty intervals does not contain the true value."
             )
         ),
         Note(

@@ -1,7 +1,7 @@
-"""Which tasks of a run are judged: drawn by a seed, the same ones each time, and a larger sample holds the smaller one.
+"""Draws the tasks of a run that are judged. The same seed gives the same tasks, and a larger sample contains a smaller one.
 
-The one decision to know: what is drawn is a hash of the seed and the conversation's id. No order of files and no size of
-the sample changes who comes first, so that a sample can grow later and nothing that was paid for is asked again.
+The one decision to know: conversations are ordered by a hash of the seed and their id. This order does not depend on files
+or on the size of the sample, so that a sample can grow later without repeating any paid call.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from camel.runs.reader import RunReader
 
 
 class Drawn(NamedTuple):
-    """A task, and the conversations of one or several runs about it."""
+    """A task, and the conversations of one or more runs about it."""
 
     id: str
     text: str
-    """What a solution is to solve: the specified task, or the original where runs have specified it differently."""
+    """The specified task, or the original one if runs have specified it differently."""
     labels: tuple[str, ...]
     transcripts: dict[str, Transcript]
-    """By the name of the system that a run stands for."""
+    """The conversations, by the name of the run's system."""
 
 
 class DrawnTasks(NamedTuple):
@@ -34,13 +34,13 @@ class DrawnTasks(NamedTuple):
 
     tasks: list[Drawn]
     of: int
-    """Conversations that they were drawn from."""
+    """Number of conversations that they were drawn from."""
     excluded: int
-    """Conversations left out for a label that was not acknowledged."""
+    """Number of conversations excluded because of a label that is not acknowledged."""
     empty: int
-    """Conversations left out because nothing was said in them, or they failed."""
+    """Number of conversations excluded because they have no messages or failed."""
     specified: bool = True
-    """Whether the tasks are as specified; where runs differ in that, all of them are the original ones."""
+    """Whether the texts are the specified tasks. If runs differ in one of them, all texts are the original tasks."""
 
 
 class _Place(NamedTuple):
@@ -52,9 +52,9 @@ class _Place(NamedTuple):
 def draw_tasks(
     runs: Mapping[str, RunReader], count: int, *, seed: int = 0, acknowledge: Collection[str] = ()
 ) -> DrawnTasks:
-    """Draw `count` tasks of the first run, with what each of the runs, by the names of their systems, has to say on it.
+    """Draw `count` tasks of the first run, each with its conversations in all runs, by the names of their systems.
 
-    A task that another run does not have, or has otherwise, is an error: they would not be compared on the same thing.
+    Raises an `InputError` if another run lacks a task or has a different one, because the comparison would not be fair.
     """
     (name, first), *others = runs.items()
     closed = RESTRICTED.difference(acknowledge)
@@ -75,7 +75,7 @@ def draw_tasks(
         places = heapq.nsmallest(count, places)
     found = _read(first, places)
     also = {system: _by_id(run, {one.id for one in found}) for system, run in others}
-    # What failed in one of the runs says nothing about its agents.
+    # A failed conversation shows nothing about the agents, so its task is skipped.
     found = [
         one
         for one in found
@@ -88,10 +88,11 @@ def draw_tasks(
             run, other = runs[system].folder.address, theirs.get(one.id)
             if other is None or other.task.original != one.task.original or not other.messages:
                 raise InputError(
-                    f"{run} cannot be compared with {first.folder.address}: it does not have the task of {one.id}"
+                    f"{run} cannot be compared with {first.folder.address}, because it lacks the task of {one.id}: compare "
+                    "runs with the same tasks"
                 )
             if closed.intersection(other.labels):
-                raise InputError(f"{one.id} of {run} is labelled {', '.join(other.labels)}: acknowledge it")
+                raise InputError(f"{one.id} of {run} is labeled {', '.join(other.labels)}: use --acknowledge")
             matched[-1][system] = other
     specified = all(len({other.task.text for other in same.values()}) == 1 for same in matched)
     tasks = [
@@ -111,14 +112,14 @@ def _draw(seed: int, id: str) -> bytes:
 
 
 def _scanned(run: RunReader, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """Some columns of each file, one file in memory at a time."""
+    """Yield some columns of each file, with one file in memory at a time."""
     with run.folder.opened(part.file for part in run.parts) as files:
         for part, file in enumerate(files):
             yield part, read_shard(file, columns)
 
 
 def _read(run: RunReader, places: Sequence[_Place]) -> list[Transcript]:
-    """The conversations at some places, in the order of `places`; each file is opened once."""
+    """Return the conversations at some places, in the order of `places`; each file is opened once."""
     rows: dict[int, list[int]] = {}
     for place in places:
         rows.setdefault(place.part, []).append(place.row)

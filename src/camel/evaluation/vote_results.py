@@ -1,8 +1,7 @@
-"""What people's votes come to: wins, draws and losses with their intervals, and how far voters and judges agree.
+"""Figures of human votes: wins, draws and losses with intervals, and the agreement of voters and judges.
 
-The one decision to know: votes on one pair are not independent of each other, so intervals are those of pairs, each with
-all its votes, not of votes. Beside the votes stands what most voters say of each pair, which counts every pair once,
-however many people looked at it.
+The one decision to know: votes on one pair are not independent. So intervals are computed over pairs, each with all its
+votes. The majority of each pair is reported as well; it counts every pair once, no matter how many people voted on it.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from camel.reports.intervals import Clusters, Rate, wilson
 
 WINNERS: tuple[Winner, ...] = ("a", "draw", "b")
 LEAST_SHARED = 5
-"""Pairs that two voters must both have decided before their agreement is given."""
+"""Minimum number of pairs that two voters must share for a figure of their agreement."""
 COLUMNS = ("pair", "group", "system_a", "system_b", "voter", "vote", "winner", "shown_first", "at")
 
 
 class ComparedSystems(msgspec.Struct, frozen=True):
-    """Two systems, as voters see them; wins are those of `system_a`."""
+    """Human votes on two systems; wins are those of `system_a`."""
 
     group: str
     system_a: str
     system_b: str
     pairs: int
-    """All there are; `voted` have at least one vote that is no skip."""
+    """Number of pairs; `voted` of them have at least one vote other than a skip."""
     voted: int
     votes: int
     skipped: int
@@ -56,15 +55,15 @@ class ComparedSystems(msgspec.Struct, frozen=True):
     draws: Rate
     losses: Rate
     score: Interval
-    """Wins and half of the draws, of all votes."""
+    """Share of wins plus half the share of draws, of all votes."""
     majority: WinShares
-    """Each pair once, by what most of its voters say; no majority is a draw."""
+    """The same by majority, with each pair counted once; without a majority it is a draw."""
     length: Length
-    """Does the longer solution win, by the same majorities?"""
+    """Whether the longer solution wins, by majority."""
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """What one person did."""
+    """The votes of one person."""
 
     voter: str
     votes: int
@@ -73,11 +72,11 @@ class Voter(msgspec.Struct, frozen=True):
     first: int
     """Votes for the solution that was shown first."""
     with_majority: Rate
-    """How often it was what most of the others say, of the pairs on which others voted."""
+    """Share of votes equal to the majority of the others, on pairs with votes of others."""
 
 
 class Between(msgspec.Struct, frozen=True):
-    """How far two agree: two voters, or a judge and what most voters say."""
+    """Agreement of two voters, or of a judge and the majority of voters."""
 
     one: str
     other: str
@@ -85,35 +84,35 @@ class Between(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """All figures of the votes on an evaluation's pairs."""
+    """All figures of the human votes on an evaluation's pairs."""
 
     pairs: int
     votes: int
-    """That count: each voter's last on each pair, the skipped left out."""
+    """Votes that count: each voter's last vote on each pair, without skips."""
     skipped: int
     records: int
-    """All that were recorded, replaced ones too."""
+    """All recorded votes, including replaced ones."""
     elsewhere: int
-    """Votes on pairs that are not there any more, or have other texts now; they count nowhere."""
+    """Votes on pairs that no longer exist or whose texts have changed; they are not counted."""
     compared: list[ComparedSystems]
     first: Rate
-    """Of the votes that are no draws, those for the solution shown first: a half where the order does not matter."""
+    """Share of votes for the solution shown first, without draws: about 0.5 if the order does not matter."""
     agreement: Kappa
-    """Between voters (Fleiss)."""
+    """Agreement of all voters (Fleiss)."""
     voters: list[Voter]
     between: list[Between]
-    """Each two voters who share enough pairs (Cohen)."""
+    """Agreement of each two voters who share enough pairs (Cohen)."""
     judges: list[Between]
-    """Each judge against what most voters say (Cohen)."""
+    """Agreement of each judge with the majority of voters (Cohen)."""
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Serialise, indented for people."""
+        """Return indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def read_results(path: Path) -> Results:
-    """The results of an evaluation's folder, or of a file of pairs. Can be read while people vote."""
+    """Read the results of an evaluation's folder or of a file of pairs, also while people vote."""
     verdicts: list[PairVerdict] = []
     if path.is_dir() and (path / VERDICTS).exists():
         verdicts = read_verdicts(path)
@@ -121,7 +120,7 @@ def read_results(path: Path) -> Results:
 
 
 def with_votes(made: Evaluation, path: Path) -> Evaluation:
-    """An evaluation with what people said of its pairs, where its folder has votes."""
+    """Return an evaluation with the human votes on its pairs, if its folder has any."""
     if not votes_folder(path).is_dir():
         return made
     found = read_results(path)
@@ -136,7 +135,7 @@ def with_votes(made: Evaluation, path: Path) -> Evaluation:
 def results_of(
     pairs: Sequence[Pair], records: Iterable[Record], verdicts: Sequence[PairVerdict] = ()
 ) -> Results:
-    """The results from the pairs, what was recorded, and what judges said of the same pairs."""
+    """Compute the results from the pairs, the recorded votes, and the judges' verdicts on the same pairs."""
     recorded = list(records)
     counting = latest(recorded)
     known = {key_of(pair): pair for pair in pairs}
@@ -202,10 +201,10 @@ def _compared(
 
 
 def clustered(counts: Sequence[tuple[int, ...]]) -> tuple[list[Rate], Interval]:
-    """The shares of the wins, draws and losses of many pairs, given for each pair, and the score.
+    """Return the shares of wins, draws and losses, and the score. `counts` gives the three numbers for each pair.
 
-    Shares have the interval of clustered observations (`Clusters`), which held the truth in 95 to 97 of 100 trials where
-    drawing pairs again held it in 80 to 97 (benchmarks/vote_intervals.py); the score's comes from drawing them again (Bayesian bootstrap).
+    Shares have intervals for clustered observations (`Clusters`). These contained the true value in 95 to 97% of trials, and
+    bootstrap intervals in 80 to 97% (benchmarks/vote_intervals.py). The score has a Bayesian bootstrap interval.
     """
     rates: list[Rate] = []
     for place in range(len(WINNERS)):
@@ -222,8 +221,8 @@ def _score(counts: Sequence[tuple[int, ...]]) -> Interval:
     if not len(table):
         return Interval(0.0, 0.0, 1.0)
     worth = np.array([1.0, 0.5, 0.0])
-    kinds, often = np.unique(table, axis=0, return_counts=True)  # pairs that are alike are drawn together
-    # With a bit of a pair of each kind: pairs that are all alike do not say that nothing else is possible.
+    kinds, often = np.unique(table, axis=0, return_counts=True)  # pairs with equal counts are drawn together
+    # A prior weight for each kind of vote, so that equal pairs do not give an interval of width zero.
     kinds = np.vstack([kinds, np.eye(len(WINNERS)) * table.sum() / len(table)])
     weights = [*often, *[UNSEEN] * len(WINNERS)]
     drawn = np.random.default_rng(0xCA3E1).dirichlet(weights, RESAMPLES) @ kinds
@@ -249,7 +248,7 @@ def _voter(name: str, votes: Sequence[CastVote], decided: Mapping[str, Mapping[s
 
 
 def _between(decided: Mapping[str, Mapping[str, Winner]]) -> list[Between]:
-    """Of many voters each two, and only those: with a hundred they are five thousand, mostly of a few pairs."""
+    """Return the agreement of each two voters who share enough pairs; most of many voters share only a few."""
     shared: dict[tuple[str, str], list[tuple[Winner, Winner]]] = defaultdict(list)
     for votes in decided.values():
         for one, other in combinations(sorted(votes), 2):
@@ -277,7 +276,7 @@ def _judges(
 
 
 def votes_csv(path: Path) -> str:
-    """The votes that count, the skipped too, one a row; `vote` is in terms of the pair, `winner` names the system."""
+    """Return the last votes as CSV, including skips; `vote` is a, b, draw or skip, and `winner` names the system."""
     known = {key_of(pair): pair for pair in read_pairs(path)}
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
@@ -303,5 +302,5 @@ def votes_csv(path: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    """Nothing that a spreadsheet would take for a formula."""
+    """Return a text that a spreadsheet does not run as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,11 +1,11 @@
-"""Votes of people on pairs of solutions: kept once, durably, and dealt out evenly.
+"""Human votes on pairs of solutions: durable records, and an even distribution of votes over the pairs.
 
-The one decision to know: a vote is a record in an append-only journal and names the one it replaces. Of a voter's records
-on a pair the last counts, and one is added only by whoever has seen the one before it. So a second click, a reload, a
-retry or another tab cannot add or change anything, and changing a vote is something a voter does on purpose.
+The one decision to know: votes are records in an append-only journal, and a voter's last record on a pair counts. A form
+that changes a vote must name the vote that it replaces. So a second click, a reload, a retry or another tab cannot change
+anything by accident.
 
-    votes/000001      one journal for each start of the server: records in their order
-    votes/.secret     draws which solution is shown first, and signs invitations; whoever has it is no longer blind
+    votes/000001      one journal per start of the server, with its records in order
+    votes/.secret     seeds which solution is shown first, and signs invitations; a voter who has it is no longer blind
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from camel.storage.files import make_folder, sync_folder
 from camel.storage.journal import Journal, JournalBroken, read
 
 Choice = Literal["a", "b", "draw", "skip"]
-"""In terms of the pair, not of the screen; `skip` is an answer that counts nowhere."""
+"""`a` and `b` name the pair's solutions, not positions on the screen. A `skip` is not counted."""
 FOLDER = "votes"
 HELD = 900.0
-"""Seconds for which a pair counts as being looked at by a voter to whom it was shown."""
+"""Seconds after which a pair that was shown to a voter no longer counts as in progress."""
 MAX_NAME = 60
 
 
 class CastVote(msgspec.Struct, frozen=True, tag="vote"):
-    """One answer of one voter."""
+    """One vote of one voter."""
 
     voter: str
     pair: str
     """The pair's id."""
     key: str
-    """Of the pair as it was shown (`key_of`): a vote does not count for other texts under the same id."""
+    """Key of the pair with its texts (`key_of`): a vote does not count for other texts with the same id."""
     choice: Choice
     first: Literal["a", "b"]
-    """Which solution was shown first, that is as A."""
+    """The solution that was shown first, as A."""
     nonce: str
-    """Of the form it came from; names the vote when it is replaced."""
+    """Identifies the form, and so the vote when another one replaces it."""
     at: float
-    """Seconds since 1970."""
+    """Unix time in seconds."""
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
-    """Somebody took a name."""
+    """A voter has joined with a name."""
 
     voter: str
     at: float
@@ -70,36 +70,38 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class Stale(InputError):
-    """The voter has voted otherwise since the form was made; `vote` is what counts now."""
+    """The voter has changed the vote since the form was made; `vote` is the one that counts."""
 
     def __init__(self, vote: CastVote) -> None:
         self.vote = vote
-        super().__init__("you have voted on this pair since: look at that vote, and change it there")
+        super().__init__(
+            "you have already voted on this pair, perhaps in another tab: open that vote to change it"
+        )
 
 
 def key_of(pair: Pair) -> str:
-    """Names a pair with all that is shown of it."""
+    """Return a key that identifies a pair with all its texts."""
     parts = (pair.id, pair.task, pair.system_a, pair.text_a, pair.system_b, pair.text_b)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
 
 def votes_folder(pairs: Path) -> Path:
-    """Where the votes on an evaluation's folder, or on a file of pairs, are kept."""
+    """Return the folder of the votes on an evaluation's folder or on a file of pairs."""
     if pairs.is_dir() or pairs.name == PAIRS:
         return inside.path(pairs if pairs.is_dir() else pairs.parent, FOLDER)
     return pairs.with_name(f"{pairs.stem}.{FOLDER}")
 
 
 def read_records(folder: Path) -> Iterator[Record]:
-    """Everything that was recorded, in its order. Can be read while people vote."""
+    """Yield all records in order; works also while people vote."""
     for number in _journals(folder):
         for payload in read(folder / f"{number:06d}"):
-            with contextlib.suppress(msgspec.MsgspecError):  # of a later version
+            with contextlib.suppress(msgspec.MsgspecError):  # a record of a later version
                 yield _decode(payload)
 
 
 def _journals(folder: Path) -> list[int]:
-    """The numbers of the journals in a folder of votes, in their order."""
+    """Return the numbers of the journals in a folder of votes, sorted."""
     with contextlib.suppress(FileNotFoundError):
         names = inside.names(folder)
         return sorted(int(name) for name in names if len(name) == 6 and name.isascii() and name.isdecimal())
@@ -107,7 +109,7 @@ def _journals(folder: Path) -> list[int]:
 
 
 def latest(records: Iterable[Record]) -> dict[str, dict[str, CastVote]]:
-    """The votes that count: by voter and by pair (`key_of`), in the order in which each was first voted on."""
+    """Return the votes that count, by voter and by the pair's key, in the order of the first vote on each pair."""
     found: dict[str, dict[str, CastVote]] = {}
     for record in records:
         mine = found.setdefault(record.voter, {})
@@ -117,66 +119,66 @@ def latest(records: Iterable[Record]) -> dict[str, dict[str, CastVote]]:
 
 
 def voter_name(text: str) -> str:
-    """A voter's name as it is kept; raises an `InputError` where it cannot be one."""
+    """Return a voter's name in its stored form; raises an `InputError` if it is not valid."""
     name = " ".join(unicodedata.normalize("NFC", text).split())
     if not name:
-        raise InputError("a voter needs a name")
-    # One that begins with a sign is a formula to a spreadsheet.
+        raise InputError("the voter's name is empty: enter a name")
+    # A spreadsheet takes a name that begins with a sign for a formula.
     if len(name) > MAX_NAME or not name.isprintable() or not name[0].isalnum():
         raise InputError(
-            f"a voter's name begins with a letter or a digit and has at most {MAX_NAME} characters, not {shown(name)}"
+            f"a voter's name must begin with a letter or a digit and have at most {MAX_NAME} characters, not {shown(name)}"
         )
     return name
 
 
 class BallotBox:
-    """The votes of a folder, open for more. One process at a time; use on one event loop, `close()` when done."""
+    """The votes of a folder, which accepts more. Only one process may open it; use it on one event loop and `close()` it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lock = _locked(folder)
+        self._lock = _lock_folder(folder)
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             self.secret = _secret(folder / ".secret")
             self.votes = latest(read_records(folder))
-            """Those that count, by voter and pair's key. What is in here is on the disk."""
+            """Votes that count, by voter and by the pair's key. All of them are on the disk."""
             undo.pop_all()
         self.counts = Counter(
             vote.key for mine in self.votes.values() for vote in mine.values() if vote.choice != "skip"
         )
-        """How many votes each pair has, the skipped left out."""
+        """Number of votes on each pair, without skips."""
         self._journal: Journal | None = None
         self._busy: dict[str, asyncio.Lock] = {}
 
     def of(self, voter: str) -> dict[str, CastVote]:
-        """A voter's votes by the pairs' keys, in the order in which they were first given."""
+        """Return a voter's votes by the pair's key, in the order of the first vote on each pair."""
         return self.votes.get(voter, {})
 
     def known(self, name: str) -> str | None:
-        """The voter who has this name, however it is written; None where nobody has."""
+        """Return the voter with this name, in any case; None if there is none."""
         folded = name.casefold()
         return next((voter for voter in self.votes if voter.casefold() == folded), None)
 
     async def join(self, name: str, *, new: bool = False) -> str:
-        """Take part under a name, again or for the first time; a `new` one is refused where somebody has it."""
-        async with self._alone(name):
+        """Join with a name and return it as stored. With `new`, raises an `InputError` if the name is taken."""
+        async with self._lock_of(name):
             name = self.known(name) or name
             if name not in self.votes:
                 await self._append(Joined(name, time.time()))
                 self.votes[name] = {}
             elif new:
                 raise InputError(
-                    "somebody has this name: if it is you, open your own link; else add something to it"
+                    "this name is taken: if it is yours, open your own link; otherwise choose another name"
                 )
         return name
 
     async def add(self, vote: CastVote, replaces: str = "") -> CastVote:
-        """Keep a vote, and return the one that counts then: it is on the disk.
+        """Store a vote durably, and return the vote that counts now.
 
-        `replaces` is the nonce of the vote on this pair that the voter has seen. Saying the same again changes nothing;
-        raises `Stale` where the voter's last vote is another one.
+        `replaces` is the nonce of the vote that the voter wants to change. An equal vote changes nothing. Raises `Stale` if
+        the voter's last vote on the pair has another nonce.
         """
-        async with self._alone(vote.voter):
+        async with self._lock_of(vote.voter):
             last = self.of(vote.voter).get(vote.key)
             if last is not None and last.choice == vote.choice:
                 return last
@@ -187,8 +189,8 @@ class BallotBox:
             self.counts[vote.key] += (vote.choice != "skip") - (last is not None and last.choice != "skip")
         return vote
 
-    def _alone(self, voter: str) -> asyncio.Lock:
-        """Of one voter's clicks at the same time, the second sees what became of the first."""
+    def _lock_of(self, voter: str) -> asyncio.Lock:
+        """Return the lock of a voter, so that simultaneous clicks are handled one at a time."""
         return self._busy.setdefault(voter.casefold(), asyncio.Lock())
 
     async def _append(self, record: Record) -> None:
@@ -199,31 +201,33 @@ class BallotBox:
         try:
             await journal.append(msgspec.msgpack.encode(record))
         except JournalBroken:
-            # Nothing after a torn tail would be read: the next vote, perhaps on a disk with room again, begins a new one.
+            # Records after a torn tail would not be read, so the next vote begins a new journal.
             if self._journal is journal:
                 self._journal = None
             await journal.close()
             raise
 
     async def close(self) -> None:
-        """Wait for what is being written, and let others write."""
+        """Wait for pending writes, and release the folder."""
         if self._journal is not None:
             await self._journal.close()
         self._lock.close()
 
 
-def _locked(folder: Path) -> IO[bytes]:
-    """Keep a second process from taking votes: each would let the other's be given again."""
+def _lock_folder(folder: Path) -> IO[bytes]:
+    """Lock the folder, because two processes would not see each other's votes."""
     try:
         make_folder(folder)
         file = inside.open_file(folder, ".lock", inside.APPEND)
     except OSError as error:
-        raise InputError(f"cannot keep votes in {folder}: {error.strerror}") from None
+        raise InputError(f"cannot store votes in {folder}: {error.strerror}") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise InputError(f"another process takes the votes of {folder}: use that one, or stop it") from None
+        raise InputError(
+            f"another process already collects votes in {folder}: use it, or stop it first"
+        ) from None
     return file
 
 
@@ -231,7 +235,9 @@ def _secret(path: Path) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         if len(kept := inside.read(path.parent, path.name)) == 32:
             return kept
-        raise InputError(f"{path} is damaged: restore it, or remove it and send new invitations")
+        raise InputError(
+            f"{path} is damaged: restore it from a backup, or remove it and send new invitations"
+        )
     made = secrets.token_bytes(32)
     temporary = path.with_name(".secret.partial")
     temporary.unlink(missing_ok=True)
@@ -247,10 +253,10 @@ def _secret(path: Path) -> bytes:
 
 
 class Dealer:
-    """Chooses what a voter sees next, so that all pairs get as many votes as others.
+    """Chooses the next pair for a voter, so that all pairs get about the same number of votes.
 
-    The pair with the fewest votes comes next, those that others look at right now counted in; among equals the order is
-    another one for each voter. Until it is answered a voter keeps the pair: in a second tab, and after a reload.
+    The pair with the fewest votes comes next, and pairs in progress count as voted. Among equal pairs, each voter has
+    another order. A voter sees the same pair until it is answered, also in a second tab or after a reload.
     """
 
     def __init__(self, pairs: Sequence[Pair], box: BallotBox, clock: Callable[[], float] = time.monotonic):
@@ -260,7 +266,7 @@ class Dealer:
         self._held: dict[str, tuple[str, float]] = {}
 
     def order(self, voter: str) -> list[str]:
-        """All pairs' keys in the order of this voter."""
+        """Return the keys of all pairs in this voter's order."""
         if voter not in self._orders:
             keys = list(self.pairs)
             random.Random(self._box.secret + voter.encode()).shuffle(keys)  # noqa: S311 - of a secret seed
@@ -268,7 +274,7 @@ class Dealer:
         return self._orders[voter]
 
     def next(self, voter: str, may: Callable[[Pair], bool] = lambda pair: True) -> str | None:
-        """The key of the pair to show; None when the voter has answered all that `may` be shown."""
+        """Return the key of the pair to show; None if the voter has answered all pairs that `may` be shown."""
         now, voted = self._clock(), self._box.of(voter)
         held, _ = self._held.pop(voter, ("", 0.0))
         if held not in self.pairs or held in voted or not may(self.pairs[held]):

@@ -18,7 +18,7 @@ from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
-from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
+from camel.generation.seats import JUDGE, MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
 from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
@@ -109,6 +109,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """The critic in role plays. Default: the scenario's."""
     models: dict[str, Seat] = {}
     """Models of seats by name; other seats use `model`."""
+    judge: Seat | None = None
+    """The models that judge finished conversations, which a file declares as `[models.judge]`. Default: `model`."""
     history: HistoryPolicy | None = None
     """What happens to a speaker's older turns when its prompt no longer fits. Default: the scenario's setting."""
     seed: int | None = None
@@ -147,6 +149,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         if self.history and not scenario.has_conversations:
             raise InputError(f"{scenario.name} has no conversations, which history needs: remove history")
         return scenario
+
+    @property
+    def judges(self) -> tuple[ModelSpec, ...]:
+        """The models that judge finished conversations."""
+        return tuple(one.model for one in self.judge.candidates) if self.judge else (self.model,)
 
     @property
     def is_local(self) -> bool:
@@ -266,9 +273,11 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):
         try:
-            table["models"] = read_seats(cast("dict[str, Any]", seats), cast("dict[str, Any]", default))
+            read = read_seats(cast("dict[str, Any]", seats), cast("dict[str, Any]", default))
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+        judge = read.pop(JUDGE, None)
+        table |= {"models": read} | ({"judge": judge} if judge else {})
     config = convert_table(table, GenerateConfig, path)
     return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
 

@@ -11,7 +11,7 @@ from camel.generation.config import Figure, GenerateConfig
 from camel.generation.fork import Forked, look
 from camel.generation.plan import Plan, committed_in, is_alike, limits, make_plan, read_committed
 from camel.generation.rate import CallRate, assumed_rate, measured_rate
-from camel.reports.numbers import duration, money, short
+from camel.reports.numbers import counted, duration, money, short
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
@@ -67,7 +67,7 @@ def summary(plan: Plan) -> str:
     need, cost, direct = plan.need, plan.money, plan.direct
     tokens = [case.prompt + case.completion for case in need]
     parts = [
-        f"{plan.items:,} {plan.stages[-1].name}",
+        counted(plan.items, plan.stages[-1].name.removesuffix("s")),
         f"about {short(need.likely.calls)} calls",
         f"{short(tokens[1])} tokens{span(*map(short, (tokens[0], tokens[2], tokens[1])), gap=' ')}",
     ]

@@ -21,6 +21,8 @@ from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 
 SEATS = ("assistant", "user", "critic", "specifier", "lists")
+JUDGE = "judge"
+"""A seat outside the conversations: it does not affect the data."""
 MEMBERS = "members"
 """The table of a society's members: `[models.members.NAME]`."""
 _OF_THE_MODEL = ("price", "context_tokens", "file")
@@ -92,10 +94,10 @@ def read_seats(table: dict[str, Any], default: Mapping[str, Any]) -> dict[str, A
     tables = dict(table)
     members = cast("dict[str, Any]", tables.pop(MEMBERS, {}))
     for name in tables:
-        if name not in SEATS:
-            known = (*SEATS, f"{MEMBERS}.NAME")
+        if name not in (*SEATS, JUDGE):
+            known = (*SEATS, JUDGE, f"{MEMBERS}.NAME")
             raise InputError(
-                f"there is no seat models.{name}{similar(name, SEATS)}; known: {', '.join(known)}"
+                f"there is no seat models.{name}{similar(name, known)}; known: {', '.join(known)}"
             )
     tables |= {f"{MEMBERS}.{name}": one for name, one in members.items()}
     return {name: _seat(f"models.{name}", one, default) for name, one in tables.items()}

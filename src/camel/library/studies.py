@@ -6,7 +6,7 @@ The detectors' findings are stored in the run's folder, shared with `camel study
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from camel.evaluation.comparison import compare as compare_outcomes
 from camel.evaluation.contest_records import AgentsConfig, Group
 from camel.evaluation.findings import Findings, Looker, study_folder
 from camel.evaluation.windows import AskedModel
+from camel.generation.config import read_config
+from camel.jobs.budget import Budget
 from camel.jobs.job import KEPT
 from camel.library.jobs import finish_job
 from camel.models.spec import ModelSpec, find_spec
@@ -127,11 +129,29 @@ def compare(
     return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
 
 
+def read_judges(names: Sequence[str]) -> tuple[list[str | ModelSpec], Budget]:
+    """Replace the path of a configuration, such as `camel.toml`, by the models of its `[models.judge]`, or by its model.
+
+    Also returns the judges' budget, if a configuration has one.
+    """
+    found: list[str | ModelSpec] = []
+    budget = Budget()
+    for name in names:
+        if name.endswith(".toml"):
+            config = read_config(Path(name))
+            found += config.judges
+            budget = config.judge.budget if config.judge else budget
+        else:
+            found.append(name)
+    return found, budget
+
+
 def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Model | ModelSpec]]:
     """Return the judge, and the models of the job."""
     if judge is None:
         return None, {}
-    model = find_spec(judge) if isinstance(judge, str) else judge
+    model = read_judges([judge])[0][0] if isinstance(judge, str) else judge
+    model = find_spec(model) if isinstance(model, str) else model
     if isinstance(model, ModelSpec):
         return AskedModel(model.name, "judge", model.window, model.weights), {"judge": model}
     return AskedModel(model.name, "judge", model.context_tokens), {"judge": model}

@@ -54,7 +54,7 @@ def load(folder: Path) -> Inception:
     found = {name: _read(path) for name, path in files.items() if path.exists()}
     wanted = ", ".join(path.name for path in files.values())
     if found and (stray := sorted(path.name for path in folder.glob("*.txt") if path.stem not in files)):
-        raise InputError(f"{folder} has {', '.join(stray)}, not a prompt: rename to one of {wanted}")
+        raise InputError(f"{folder} has {', '.join(stray)}, which is not a prompt's name; use {wanted}")
     if not found:
         raise InputError(f"there is no prompt in {folder}: add at least one of {wanted}")
     return msgspec.structs.replace(paper(), **found)

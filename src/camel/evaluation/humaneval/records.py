@@ -1,4 +1,4 @@
-"""What HumanEval is asked with, and what came of it."""
+"""The settings of an evaluation with HumanEval, and its records."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from camel.evaluation.humaneval.problems import COUNT, HASHES
 
 SAMPLES, VERDICTS = "samples", "verdicts"
 RULES = 2
-"""Of extraction and judging: another number, other verdicts; those of an older one are made anew."""
+"""Version of extraction and judging. A new version judges all programs again."""
 SAMPLING = Sampling(temperature=0.8, top_p=0.95, max_tokens=1024)
-"""As the authors of HumanEval sampled for large k."""
+"""The settings of HumanEval's authors for large k."""
 LIKELY_TOKENS = 220
-"""Of an answer, for the estimate of what it costs: a function of ten lines and a sentence or two."""
+"""Assumed tokens of an answer in cost estimates: a function of ten lines and one or two sentences."""
 
 
 class HumanEvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What decides the samples; kept with them, and continuing with anything else is refused."""
+    """Everything that determines the samples. It is stored with them, and resuming with other settings is an error."""
 
     model: str
     prompt: str
     sampling: Sampling = SAMPLING
     seed: int | None = None
-    """Makes each sample's seed, for endpoints that can repeat themselves."""
+    """Seed from which each sample's seed is derived, for endpoints that support seeds."""
     problems: int = COUNT
-    """The first so many."""
+    """Number of problems, counted from the first."""
     data: dict[str, str] = msgspec.field(default_factory=HASHES.copy)
 
     def __post_init__(self) -> None:
         if not 0 < self.problems <= COUNT:
-            raise InputError(f"there are {COUNT} problems: ask for 1 to {COUNT} of them, not {self.problems}")
+            raise InputError(f"the number of problems must be from 1 to {COUNT}, not {self.problems}")
 
     @property
     def fingerprint(self) -> str:
-        """Identifies it."""
+        """Hash of the settings."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One answer."""
+    """One answer of the model."""
 
     problem: str
     number: int
@@ -53,23 +53,23 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     usage: Usage = Usage()
     error: str = ""
-    """Why there is none, where the endpoint will never give one."""
+    """Why there is no answer, if the endpoint refuses to give one."""
 
 
 class JudgedProblem(msgspec.Struct, frozen=True):
-    """The programs of one problem and what became of them."""
+    """The programs of one problem and their verdicts."""
 
     problem: str
     programs: list[str]
-    """Those that differ, in order of their first sample; "" is an answer without one."""
+    """The different programs, in order of their first sample; empty for answers without a program."""
     verdicts: list[ProgramVerdict]
     samples: list[int]
-    """For each sample, which of the programs it is."""
+    """For each sample, the index of its program."""
     rules: int = RULES
     of: str = ""
-    """A hash of the samples."""
+    """Hash of the samples."""
 
 
 def prompt_text() -> str:
-    """The words with which a model is asked."""
+    """Return the shipped prompt."""
     return (Path(__file__).parent / "prompt.txt").read_text("utf-8").strip()

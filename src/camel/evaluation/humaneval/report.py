@@ -1,6 +1,6 @@
-"""The figures of an evaluation with HumanEval, and what they say.
+"""The figures of an evaluation with HumanEval, and sentences about them.
 
-The one decision to know: only `report_of` counts. The report is made from the one `HumanEvalReport`, which is also the JSON.
+The one decision to know: only `report_of` computes figures. Reports use its `HumanEvalReport`, which is stored as JSON.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from camel.reports.numbers import bounds
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
 SHOWN = 3
-"""Samples of each kind that are shown."""
+"""Number of samples of each kind that the report shows."""
 MOST_CHARS = 4_000
 WORDS = {
-    "passed": "passed both",
+    "passed": "passed both suites",
     "wrong": "gave a wrong answer",
     "raised": "raised an exception",
     "time": "took too long",
-    "no code": "had no program that is Python",
-    "ended": "ended the interpreter",
-    "foreign": "answered with no plain value",
-    "size": "answered with too much",
-    "damaged": "sent what is no answer",
+    "no code": "contained no valid Python program",
+    "ended": "exited the interpreter",
+    "foreign": "returned an object that is not a plain value",
+    "size": "returned too much data",
+    "damaged": "sent a malformed answer",
     "killed": "were killed by the kernel",
 }
 
 
 class PaperTable3Row(msgspec.Struct, frozen=True):
-    """A line of the paper's Table 3: percentages by suite and k."""
+    """A row of the paper's Table 3: percentages by suite and k."""
 
     model: str
     humaneval: dict[int, float]
@@ -59,17 +59,17 @@ PAPER = (
 
 
 class ProblemResult(msgspec.Struct, frozen=True):
-    """One problem: how many of its samples passed."""
+    """Number of samples of one problem that passed."""
 
     problem: str
     humaneval: int
     plus: int
     programs: int
-    """That differ."""
+    """Number of different programs."""
 
 
 class ShownSample(msgspec.Struct, frozen=True):
-    """A sample to be looked at."""
+    """A sample that the report shows."""
 
     problem: str
     number: int
@@ -80,7 +80,7 @@ class ShownSample(msgspec.Struct, frozen=True):
 
 
 class HumanEvalReport(msgspec.Struct, frozen=True):
-    """Everything that was found."""
+    """All figures, as stored in `humaneval.json`."""
 
     model: str
     n: int
@@ -88,16 +88,16 @@ class HumanEvalReport(msgspec.Struct, frozen=True):
     humaneval: list[Passing]
     plus: list[Passing]
     curve: dict[str, list[Passing]]
-    """pass@k for enough k to draw it, by suite."""
+    """pass@k for the values of k in the plot, by suite."""
     by_problem: list[ProblemResult]
     outcomes: dict[str, int]
-    """What became of the samples, most frequent first."""
+    """Number of samples per result, most frequent first."""
     cut_off: int
-    """Samples that ended at their length limit."""
+    """Samples that ended at the token limit."""
     refused: int
-    """Samples that the endpoint will not give."""
+    """Samples that the endpoint refused to give."""
     programs: int
-    """That differ, and were run."""
+    """Number of different programs that were run."""
     usage: Usage
     money: float | None
     config: dict[str, Any]
@@ -108,18 +108,18 @@ class HumanEvalReport(msgspec.Struct, frozen=True):
     paper: tuple[PaperTable3Row, ...] = PAPER
 
     def to_json(self) -> bytes:
-        """All of it."""
+        """Return indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
 def check_extra() -> None:
-    """Make sure that a report can be drawn, before anything is paid for it."""
+    """Raise `MissingExtra` if plots cannot be drawn; call it before the first paid call."""
     if util.find_spec("vl_convert") is None:
         raise MissingExtra("Drawing a report", "evaluate")
 
 
 def default_ks(n: int) -> list[int]:
-    """1, 10 and 100, as far as there are samples for them."""
+    """Return those of 1, 10 and 100 that n samples allow."""
     return [k for k in (1, 10, 100) if k <= n]
 
 
@@ -133,9 +133,9 @@ def report_of(
     price: Price | None,
     contained: bool,
 ) -> HumanEvalReport:
-    """Count."""
+    """Compute the figures."""
     if any(not 1 <= k <= n for k in ks):
-        raise InputError(f"pass@k needs at least k samples: with {n} of them k is 1 to {n}")
+        raise InputError(f"pass@k needs at least k samples: with {n} samples, k must be from 1 to {n}")
     counted = [
         ProblemResult(
             one.problem,
@@ -178,12 +178,12 @@ def report_of(
 
 
 def kind_of(verdict: ProgramVerdict) -> str:
-    """What became of a sample, in a word."""
+    """Return the result of a sample: `passed`, or why it failed."""
     return "passed" if verdict.humaneval and verdict.plus else verdict.why
 
 
 def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProblem]) -> Iterator[ShownSample]:
-    """Of each kind some, drawn by chance, no two of a problem."""
+    """Yield random samples of each kind, at most one per kind and problem."""
     order = [(place, number) for place, one in enumerate(judged) for number in range(len(one.samples))]
     random.Random(1).shuffle(order)  # noqa: S311 - no secret
     found: dict[str, list[ShownSample]] = {}
@@ -213,7 +213,7 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProble
 
 
 def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Grid:
-    """The paper's Table 3: its own rows, then those of our models with their intervals."""
+    """Return the rows of the paper's Table 3, then those of the given models with intervals."""
     ks = sorted({1, 100} | {one.k for suites in ours.values() for one in suites[0]})
     head = ["pass@k [%]", *(f"{title} k = {k}" for title in SUITES.values() for k in ks)]
     rows: list[Muted | list[Cell]] = []
@@ -228,15 +228,15 @@ def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Gr
 
 
 def points(one: Passing) -> Inline:
-    """A rate and its interval, in per cent."""
+    """Return a rate and its interval, in percent."""
     return f"{100 * one.rate:.1f} ", Span(bounds(one.low, one.high).removesuffix("%"), "interval")
 
 
 def notes(made: HumanEvalReport) -> list[str]:
-    """The findings of the figures, as sentences in plain text."""
+    """Return the findings as sentences in plain text."""
     total = made.n * made.problems
     said = [
-        f"{made.n:,} samples of each of {made.problems:,} problems, {made.programs:,} different programs.",
+        f"{made.n:,} samples for each of {made.problems:,} problems contain {made.programs:,} different programs.",
         *(
             f"{count:,} of {total:,} samples ({count / total:.1%}) {WORDS.get(kind, kind)}."
             for kind, count in list(made.outcomes.items())[:4]
@@ -244,17 +244,19 @@ def notes(made: HumanEvalReport) -> list[str]:
     ]
     only = sum(one.humaneval for one in made.by_problem) - sum(one.plus for one in made.by_problem)
     if only > 0:
-        said.append(f"{only:,} samples pass HumanEval but not the additional inputs of HumanEval+.")
+        said.append(f"{only:,} samples passed HumanEval but failed on the additional inputs of HumanEval+.")
     never = sum(not one.humaneval for one in made.by_problem)
-    said.append(f"No sample solved {never:,} of the problems.")
+    said.append(f"{never:,} of the problems were not solved by any sample.")
     if made.cut_off:
         said.append(
-            f"{made.cut_off:,} answers were cut off at their length limit; with a higher limit more may pass."
+            f"{made.cut_off:,} answers were cut off at the token limit; with a higher limit, more may pass."
         )
     if made.refused:
         said.append(f"The endpoint refused {made.refused:,} samples; they count as not passed.")
     if made.problems < COUNT:
-        said.append("Only some of the problems were used: the figures cannot be compared with the paper's.")
+        said.append(
+            f"Only {made.problems:,} of {COUNT} problems were used, so the figures cannot be compared with the paper's."
+        )
     if not made.contained:
         said.append("The programs ran without a sandbox and could have forged their results.")
     return said

@@ -38,7 +38,7 @@ from camel.reports.plots import Plot, bars, drawing, plot
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
-    """All that the figures allow."""
+    """Return the plots for which there are enough figures."""
     found = [_curve(made)] if made.n > 1 and made.problems >= FEW else []
     if made.problems > 1:
         found.append(_by_problem(made))
@@ -50,13 +50,13 @@ def _curve(made: HumanEvalReport) -> Plot:
         {"suite": SUITES[suite], **to_builtins(one)} for suite, found in made.curve.items() for one in found
     ]
     ticks = [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"]
-    caption = f"Unbiased estimates from {made.n:,} samples of each of {made.problems:,} problems; bands are 95% intervals."
+    caption = f"Unbiased estimates from {made.n:,} samples for each of {made.problems:,} problems. Bands are 95% intervals."
     return plot("pass-at-k", "pass@k", caption, lambda width: drawing("curve", rows, width - 50, ticks=ticks))
 
 
 def _outcomes(made: HumanEvalReport) -> Plot:
     rows = [{"name": WORDS.get(kind, kind), "count": count} for kind, count in made.outcomes.items()]
-    caption = f"{sum(made.outcomes.values()):,} samples, by the first thing that went wrong."
+    caption = f"{sum(made.outcomes.values()):,} samples, by their first failure."
     return plot("outcomes", "Results of the samples", caption, lambda width: bars(rows, width))
 
 
@@ -66,17 +66,17 @@ def _by_problem(made: HumanEvalReport) -> Plot:
         for suite, title in SUITES.items()
         for place, one in enumerate(made.by_problem)
     ]
-    caption = f"Each of {made.problems:,} problems is a column: the darker, the larger the share of its samples that pass."
+    caption = f"Each of {made.problems:,} problems is a column. A darker column has a larger share of samples that pass."
     return plot(
         "by-problem",
-        "Problem by problem",
+        "Share of samples that pass, by problem",
         caption,
         lambda width: drawing("strips", rows, width - 90, problems=made.problems),
     )
 
 
 def report(made: HumanEvalReport) -> Report:
-    """The whole report."""
+    """Return the report."""
     problems = [
         (one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}") for one in made.by_problem
     ]
@@ -85,7 +85,7 @@ def report(made: HumanEvalReport) -> Report:
         "HumanEval",
         _headline(made),
         f"The model wrote {counted(made.n, 'program')} for each of {made.problems:,} problems. Each program ran against the "
-        "problem's tests (HumanEval) and against many more inputs (HumanEval+).",
+        "problem's tests (HumanEval) and on many additional inputs (HumanEval+).",
         _facts(made),
         [
             Section("Results", _results(made)),
@@ -118,7 +118,7 @@ def _facts(made: HumanEvalReport) -> list[Fact]:
     ]
     facts = [
         Fact("Model", made.model),
-        Fact("Samples", f"{made.n:,} of each of {counted(made.problems, 'problem')}"),
+        Fact("Samples", f"{made.n:,} for each of {counted(made.problems, 'problem')}"),
     ]
     return [
         *facts,
@@ -128,7 +128,7 @@ def _facts(made: HumanEvalReport) -> list[Fact]:
 
 
 def _results(made: HumanEvalReport) -> list[Block]:
-    note = "In percent; ours with 95% intervals (bootstrap over the problems). The paper's Table 3 has no intervals."
+    note = "In percent, with 95% intervals by bootstrap over the problems. The rows of the paper's Table 3 have no intervals."
     return [
         table({made.model: (made.humaneval, made.plus)}),
         Note(note),
@@ -143,7 +143,9 @@ def _samples(made: HumanEvalReport) -> list[Block]:
         title = WORDS.get(kind, kind)
         quotes = [_sample(one) for one in made.examples if one.kind == kind]
         folds.append(Details(title[:1].upper() + title[1:], quotes, open=not folds))
-    note = "Drawn at random from each kind: the program as it ran, or the reply if it had none."
+    note = (
+        "Random samples of each result. Each shows the program that ran, or the reply if it contained none."
+    )
     return [Heading("Samples"), Note(note), *folds]
 
 
@@ -159,7 +161,7 @@ def _method(made: HumanEvalReport) -> list[Block]:
     usage = made.usage
     where = (
         "Each different program ran once in its own interpreter in a sandbox (bubblewrap, seccomp, no network, no writable "
-        "files). The tests ran outside; only calls and plain values passed between them."
+        "files). The tests ran outside the sandbox; only calls and plain values passed between them."
         if made.contained
         else "The programs ran without a sandbox."
     )
@@ -167,8 +169,8 @@ def _method(made: HumanEvalReport) -> list[Block]:
     return [
         Heading("Method"),
         Paragraph(
-            f"{where} A program passes HumanEval if its test does not fail, and HumanEval+ if it answers every input as the "
-            "reference does. pass@k is the unbiased estimate from all samples of a problem."
+            f"{where} A program passes HumanEval if the problem's test succeeds. It passes HumanEval+ if it gives the same answer as "
+            "the reference solution for every input. pass@k is the unbiased estimate from all samples of a problem."
         ),
         Paragraph(styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)),
         settings_block(made.config),

@@ -1,8 +1,8 @@
-"""HumanEval as a job: samples asked of a model, then the programs in them judged.
+"""HumanEval as a job: a model writes samples, then the programs in them are judged.
 
-*samples* is paid for: every reply is journaled before it is used. *verdicts* is not: programs run on this machine. The one
-decision to know: a shard of samples is one sample of every problem, so an evaluation with more samples continues where a
-smaller one ended; and equal programs of a problem are run once.
+The stage *samples* makes paid calls, and every reply is journaled before it is used. The stage *verdicts* runs programs on
+this machine. The one decision to know: a shard of samples has one sample of every problem, so that an evaluation with more
+samples continues a smaller one. Equal programs of a problem run once.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from camel.storage.store import absolute_place
 
 @dataclass(frozen=True)
 class HumanEval(Job):
-    """One model on HumanEval and HumanEval+, in a folder."""
+    """A job that evaluates one model on HumanEval and HumanEval+."""
 
     name = "evaluate humaneval"
     place: str
     config: HumanEvalConfig
     n: int
-    """Samples of each problem."""
+    """Samples per problem."""
     model: Model | ModelSpec
     contained: bool = True
     """Whether programs run in the sandbox."""
     processes: int | None = None
-    """Programs at a time; one for each core unless given."""
+    """Programs at a time; by default one per core."""
     ks: tuple[int, ...] = ()
-    """Of pass@k; 1, 10 and 100, as far as there are samples, unless given."""
+    """The values of k in pass@k; by default those of 1, 10 and 100 that n allows."""
     window: int | None = None
-    """Samples asked at a time; None: as many as the job may have."""
+    """Maximum samples at a time; None: the job's limit."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,25 +78,25 @@ class HumanEval(Job):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """What is to be solved."""
+        """The problems to solve."""
         return problems()[: self.config.problems]
 
     @property
     def folder(self) -> RunFolder:
-        """Where it is kept."""
+        """The folder of samples and verdicts."""
         return open_folder(self.place)
 
     @property
     def total(self) -> int:
-        """Samples in all."""
+        """Total number of samples."""
         return self.n * self.config.problems
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """The folder, if what is there was begun with the same."""
+        """Open the folder; raises an `InputError` if it was begun with other settings."""
         folder, wanted = self.folder, msgspec.to_builtins(self.config)
         if not folder.exists:
             folder.root.mkdir(parents=True, exist_ok=True)
-            # Without a plan: an evaluation with more samples continues here.
+            # Without a plan, so that an evaluation with more samples can continue here.
             folder.create(Settings(self.config.fingerprint, wanted, __version__))
             return folder
         begun = folder.settings()
@@ -107,17 +107,17 @@ class HumanEval(Job):
             f"{name} was {shown(begun.config.get(name))} and is {shown(wanted[name])}" for name in differs
         )
         raise InputError(
-            f"{folder.address} was begun with something else ({details}): continue as it was, or give another --out"
+            f"{folder.address} was begun with other settings ({details}): use the same settings, or another --out"
         )
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """The samples, which are what costs."""
+        """Return the stage of samples, the only one that calls a model."""
         return [self._samples()]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """The samples, then what their programs do."""
+        """Yield the stage of samples, then that of verdicts."""
         with Sandbox(contained=self.contained) as sandbox:
-            sandbox.check()  # before anything is paid for
+            sandbox.check()  # before the first paid call
             yield self._samples()
             workers = self.processes or os.cpu_count() or 1
             with ThreadPoolExecutor(workers, "camel-judge") as pool:
@@ -126,21 +126,21 @@ class HumanEval(Job):
     # --- samples --------------------------------------------------------------------------------------------------
 
     def left(self) -> int:
-        """Samples that are not committed yet."""
+        """Return the number of samples that are not committed yet."""
         done = [shard for shard in self.folder.committed(SAMPLES) if shard < self.n]
         return self.total - len(done) * self.config.problems
 
     def estimate(self, calls: int) -> Usage:
-        """What as many calls will take, about."""
+        """Estimate the usage of some calls."""
         sizes = [estimate_tokens(self.question(one)) for one in self.problems]
-        # Three bytes a token is on the high side by a quarter, for prompts as they are.
+        # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
         prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
         return Usage(
             prompt, calls * min(LIKELY_TOKENS, self.config.sampling.max_tokens or 10**9), calls=calls
         )
 
     def question(self, problem: Problem) -> str:
-        """What a model is asked about a problem."""
+        """Return the prompt for a problem."""
         return fill(self.config.prompt, {"PROMPT": problem.prompt.rstrip()})
 
     def _samples(self) -> Stage:
@@ -172,7 +172,7 @@ class HumanEval(Job):
         return msgspec.json.Decoder(Sample).decode_lines(self.folder.read(marker.file))
 
     def samples(self) -> list[list[Sample]]:
-        """The samples of each problem, n of each."""
+        """Return the n samples of each problem."""
         found: list[list[Sample]] = [[] for _ in self.problems]
         places = {problem.name: place for place, problem in enumerate(self.problems)}
         folder = self.folder
@@ -184,7 +184,7 @@ class HumanEval(Job):
     # --- verdicts -------------------------------------------------------------------------------------------------
 
     def judged(self, judge: ProgramJudge, pool: ThreadPoolExecutor, workers: int) -> Stage:
-        """The stage that runs the programs."""
+        """Return the stage that runs the programs."""
         samples, known, asked = self.samples(), self._known(judge.contained), self.problems
         name = f"{_verdicts(judge.contained)}{self.n}"
         self._forget(name, samples)
@@ -201,19 +201,19 @@ class HumanEval(Job):
             fingerprint=self.config.fingerprint,
             suffix=".jsonl",
             shard_size=1,
-            # One problem more than there are threads keeps all of them busy while the last programs of one run.
+            # One problem more than threads keeps all threads busy while the last programs of a problem run.
             concurrency=workers + 1,
         )
 
     def _forget(self, name: str, samples: Sequence[Sequence[Sample]]) -> None:
-        """Remove verdicts about other samples: failed ones may have been asked for again since."""
+        """Remove verdicts on samples that have changed since, because failed samples were asked for again."""
         shards = sorted(self.folder.committed(name))
         for shard, record in zip(shards, self._records(name), strict=True):
             if record.of != _hash(samples[shard]):
                 self.folder.store.remove([marker_name(name, shard)])
 
     def _known(self, contained: bool) -> dict[tuple[str, str], ProgramVerdict]:
-        """Verdicts of evaluations with fewer samples, by the same rules."""
+        """Return the verdicts of evaluations with another number of samples and the same rules."""
         known: dict[tuple[str, str], ProgramVerdict] = {}
         prefix = _verdicts(contained)
         for name in self.folder.stages():
@@ -226,7 +226,7 @@ class HumanEval(Job):
         return known
 
     def verdicts(self, *, contained: bool = True) -> list[JudgedProblem]:
-        """What was found, problem by problem, in the sandbox or without it."""
+        """Return the verdicts by problem, from runs in the sandbox or from runs without it."""
         return self._records(f"{_verdicts(contained)}{self.n}")
 
     def _records(self, name: str) -> list[JudgedProblem]:
@@ -237,7 +237,7 @@ class HumanEval(Job):
         ]
 
     def report(self) -> HumanEvalReport:
-        """The figures, once everything is there."""
+        """Return the figures; all stages must be finished."""
         return report_of(
             self.config,
             self.n,
@@ -249,18 +249,18 @@ class HumanEval(Job):
         )
 
     def result(self, run: RunFolder) -> HumanEvalReport:
-        """The figures, which are also written as a report."""
+        """Return the figures, and write the report."""
         made = self.report()
         write_report(made, run.root)
         return made
 
     def absolute(self) -> HumanEval:
-        """The same, with an absolute path."""
+        """Return a copy with an absolute path."""
         return replace(self, place=absolute_place(self.place))
 
     @property
     def title(self) -> str:
-        """The model."""
+        """The name of the model."""
         return f"HumanEval of {self.config.model}"
 
 
@@ -279,7 +279,7 @@ async def _judge(
     programs = list(dict.fromkeys(extracted))
 
     def run(program: str) -> ProgramVerdict:
-        item.check()  # many wait for a thread, and must not run any more when it is their turn
+        item.check()  # programs that wait for a thread must not start after a halt
         try:
             return judge.judge(problem, program)
         except CamelError as error:
@@ -287,7 +287,7 @@ async def _judge(
             raise
 
     if any(program and (problem.name, program) not in known for program in programs):
-        # Before the programs: they would all wait for it, each on a thread of its own.
+        # Run the reference first, because otherwise all threads would wait for it.
         await loop.run_in_executor(pool, judge.expected, problem)
 
     async def verdict(program: str) -> ProgramVerdict:
@@ -298,7 +298,7 @@ async def _judge(
     ended = await asyncio.gather(*map(verdict, programs), return_exceptions=True)
     judge.forget(problem)
     failed = [one for one in ended if isinstance(one, BaseException)]
-    if failed:  # what stopped the others says more than that they were stopped
+    if failed:  # prefer the error that caused the halt
         raise next((one for one in failed if not isinstance(one, Halted)), failed[0])
     places = {program: place for place, program in enumerate(programs)}
     return JudgedProblem(
@@ -311,7 +311,7 @@ async def _judge(
 
 
 def _hash(samples: Sequence[Sample]) -> str:
-    """Of what was answered."""
+    """Return a hash of the answers."""
     return hashlib.sha256(msgspec.json.encode([one.content for one in samples])).hexdigest()[:16]
 
 
@@ -325,5 +325,5 @@ def _why_failed(record: Sample) -> str:
 
 
 def _verdicts(contained: bool) -> str:
-    """How the names of stages of verdicts begin: what was found without a sandbox never counts as found in it."""
+    """Return the prefix of stages of verdicts; those found without a sandbox are kept separate."""
     return f"{VERDICTS}-{RULES}-" if contained else f"{VERDICTS}-{RULES}-bare-"
