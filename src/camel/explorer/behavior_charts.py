@@ -1,4 +1,4 @@
-"""Plots of what detectors found: by message, seat and role."""
+"""Plots of the findings of detectors, by message, seat and role."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camel.reports.plots import Spec, colors, names
 
 MOST_TURNS = 60
 PANELS = 4
-"""Behaviors that have a panel of their own."""
+"""Maximum number of behaviors with a panel."""
 
 
 def _read(seen: Behaviours) -> str:
@@ -29,7 +29,7 @@ def _title(detector: str) -> str:
 
 
 def _marks(rows: Rows) -> dict[str, Mark]:
-    """The seats in which something was found, the user and the assistant first."""
+    """Return the seats with findings, the user and the assistant first."""
     there = {row["seat"] for row in rows}
     return seats(sorted(there, key=lambda seat: (seat != "user", seat != "assistant", seat))[:4])
 
@@ -39,7 +39,7 @@ def _by_seat(marks: dict[str, Mark]) -> Spec:
 
 
 def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
-    """What was found, by the number of the message."""
+    """Return the plot of findings by the number of the message."""
     seen = catalogue.behaviours(state.query)
     total = {name: sum(sum(counts.values()) for counts in by.values()) for name, by in seen.by_turn.items()}
     rows: Rows = [
@@ -84,7 +84,7 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
-    """What was found, by seat."""
+    """Return the plot of findings by seat."""
     seen = catalogue.behaviours(state.query)
     rows: Rows = [
         {"behavior": _title(name), "seat": printable(seat), "messages": sum(counts.values())}
@@ -118,7 +118,7 @@ def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
-    """What was found, by the role in a seat."""
+    """Return the function that plots findings by the role in a seat."""
 
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
         if state.query.facets.get(seat):
