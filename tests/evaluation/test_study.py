@@ -62,7 +62,7 @@ def test_figures_equal_a_manual_count(tmp_path: Path):
             turns[name, index] += 1
     assert shown["refusal"] == 10
     assert made.any.count == any_of
-    for one in made.behaviours:
+    for one in made.behaviors:
         name = one.name
         assert one.conversations.count == shown[name]
         assert {seat: rate.count for seat, rate in one.by_seat.items()} == {
@@ -89,7 +89,7 @@ def test_curves_contain_the_quartiles(tmp_path: Path):
 
 def test_examples_have_the_message_and_the_evidence(tmp_path: Path):
     made = study(a_run(tmp_path / "run"), tmp_path / "kept")
-    (refusal,) = (one for one in made.behaviours if one.name == "refusal")
+    (refusal,) = (one for one in made.behaviors if one.name == "refusal")
     assert len(refusal.examples) == 5
     assert len({one.id for one in refusal.examples}) == 5
     for one in refusal.examples:
@@ -150,11 +150,11 @@ def test_a_new_version_runs_only_that_detector_again(tmp_path: Path, monkeypatch
         monkeypatch.setitem(DETECTORS, name, counting(name, newer, seen))
     after = study(run, kept)
     assert seen == {"refusal": 30}
-    (old,) = (one for one in before.behaviours if one.name == "refusal")
-    (new,) = (one for one in after.behaviours if one.name == "refusal")
+    (old,) = (one for one in before.behaviors if one.name == "refusal")
+    (new,) = (one for one in after.behaviors if one.name == "refusal")
     assert (new.version, new.conversations) == (old.version + 1, old.conversations)
-    assert [one for one in after.behaviours if one.name != "refusal"] == [
-        one for one in before.behaviours if one.name != "refusal"
+    assert [one for one in after.behaviors if one.name != "refusal"] == [
+        one for one in before.behaviors if one.name != "refusal"
     ]
 
 

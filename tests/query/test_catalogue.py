@@ -314,12 +314,12 @@ def test_a_sample_matches_its_query_and_is_reproducible(world: World, query: Que
 
 @given(queries, st.integers(0, 10**6))
 @relaxed
-def test_neighbours_are_those_of_the_list(world: World, query: Query, which: int):
+def test_neighbors_are_those_of_the_list(world: World, query: Query, which: int):
     expected = names(world.expected(query))
     if not expected:
         return
     at = which % len(expected)
-    found = world.catalogue.neighbours(*expected[at], query)
+    found = world.catalogue.neighbors(*expected[at], query)
     assert (found.previous and (found.previous.run, found.previous.id)) == (expected[at - 1] if at else None)
     assert (found.next and (found.next.run, found.next.id)) == (
         expected[at + 1] if at + 1 < len(expected) else None
@@ -396,10 +396,10 @@ def test_runs_without_an_index_are_noted(world: World):
 @pytest.mark.slow
 @given(queries, st.sampled_from(["assistant", "user"]))
 @relaxed
-def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
+def test_behaviors_are_those_of_the_conversations_that_were_looked_through(
     world: World, query: Query, role: str
 ):
-    seen = world.catalogue.behaviours(query, role)
+    seen = world.catalogue.behaviors(query, role)
     fitting = [one for one in world.expected(query) if one.looked]
     assert seen.conversations == len(fitting)
     by_turn: Counter[tuple[str, str, int]] = Counter()
@@ -446,8 +446,8 @@ def test_restricted_rows_are_in_no_answer(world: World, query: Query, text: str,
         "facets": lambda: seen.facets(asked),
         "count": lambda: seen.count(asked),
         "histogram": lambda: seen.histogram(asked, by="label"),
-        "behaviours": lambda: seen.behaviours(asked, "user"),
-        "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
+        "behaviors": lambda: seen.behaviors(asked, "user"),
+        "neighbors": lambda: seen.neighbors(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
         "conversations": lambda: seen.conversations(seen.page(asked, limit=limit).rows),
@@ -493,7 +493,7 @@ def test_a_restricted_conversation_needs_consent(world: World):
     for one in world.known:
         if "misalignment" not in one.transcript.labels:
             continue
-        for ask in (world.catalogue.conversation, world.catalogue.row, world.catalogue.neighbours):
+        for ask in (world.catalogue.conversation, world.catalogue.row, world.catalogue.neighbors):
             with pytest.raises(NeedsConsent) as refused:
                 ask(one.run, one.transcript.id)
             assert refused.value.labels == ("misalignment",)

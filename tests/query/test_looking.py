@@ -34,7 +34,7 @@ def found_in(made: Iterable[Transcript]) -> Counter[str]:
 
 def look_through(catalogue: Catalogue, conversations: int, *runs: str) -> None:
     with looking(catalogue):
-        wait_for(lambda: catalogue.behaviours(Query(runs)).conversations == conversations)
+        wait_for(lambda: catalogue.behaviors(Query(runs)).conversations == conversations)
 
 
 def test_a_filter_by_finding_includes_background_scans(tmp_path: Path):
@@ -95,7 +95,7 @@ def test_a_temporary_store_failure_does_not_end_the_scan(tmp_path: Path, monkeyp
         monkeypatch.setattr("camel.query.database.FRESH", -math.inf)
         with looking(catalogue):
             wait_for(lambda: len(asked) > 2)
-            wait_for(lambda: catalogue.behaviours().conversations == 8)
+            wait_for(lambda: catalogue.behaviors().conversations == 8)
 
 
 def test_a_failed_start_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

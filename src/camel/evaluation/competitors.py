@@ -20,7 +20,7 @@ class AskedModels(NamedTuple):
     """The models of an evaluation. A model that has several parts appears once in `models`."""
 
     models: dict[str, Model | ModelSpec]
-    summariser: AskedModel
+    summarizer: AskedModel
     writers: dict[str, AskedModel]
     judges: tuple[AskedModel, ...]
 
@@ -61,7 +61,7 @@ def find_models(
     groups: Sequence[Group],
     judges: Sequence[str | ModelSpec],
     *,
-    summariser: str = "",
+    summarizer: str = "",
     base: str = "",
     against: Sequence[str] = (),
     base_url: str = "",
@@ -96,7 +96,7 @@ def find_models(
         writer = model(name.partition("=")[2] or base)
         writers[f"{SINGLE_SHOT}={writer.name}" if "=" in name else name] = writer
     asked = tuple(dict.fromkeys(model(spec) for spec in judges))
-    return AskedModels(models, model(summariser) if summariser else asked[0], writers, asked)
+    return AskedModels(models, model(summarizer) if summarizer else asked[0], writers, asked)
 
 
 def single_shots(against: Sequence[str]) -> list[str]:

@@ -78,7 +78,7 @@ class Contest:
         groups: Sequence[Group],
         config: AgentsConfig,
         *,
-        summariser: AskedModel,
+        summarizer: AskedModel,
         writers: Mapping[str, AskedModel],
         judges: Sequence[AskedModel],
         matches: Sequence[tuple[str, str]] | None = None,
@@ -86,7 +86,7 @@ class Contest:
         """`writers` are the models of the single-shot systems, by the system's name. `matches` are the pairs of systems to
         compare; by default all pairs."""
         self.folder, self.config = folder, config
-        self.groups, self.summariser, self.writers, self.judges = groups, summariser, writers, list(judges)
+        self.groups, self.summarizer, self.writers, self.judges = groups, summarizer, writers, list(judges)
         if not judges or len({one.name for one in judges}) != len(judges):
             raise InputError("give at least one judge, and each judge only once")
         if len({group.name for group in groups}) != len(groups):
@@ -229,7 +229,7 @@ class Contest:
     # ---------------------------------------------------------------- stages
 
     def _summaries(self, group: Group, system: str) -> ContestStage:
-        sample, writer, runs = self.samples[group.name], self.summariser, self.runs[group.name]
+        sample, writer, runs = self.samples[group.name], self.summarizer, self.runs[group.name]
         sampling = writer.fitting(self.config.summary_sampling)
         own, drawn = _hash_run(runs[system]), _hash_run(next(iter(runs.values())))
         inputs = [

@@ -10,7 +10,7 @@ from camel.detectors import DETECTORS
 from camel.explorer.charts import FEWEST, MOST, WIDTH, Chart, Rows, bars_spec, counts_axis, printable, shares
 from camel.explorer.colors import BLUE, Mark, seats
 from camel.explorer.views import TITLES, PageState
-from camel.query.answers import Behaviours
+from camel.query.answers import Behaviors
 from camel.query.catalogue import Catalogue
 from camel.reports.numbers import counted
 from camel.reports.plots import Spec, colors, names
@@ -20,7 +20,7 @@ PANELS = 4
 """Maximum number of behaviors with a panel."""
 
 
-def _read(seen: Behaviours) -> str:
+def _read(seen: Behaviors) -> str:
     return f"Detectors read {counted(seen.conversations, 'conversation')}."
 
 
@@ -40,7 +40,7 @@ def _by_seat(marks: dict[str, Mark]) -> Spec:
 
 def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
     """Return the plot of findings by the number of the message."""
-    seen = catalogue.behaviours(state.query)
+    seen = catalogue.behaviors(state.query)
     total = {name: sum(sum(counts.values()) for counts in by.values()) for name, by in seen.by_turn.items()}
     rows: Rows = [
         {
@@ -85,7 +85,7 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
     """Return the plot of findings by seat."""
-    seen = catalogue.behaviours(state.query)
+    seen = catalogue.behaviors(state.query)
     rows: Rows = [
         {"behavior": _title(name), "seat": printable(seat), "messages": sum(counts.values())}
         for name, by in seen.by_turn.items()
@@ -123,7 +123,7 @@ def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
         if state.query.facets.get(seat):
             return None
-        seen = catalogue.behaviours(state.query, role=seat)
+        seen = catalogue.behaviors(state.query, role=seat)
         roles = sorted(seen.roles, key=lambda role: (-seen.roles[role], role))
         found = sorted(seen.by_role, key=lambda name: -sum(seen.by_role[name].values()))
         large = [role for role in roles if seen.roles[role] >= FEWEST]

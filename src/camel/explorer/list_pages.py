@@ -77,7 +77,7 @@ def add_list_pages(site: Site) -> None:
     def conversation(asked: PageRequest) -> Response:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
         transcript = asked.catalogue.conversation(run, id)
-        near = asked.catalogue.neighbours(run, id, state.query)
+        near = asked.catalogue.neighbors(run, id, state.query)
         row, after = asked.catalogue.row(run, id), near.next
         return asked.page(
             "conversation.html",

@@ -87,7 +87,7 @@ class Page(msgspec.Struct, frozen=True):
     """Notes for the reader, for example that only a part was searched or that an index is missing."""
 
 
-class Neighbours(NamedTuple):
+class Neighbors(NamedTuple):
     """The previous and the next conversation in the order of a query."""
 
     previous: Row | None
@@ -118,7 +118,7 @@ class Histogram(msgspec.Struct, frozen=True):
     summary: Summary | None = None
 
 
-class Behaviours(msgspec.Struct, frozen=True):
+class Behaviors(msgspec.Struct, frozen=True):
     """Findings of the detectors in the conversations of a query."""
 
     conversations: int

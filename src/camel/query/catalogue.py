@@ -25,10 +25,10 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
 from camel.index.facets import FACETS, NUMBERS
-from camel.query.answers import Behaviours, Histogram, NeedsConsent, Neighbours, Page, Row
+from camel.query.answers import Behaviors, Histogram, NeedsConsent, Neighbors, Page, Row
 from camel.query.counting import count_rows
 from camel.query.database import MEMORY, Database
-from camel.query.histograms import behaviours, histogram
+from camel.query.histograms import behaviors, histogram
 from camel.query.sources import CatalogueRun
 from camel.query.view import CatalogueView, Derived
 from camel.query.where import Query, from_cursor
@@ -189,12 +189,12 @@ class Catalogue:
         return self._now().sample(query, n, seed)
 
     @_retry_once
-    def neighbours(self, run: str, id: str, query: Query = EVERYTHING) -> Neighbours:
+    def neighbors(self, run: str, id: str, query: Query = EVERYTHING) -> Neighbors:
         """Return the conversations before and after one in the list of a query."""
         now = self._now()
         place = now.place(query, now.find(run, id))
         before, after = (now.beside(query, place, 1, back=back).rows for back in (True, False))
-        return Neighbours(before[0] if before else None, after[0] if after else None)
+        return Neighbors(before[0] if before else None, after[0] if after else None)
 
     @_retry_once
     def row(self, run: str, id: str) -> Row:
@@ -284,12 +284,12 @@ class Catalogue:
         return show(self._now().derived(run, query))
 
     @_retry_once
-    def behaviours(self, query: Query = EVERYTHING, role: str = "") -> Behaviours:
+    def behaviors(self, query: Query = EVERYTHING, role: str = "") -> Behaviors:
         """Return the findings of detectors by message and seat, and also by role if `role` is `assistant` or `user`."""
         if role not in ("", "assistant", "user"):
             raise InputError(f"role must be assistant or user, not {shown(role)}")
         now = self._now()
-        return now.remember(("behaviours", query.digest, role), lambda: behaviours(now, query, role))
+        return now.remember(("behaviors", query.digest, role), lambda: behaviors(now, query, role))
 
     @_retry_once
     def search(self, query: Query, limit: int = 50) -> Page:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from camel.index.cube import facet_sql
 from camel.index.facets import FACETS, SEPARATOR, elements
-from camel.query.answers import Behaviours, Histogram, Summary
+from camel.query.answers import Behaviors, Histogram, Summary
 from camel.query.conditions import facet_values
 from camel.query.database import Segment
 from camel.query.scope import Scope
@@ -136,7 +136,7 @@ def _summary(
     return Summary(total / rows, quantile(0.05), quantile(0.5), quantile(0.95))
 
 
-def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
+def behaviors(scope: Scope, query: Query, role: str) -> Behaviors:
     """Return the findings of detectors in the scanned rows, by message and seat, and by role."""
     lengths: Counter[int] = Counter()
     roles: Counter[str] = Counter()
@@ -163,7 +163,7 @@ def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
                 for detector in elements(findings):
                     by_role.setdefault(detector, Counter())[value] += number
     found = {name: dict(counts) for name, counts in by_role.items()}
-    return Behaviours(sum(lengths.values()), dict(lengths), by_turn, dict(roles), found)
+    return Behaviors(sum(lengths.values()), dict(lengths), by_turn, dict(roles), found)
 
 
 def _edges(low: float | None, high: float | None, bins: int, *, whole: bool) -> list[float]:
