@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The picture of the map in the docs: `python tools/map_picture.py MODEL_FOLDER docs/images/explore-map.png [light|dark|phone]`.
 
-A made-up society: tasks put together from words below, embedded by the model that is named, mapped and photographed.
+A made-up society: tasks put together from words below, embedded by the model that is named (`words`: by the words
+that they have in common), mapped and photographed.
 """
 
 import random
@@ -27,6 +28,7 @@ from camel.runs.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.browser import ARGUMENTS, Server
+from tests.support.mapped import Words
 
 FIELDS = {
     ("Programmer", "Stock Trader"): (
@@ -140,7 +142,7 @@ def society(where: Path) -> None:
     for shard, start in enumerate(range(0, len(made), 512)):
         path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
         written = write_indexed(folder, "conversations", path, made[start : start + 512], "f", no_cost)
-        file, size = folder.keep(path)
+        file, size = folder.persist(path)
         folder.commit(Marker("conversations", shard, file, written.rows, written.sha256, "f", {}, size))
 
 
@@ -177,5 +179,5 @@ if __name__ == "__main__":
         where = keep or Path(scratch) / "society"
         if not where.exists():
             society(where)
-            run_job(MapJob(str(where), SentenceModel(model)))
+            run_job(MapJob(str(where), (Words() if model == "words" else SentenceModel(model))))
         photograph(where, Path(target), sys.argv[3] if len(sys.argv) > 3 else "light")
