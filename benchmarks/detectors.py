@@ -26,7 +26,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.detectors import DETECTORS, detect
 from camel.reports.intervals import wilson
 
-CORPUS = Path(__file__).parent.parent / "tests" / "fixtures" / "behaviour" / "corpus.jsonl"
+CORPUS = Path(__file__).parent.parent / "tests" / "fixtures" / "behavior" / "corpus.jsonl"
 GOAL_PRECISION, GOAL_RECALL = 0.95, 0.85
 
 
@@ -47,7 +47,7 @@ class Example(msgspec.Struct, forbid_unknown_fields=True):
     task: str
     messages: list[Said]
     labels: dict[str, list[int]]
-    """For each detector the messages in which the behaviour is; empty means that a person looked and it is not there."""
+    """For each detector the messages in which the behavior is; empty means that a person looked and it is not there."""
     unclear: dict[str, list[int]] = {}
     """Messages of which the definition does not decide."""
     assistant: str = "Assistant"
@@ -81,7 +81,7 @@ class Score(msgspec.Struct):
     missed: int = 0
     unclear: int = 0
     examples: int = 0
-    """With the behaviour in them."""
+    """With the behavior in them."""
     false: list[str] = []
     lost: list[str] = []
 

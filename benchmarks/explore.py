@@ -351,7 +351,7 @@ def questions(folder: Path, rows: int) -> int:
     table.time("first page, starred, done, by tokens", LIMITS["first page"], lambda: catalogue.page(starred))
     table.time("facets, starred", LIMITS["facets"], lambda: catalogue.facets(starred))
     table.time("opening a conversation", LIMITS["opening"], lambda: catalogue.conversation("run", id))
-    table.time("its neighbours", 0.5, lambda: catalogue.neighbours("run", id))
+    table.time("its neighbors", 0.5, lambda: catalogue.neighbors("run", id))
     return table.end(catalogue)
 
 

@@ -39,7 +39,7 @@ WANTED = 200
 BIN = 0.5
 GOAL_GOODPUT, GOAL_REFUSED, GOAL_SECONDS = 0.9, 0.01, 30.0
 LEAST_GOODPUT, MOST_REFUSED = 0.8, 0.08
-"""Beyond these a short run fails: neighbours disturb it, and the two changes weigh more in a third of the calls."""
+"""Beyond these a short run fails: neighbors disturb it, and the two changes weigh more in a third of the calls."""
 
 
 def main() -> int:

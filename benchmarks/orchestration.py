@@ -35,7 +35,7 @@ VARIANTS = {
 }
 GOAL_RATIO, GOAL_DURABLE = 1.25, 1.7
 MOST_RATIO, MOST_DURABLE = 1.6, 2.4
-"""Beyond this the run fails: well above the goal, because on a busy machine two cores share caches with neighbours and
+"""Beyond this the run fails: well above the goal, because on a busy machine two cores share caches with neighbors and
 the ratio of two short runs moves by a fifth."""
 MOST_OPEN_MB = 150
 ROLES = {"assistant": "Python Programmer", "user": "Stock Trader"}

@@ -189,7 +189,7 @@ def make(root: Path, count: int) -> None:
         file, size = folder.persist(path)
         folder.commit(Marker("conversations", shard, file, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "simulated"}, "0"))
-    # A conversation that is there twice has all its rows twice; a chain of such neighbours would be counted once more.
+    # A conversation that is there twice has all its rows twice; a chain of such neighbors would be counted once more.
     from camel.library.run import Run
     from camel.training.shaping import Shape, shape
 

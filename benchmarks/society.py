@@ -8,7 +8,7 @@ figure is CPU time (user and system) per LLM call, the least of the rounds, beca
 ledger counts the calls. Connections are opened before the clock starts. Compared are cases of the same message size
 and of prompts of about the same length, as the ledger counts them:
 
-- `two`: 300 conversations between two, 20 messages each, against `neighbours`: one society of 1,000, each heard by the
+- `two`: 300 conversations between two, 20 messages each, against `neighbors`: one society of 1,000, each heard by the
   next three, who all speak at the same time, 6 rounds.
 - `two, apart`: conversations between two, one after the other, against `in turn`: a society that speaks one after the
   other. With a single call in flight each costs more, as nothing is done for several at once.
@@ -39,7 +39,7 @@ SPEAKERS = 1_000
 GOAL = 1.5
 MOST = 1.9
 """Beyond this the run fails: above the goal, because on a busy machine the ratio of two short runs moves by a fifth."""
-MOST_MB = {"neighbours": 250, "in turn": 250, "everyone": 1_500}
+MOST_MB = {"neighbors": 250, "in turn": 250, "everyone": 1_500}
 PROMPT = "You are <NAME>. " + "You listen, and you say what you think of the task. " * 20 + "<TASK>"
 
 
@@ -63,7 +63,7 @@ class Variant(NamedTuple):
 
 VARIANTS = {
     "two": Variant(300, 2, 10, 60),
-    "neighbours": Variant(1, SPEAKERS, 6, 60, "two", reach=3, together=True),
+    "neighbors": Variant(1, SPEAKERS, 6, 60, "two", reach=3, together=True),
     "two, apart": Variant(100, 2, 10, 60, apart=True),
     "in turn": Variant(1, SPEAKERS, 2, 60, "two, apart", "two", reach=9),
     "two, long prompts": Variant(1_000, 2, 2, 8, more=92_000),

@@ -6,7 +6,7 @@
     python -m benchmarks.study measure RUN              # study it, and say what that took
     python -m benchmarks.study coverage                 # how many intervals hold the true share; a minute
 
-Half of the real conversations are held to the instruction format and half are free, so that behaviours occur.
+Half of the real conversations are held to the instruction format and half are free, so that behaviors occur.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from camel.reports.intervals import Clusters
 from tests.support.jobs import generation
 
 SCENARIO = """\
-title = "Neighbours"
+title = "Neighbors"
 
 [[levels]]
 name = "assistant_role"
@@ -48,7 +48,7 @@ items = ["Student", "Shop Owner", "Retired Teacher", "Journalist", "Parent", "Mu
 [[levels]]
 name = "task"
 items = [
-    "Plan a weekend festival for the neighbourhood",
+    "Plan a weekend festival for the neighborhood",
     "Write a short guide for newcomers to the town",
     "Find out why sales have fallen and what to do about it",
     "Write a small program that keeps a list of birthdays",
@@ -95,7 +95,7 @@ class Mixed(Model):
 
 async def real(folder: Path, minutes: float) -> Outcome:
     """Go on with the real conversations for so many minutes."""
-    scenario = folder / "neighbours"
+    scenario = folder / "neighbors"
     scenario.mkdir(parents=True, exist_ok=True)
     (scenario / "scenario.toml").write_text(SCENARIO)
     for name, text in PROMPTS.items():

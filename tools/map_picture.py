@@ -79,7 +79,7 @@ FIELDS = {
     ),
     ("Data Scientist", "City Planner"): (
         "a bus delay model|a bike lane map|a noise sensor network|a housing density study|a flood risk map|a parking forecast|an air quality report|a tram timetable|a pedestrian survey|a traffic light plan",
-        "open data portals|regression models|rush hour peaks|census districts|missing values|geographic layers|neighbourhood meetings|a public dashboard|satellite images|simulation of scenarios",
+        "open data portals|regression models|rush hour peaks|census districts|missing values|geographic layers|neighborhood meetings|a public dashboard|satellite images|simulation of scenarios",
     ),
     ("Poet", "Translator"): (
         "a sonnet about the sea|a haiku cycle|a lighthouse ballad|a free verse poem|a villanelle|an ode to bread|an elegy|a limerick|a nursery rhyme|a prose poem",
@@ -90,7 +90,7 @@ FIELDS = {
         "battery storage|spare parts|dusty conditions|wireless signals|maintenance intervals|energy bills|steel frames|harvest deadlines|a control panel|safety switches",
     ),
     ("Chemist", "Perfumer"): (
-        "a citrus accord|an emulsion|a solvent extraction|a titration|a crystal growing kit|a soap recipe|a fixative test|a distillation column|a polymer gel|a colour indicator",
+        "a citrus accord|an emulsion|a solvent extraction|a titration|a crystal growing kit|a soap recipe|a fixative test|a distillation column|a polymer gel|a color indicator",
         "reaction yield|volatile oils|pH buffers|reaction temperature|gas chromatography|molecular structure|protective gloves|catalysts|shelf life|waste disposal",
     ),
     ("Accountant", "Freelancer"): (

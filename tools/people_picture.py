@@ -14,7 +14,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 ANSWERS = (
     "Solution: Basil, chives and cherry tomatoes: all three thrive in pots, and six hours of sun are enough.\nNext request.",
-    "Solution: Strawberries in the railing boxes, mint in a pot of its own, since it crowds out its neighbours, "
+    "Solution: Strawberries in the railing boxes, mint in a pot of its own, since it crowds out its neighbors, "
     "and nasturtiums, which feed the bees.\nNext request.",
     "Solution: Any plants you like.\nNext request.",
 )
@@ -27,7 +27,7 @@ def speak(facts):
 
 
 def ansi(row, columns):
-    """A row of the emulator's screen with its colours."""
+    """A row of the emulator's screen with its colors."""
     line = ""
     for style, chars in groupby((row[at] for at in range(columns)), lambda char: (char.fg, char.bold)):
         codes = [*([str(COLOURS[style[0]])] if style[0] in COLOURS else []), *(["1"] if style[1] else [])]

@@ -1,4 +1,4 @@
-"""The names of the public API and their types: for type checkers, editors and whoever reads. `__init__.py` imports them."""
+"""The public API and its types, for type checkers, editors and readers. `__init__.py` imports these names at first use."""
 
 from camel._version import __version__ as __version__
 from camel.core.conversation import (

@@ -51,14 +51,14 @@ def test_a_run_is_studied_where_it_lies(folder: Path, snapshot: Callable[..., No
     assert done.status == 0, done.stderr
     assert "resume  camel study run\n" in done.stdout
     shown = done.stdout[done.stdout.index("12 conversations") :]
-    assert "done 100% (76 – 100%)" in shown
+    assert "done 100% (76 to 100%)" in shown
     snapshot("screen", shown)
     study = folder / "run/study"
     figures = json.loads((study / "study.json").read_text())
     assert figures["conversations"] == 12
     assert (study / "study.html").read_text().startswith("<!doctype html>")
     drawn = {path.name for path in (study / "plots").iterdir()}
-    assert {"stops.png", "stops.svg", "length.png", "tokens.svg"} <= drawn
+    assert {"length.png", "length.svg", "tokens.svg"} <= drawn
     end = json.loads(camel("study", "run", "--json", cwd=folder).stdout.splitlines()[-1])
     assert (end["event"], end["status"]) == ("end", "complete")
     assert end["result"] == figures
@@ -144,7 +144,7 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
         "plots/ablation.png",
         "plots/ablation.csv",
     ):
-        assert (folder / "ablation" / name).stat().st_size > 500
+        assert (folder / "ablation" / name).stat().st_size > 300
     asked = endpoint.ledger().requests
     assert camel(*command, cwd=folder).stdout.endswith(f"{before.split()[-1]}{said}{found}")
     assert endpoint.ledger().requests == asked

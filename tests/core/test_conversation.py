@@ -193,7 +193,7 @@ async def test_lone_surrogates_are_replaced_before_anybody_hears_them():
 # --- larger societies ------------------------------------------------------------------------------------------------
 
 
-async def test_three_speakers_in_a_ring_hear_their_neighbour():
+async def test_three_speakers_in_a_ring_hear_their_neighbor():
     models = {name: Recorder(f"{name}0", f"{name}1") for name in "abc"}
     after = {"a": "b", "b": "c", "c": "a"}
     conversation, transcript = talk(

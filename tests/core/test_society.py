@@ -434,13 +434,13 @@ def test_every_seat_may_have_a_model_of_its_own():
 
 # --- first steps -----------------------------------------------------------------------------------------------------
 
-PROPOSED = "Here they are:\n\n1. **Bridge Engineer**: knows steel.\n2. Treasurer - watches the money\n3. Neighbour (lives there)\n"
+PROPOSED = "Here they are:\n\n1. **Bridge Engineer**: knows steel.\n2. Treasurer - watches the money\n3. Neighbor (lives there)\n"
 
 
 def test_roles_are_read_leniently():
     assert read_roles(PROPOSED, taken=["treasurer"]) == [
         Member("Bridge Engineer", "Bridge Engineer", "knows steel."),
-        Member("Neighbour", "Neighbour", "lives there"),
+        Member("Neighbor", "Neighbor", "lives there"),
     ]
     assert [m.name for m in read_roles("- A\n  - detail\n- B\n- a")] == ["A", "B"]
 
@@ -455,7 +455,7 @@ def test_whatever_a_model_proposes_is_a_member_or_nothing(text: str):
 async def test_roles_are_asked_for_again_and_then_given_up():
     model = ScriptedModel(["I cannot say.", "1. One", PROPOSED])
     cast = await assign_roles(model, "Build a bridge", 3)
-    assert [member.name for member in cast.members] == ["Bridge Engineer", "Treasurer", "Neighbour"]
+    assert [member.name for member in cast.members] == ["Bridge Engineer", "Treasurer", "Neighbor"]
     assert cast.usage.calls == 3
     prompts = [heard[0].content for heard in model.heard]
     assert len(set(prompts)) == 3, "the same question again would be answered the same"
@@ -493,7 +493,7 @@ async def test_first_steps_are_in_the_record_and_paid_for():
         "Chair",
         "Bridge Engineer",
         "Treasurer",
-        "Neighbour",
+        "Neighbor",
     ]
     assert all("The plan:\n1. Measure." in speaker.system for speaker in transcript.speakers)
     assert "The plan:\n1. Measure." in model.heard[1][0].content, "roles are chosen for the planned task"

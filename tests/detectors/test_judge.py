@@ -70,7 +70,7 @@ async def test_a_message_cannot_pose_as_the_end_of_the_conversation():
     assert lines.index("| --- end of the conversation") < lines.index("--- end of the conversation")
 
 
-async def test_only_the_neighbourhood_is_shown_and_long_messages_are_cut():
+async def test_only_the_neighborhood_is_shown_and_long_messages_are_cut():
     messages = [Message(i, "user", "T", f"number {i} " + "x" * 20_000) for i in range(9)]
     judge = ScriptedModel(["yes"])
     finding = Finding("message_loop", 1, 7, "number 7", "a loop")

@@ -82,7 +82,7 @@ def test_who_may_be_alive_keeps_its_shards_until_its_lease_is_over(
     assert supervisor._error is None
     # Who says goodbye was told of when its lease ran out.
     assert [text.split(" (")[0] for _, text, _ in supervisor._notices] == (
-        [] if left else ["worker w1 died" if told == "lost" else "worker w1 is out of reach"]
+        [] if left else ["worker w1 died" if told == "lost" else "worker w1 is unreachable"]
     )
 
 

@@ -1,4 +1,4 @@
-"""The failure policy of `camel evaluate agents`, against a real HTTP server, by the server's account."""
+"""The failure policy of `camel evaluate agents`, with a real HTTP server that counts its calls."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def figures(folder: Path) -> Any:
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    """All solutions and verdicts that are kept."""
+    """Return all stored solutions and verdicts."""
     kept = (folder / "society" / "evaluation").rglob("data/*/*.json")
     return [json.loads(path.read_text()) for path in kept]
 
 
 def asked_once(endpoint: Moody) -> bool:
     asked = Counter(body for body in endpoint.served if "Build shed" in body)
-    # Verdicts that are asked for twice have the same words.
+    # Repeated verdicts have the same prompt.
     return max(asked.values()) <= 2 and asked.total() == CALLS
 
 
 @pytest.mark.parametrize("answer", [NO_MODEL, NO_TEMPERATURE, REVOKED], ids=["model", "parameter", "key"])
-def test_rejected_from_the_start(endpoint: Moody, folder: Path, answer: Answer):
+def test_all_calls_rejected_from_the_start(endpoint: Moody, folder: Path, answer: Answer):
     endpoint.mood = lambda body, count: answer
     done = evaluate(folder, endpoint)
     assert done.status == 3, done.stdout + done.stderr
@@ -69,8 +69,8 @@ def test_rejected_from_the_start(endpoint: Moody, folder: Path, answer: Answer):
     assert asked_once(endpoint)
 
 
-def test_a_judge_that_is_retired(endpoint: Moody, folder: Path):
-    """The same command continues with it when it is back; another judge is another evaluation, with the same solutions."""
+def test_a_retired_judge_stops_the_evaluation_and_can_be_replaced(endpoint: Moody, folder: Path):
+    """The same command continues when the judge is back. Another judge reuses the solutions."""
     endpoint.mood = lambda body, count: NO_MODEL if body["model"] == "gpt-4" and count > 30 else None
     assert evaluate(folder, endpoint).status == 3
     solutions = [body for body in endpoint.served if "impartial judge" not in body]
@@ -81,7 +81,7 @@ def test_a_judge_that_is_retired(endpoint: Moody, folder: Path):
     assert evaluate(folder, endpoint).status == 0
 
 
-def test_some_tasks_are_moderated(endpoint: Moody, folder: Path):
+def test_moderated_tasks_fail_and_the_others_are_judged(endpoint: Moody, folder: Path):
     refused: set[str] = set()
 
     def mood(body: dict[str, Any], count: int) -> Answer | None:
@@ -105,7 +105,7 @@ def test_some_tasks_are_moderated(endpoint: Moody, folder: Path):
 
 
 @pytest.mark.parametrize("kind", ["empty", "cut", "filtered"])
-def test_replies_that_cannot_be_used_are_no_solutions(endpoint: Moody, folder: Path, kind: str):
+def test_unusable_replies_are_not_solutions(endpoint: Moody, folder: Path, kind: str):
     spoiled: set[str] = set()
 
     def mood(body: dict[str, Any], count: int) -> Any:
@@ -124,7 +124,7 @@ def test_replies_that_cannot_be_used_are_no_solutions(endpoint: Moody, folder: P
     assert all(one and "SPOILED" not in one for one in solutions)
 
 
-def test_a_short_outage_is_waited_for(endpoint: Moody, folder: Path):
+def test_a_short_outage_only_delays_the_evaluation(endpoint: Moody, folder: Path):
     endpoint.mood = out_for(3, after=10)
     done = evaluate(folder, endpoint)
     assert done.status == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Kappas: the textbooks' figures, and what must hold for any ratings."""
+"""Kappas: textbook examples, and properties for any ratings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LABELS = st.sampled_from(["a", "b", "draw"])
 PAIRED = st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=60)
 
 
-def test_cohen_s_own_kind_of_example():
-    # Two readers, 50 proposals: 20 both yes, 15 both no, 5 and 10 of the other two kinds.
+def test_cohen_on_a_textbook_example():
+    # Two raters, 50 proposals: both say yes to 20 and no to 15, and they differ on 5 and 10.
     first = ["y"] * 25 + ["n"] * 25
     second = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
     found = cohen(first, second)
@@ -28,8 +28,8 @@ def test_cohen_s_own_kind_of_example():
     assert (found.high - found.low) / 2 / 1.96 == pytest.approx(0.127, rel=0.05)
 
 
-def test_fleiss_s_own_kind_of_example():
-    # Ten subjects, fourteen raters, five categories: the worked table that is in every textbook (kappa 0.210).
+def test_fleiss_on_a_textbook_example():
+    # Ten subjects, fourteen raters, five categories: the usual textbook table (kappa 0.210).
     table = [
         (0, 0, 0, 0, 14), (0, 2, 6, 4, 2), (0, 0, 3, 5, 6), (0, 3, 9, 2, 0), (2, 2, 8, 1, 1),
         (7, 7, 0, 0, 0), (3, 2, 6, 3, 0), (2, 5, 3, 2, 2), (6, 5, 2, 1, 0), (0, 2, 2, 3, 7),
@@ -41,7 +41,7 @@ def test_fleiss_s_own_kind_of_example():
 
 
 @given(PAIRED)
-def test_bounds_and_symmetry(both: list[tuple[str, str]]):
+def test_kappa_is_bounded_and_symmetric(both: list[tuple[str, str]]):
     first, second = [a for a, _ in both], [b for _, b in both]
     found = cohen(first, second)
     assert found == cohen(second, first) or found.kappa == pytest.approx(cohen(second, first).kappa)
@@ -54,7 +54,7 @@ def test_bounds_and_symmetry(both: list[tuple[str, str]]):
 
 
 @given(st.lists(LABELS, min_size=1, max_size=50))
-def test_whoever_says_the_same_agrees(said: list[str]):
+def test_equal_labels_agree_fully(said: list[str]):
     for found in (cohen(said, said), fleiss(zip(said, said, said, strict=True))):
         assert found.observed == pytest.approx(1)
         assert found.kappa is None if len(set(said)) == 1 else found.kappa == pytest.approx(1)
@@ -62,7 +62,7 @@ def test_whoever_says_the_same_agrees(said: list[str]):
 
 
 @given(PAIRED)
-def test_fleiss_of_two_is_scott_s_pi(both: list[tuple[str, str]]):
+def test_fleiss_of_two_raters_is_scotts_pi(both: list[tuple[str, str]]):
     found = fleiss(both)
     every = [label for pair in both for label in pair]
     expected = sum((every.count(label) / len(every)) ** 2 for label in set(every))
@@ -75,7 +75,7 @@ def test_fleiss_of_two_is_scott_s_pi(both: list[tuple[str, str]]):
 
 
 @given(st.lists(st.lists(LABELS, max_size=6), max_size=30), st.randoms())
-def test_no_order_matters_and_single_ratings_say_nothing(items: list[list[str]], chance):
+def test_order_does_not_matter_and_single_ratings_are_ignored(items: list[list[str]], chance):
     found = fleiss(items)
     mixed = [chance.sample(item, len(item)) for item in chance.sample(items, len(items))]
     other = fleiss([*mixed, ["a"], []])
@@ -84,7 +84,7 @@ def test_no_order_matters_and_single_ratings_say_nothing(items: list[list[str]],
     assert found.kappa == pytest.approx(other.kappa)
 
 
-def test_full_agreement_on_a_few_items_is_not_certain():
+def test_full_agreement_on_few_items_has_a_wide_interval():
     few, many = cohen("ab" * 5, "ab" * 5), cohen("ab" * 500, "ab" * 500)
     assert few.low is not None
     assert many.low is not None
@@ -93,14 +93,14 @@ def test_full_agreement_on_a_few_items_is_not_certain():
     assert few.high == many.high == 1
 
 
-def test_chance_is_zero():
+def test_random_labels_have_a_kappa_of_zero():
     first = ["a", "b"] * 200
     second = ["a"] * 200 + ["b"] * 200
     assert cohen(first, second).kappa == pytest.approx(0)
     assert all(a <= b for a, b in pairwise([cohen(first, second).low, 0, cohen(first, second).high]))
 
 
-def test_nothing_and_a_mistake():
+def test_empty_input_and_unequal_lengths():
     assert cohen([], []).kappa is None
     assert fleiss([]).items == 0
     with pytest.raises(InputError, match="same items"):

@@ -1,4 +1,4 @@
-"""HumanEval: references pass, forgeries do not, pass@k is what counting gives, and programs are found in what chats write."""
+"""HumanEval: references pass, forged answers fail, pass@k is exact, and programs are extracted from chat answers."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def all_of(judge: ProgramJudge, work: list[tuple[Problem, str]]) -> list[Program
 # --- the judge -----------------------------------------------------------------------------------------------------
 
 FEW = (0, 2, 4, 32, 33, 38, 50, 53, 72, 87, 115, 133, 162)
-"""With tolerances, helpers of the prompt, tests that draw at random, `is True`, and the prompt that differs."""
+"""Problems with tolerances, helpers in the prompt, random tests, `is True`, and a different prompt in HumanEval+."""
 
 
 def check_references(judge: ProgramJudge, some: list[Problem]) -> None:
     for problem in some:
-        # HumanEval's own by its own test alone: some are too slow for HumanEval+.
+        # HumanEval's references run only against HumanEval, because some are too slow for HumanEval+.
         with judge._sandbox.start(problem.reference, problem.entry) as program:
             judging._check(problem, program)
     for problem, verdict in zip(some, all_of(judge, [(p, p.plus_solution) for p in some]), strict=True):
@@ -65,28 +65,28 @@ def check_forgeries(judge: ProgramJudge, some: list[Problem]) -> None:
 
 
 @pytest.mark.slow
-def test_some_references_pass(judge: ProgramJudge):
+def test_some_reference_solutions_pass(judge: ProgramJudge):
     check_references(judge, [named(number) for number in FEW])
 
 
-def test_no_forgery_of_some_is_accepted(judge: ProgramJudge):
-    """Of problems whose answers are a truth value, a root that is checked by its value, a list and a number."""
+def test_some_forged_answers_are_rejected(judge: ProgramJudge):
+    """The answers of these problems are a boolean, a root, a list and a number."""
     check_forgeries(judge, [named(number) for number in (0, 32, 33, 53)])
 
 
 @pytest.mark.thorough
-def test_all_references_pass(judge: ProgramJudge):
+def test_all_reference_solutions_pass(judge: ProgramJudge):
     assert len(problems()) == 164
     check_references(judge, list(problems()))
 
 
 @pytest.mark.thorough
-def test_no_forgery_is_accepted(judge: ProgramJudge):
+def test_all_forged_answers_are_rejected(judge: ProgramJudge):
     check_forgeries(judge, list(problems()))
 
 
-def test_a_plain_checker_accepts_what_we_refuse():
-    """The forgery is a real one: in the process of the test it passes."""
+def test_a_checker_without_a_sandbox_accepts_the_forgery():
+    """Shows that the forgery works if program and test share a process."""
     problem, namespace = named(0), {}
     exec(hostile.forged("always equal", problem.entry) + problem.test, namespace)
     namespace["check"](namespace[problem.entry])
@@ -102,19 +102,19 @@ def test_a_plain_checker_accepts_what_we_refuse():
         ("import sys; sys.exit(0)", "raised"),
     ],
 )
-def test_a_failure_says_what_it_is(judge: ProgramJudge, body: str, why: str):
+def test_each_failure_has_its_kind(judge: ProgramJudge, body: str, why: str):
     problem = named(0)
     verdict = judge.judge(problem, f"def {problem.entry}(*args):\n    {body}\n")
     assert (verdict.humaneval, verdict.plus, verdict.why) == (False, False, why)
 
 
-def test_who_passes_only_the_few_inputs(judge: ProgramJudge):
+def test_a_program_that_passes_only_the_base_inputs(judge: ProgramJudge):
     problem = named(124)
     verdict = judge.judge(problem, problem.reference)
     assert (verdict.humaneval, verdict.plus, verdict.why) == (True, False, "wrong")
 
 
-def test_a_dead_sandbox_is_an_error_and_never_a_score():
+def test_a_failed_sandbox_is_an_error_and_not_a_score():
     class Broken(Sandbox):
         def start(self, *args: object, **more: object) -> None:  # pyright: ignore
             raise SandboxFailed("dead")
@@ -123,7 +123,7 @@ def test_a_dead_sandbox_is_an_error_and_never_a_score():
         ProgramJudge(Broken()).judge(named(0), named(0).reference)
 
 
-def test_a_kill_is_looked_at_again(judge: ProgramJudge, monkeypatch: pytest.MonkeyPatch):
+def test_a_killed_program_runs_again(judge: ProgramJudge, monkeypatch: pytest.MonkeyPatch):
     left = [judging.KILLS - 1]
     start = judge._sandbox.start
 
@@ -159,7 +159,7 @@ def test_numbers_may_be_close_where_the_data_says_so():
 
 @settings(deadline=None)
 @given(st.integers(1, 9), st.data())
-def test_pass_at_k_is_what_counting_gives(n: int, data: st.DataObject):
+def test_pass_at_k_equals_counting_all_choices(n: int, data: st.DataObject):
     passed, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
     outcomes = [True] * passed + [False] * (n - passed)
     choices = list(itertools.combinations(outcomes, k))
@@ -178,7 +178,7 @@ def test_pass_at_k_of_many_samples_is_exact():
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(0, 20), min_size=2, max_size=60))
-def test_an_interval_holds_its_rate(passed: list[int]):
+def test_an_interval_contains_its_rate(passed: list[int]):
     found = passing(20, passed, [1, 5, 20])
     for one in found:
         assert 0 <= one.low <= one.rate <= one.high <= 1
@@ -186,19 +186,19 @@ def test_an_interval_holds_its_rate(passed: list[int]):
     assert [one.rate for one in found] == sorted(one.rate for one in found)
 
 
-def test_what_is_all_alike_still_has_an_interval():
+def test_equal_problems_still_have_an_interval():
     none, every = passing(5, [0] * 164, [1])[0], passing(5, [5] * 164, [1])[0]
     assert (none.rate, none.low, every.rate, every.high) == (0.0, 0.0, 1.0, 1.0)
     assert 0.01 < none.high < 0.04
     assert 0.96 < every.low < 0.99
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_have_about_their_nominal_coverage():
     import random
 
     rng, held = random.Random(5), 0
     for _ in range(20):
-        # Problems whose chance is drawn evenly: pass@1 is 1/2.
+        # The probability of each problem is uniform, so pass@1 is 1/2.
         passed = [
             sum(rng.random() < chance for _ in range(10)) for chance in [rng.random() for _ in range(40)]
         ]
@@ -207,7 +207,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert held >= 17
 
 
-# --- finding the program -------------------------------------------------------------------------------------------
+# --- extracting the program ----------------------------------------------------------------------------------------
 
 PROBLEM = named(2)  # truncate_number(number: float) -> float
 BODY = "    return number % 1.0\n"
@@ -263,7 +263,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_program_is_found(way: str):
+def test_a_program_is_extracted_from_each_layout(way: str):
     program = extract(PROBLEM, WAYS[way])
     namespace: dict[str, object] = {}
     exec(program, namespace)
@@ -283,11 +283,11 @@ def test_a_program_is_found(way: str):
         "```json\n{}\n```",
     ],
 )
-def test_where_there_is_none_none_is_found(answer: str):
+def test_an_answer_without_a_program_gives_none(answer: str):
     assert extract(PROBLEM, answer) == ""
 
 
-def test_what_the_problem_gives_is_there():
+def test_imports_and_helpers_of_the_problem_are_included():
     cyclic = named(38)
     program = extract(
         cyclic, "```python\ndef decode_cyclic(s):\n    return encode_cyclic(encode_cyclic(s))\n```"
@@ -320,7 +320,7 @@ def test_what_the_problem_gives_is_there():
         (55, "```python\nfib = lambda n: n if n < 2 else fib(n-1) + fib(n-2)\nprint(fib(3))\n```", (10,), 55),
     ],
 )
-def test_what_comes_first_and_what_calls_itself_is_kept(
+def test_future_imports_and_recursive_functions_are_kept(
     number: int, answer: str, values: tuple[object, ...], wanted: object
 ):
     problem, namespace = named(number), dict[str, Any]()
@@ -331,7 +331,7 @@ def test_what_comes_first_and_what_calls_itself_is_kept(
 
 
 @pytest.mark.parametrize("number", range(0, 164, 9))
-def test_every_reference_is_found_in_every_way(number: int):
+def test_every_reference_is_extracted_from_every_layout(number: int):
     problem = named(number)
     for text in (
         problem.solution,
@@ -373,7 +373,7 @@ def test_every_reference_is_found_in_every_way(number: int):
         max_size=12,
     ).map("".join)
 )
-def test_any_text_is_a_program_or_none(answer: str):
+def test_any_text_gives_a_valid_program_or_none(answer: str):
     program = extract(PROBLEM, answer)
     if program:
         tree = ast.parse(program)
@@ -387,7 +387,7 @@ def test_any_text_is_a_program_or_none(answer: str):
     st.text(max_size=200).filter(lambda t: "`" not in t and "~" not in t and "<think" not in t.lower()),
     st.text(max_size=200).filter(lambda t: "`" not in t and "~" not in t),
 )
-def test_a_fenced_program_is_found_in_any_prose(before: str, after: str):
+def test_a_fenced_program_is_extracted_from_any_prose(before: str, after: str):
     program = extract(PROBLEM, f"{before}\n```python\n{WHOLE}```\n{after}")
     namespace: dict[str, object] = {}
     exec(program, namespace)
@@ -407,8 +407,8 @@ def test_a_fenced_program_is_found_in_any_prose(before: str, after: str):
         )
     ],
 )
-def test_a_long_answer_takes_no_long_time(text: str):
-    """Less than a second each; by a way that compares every line with every other it would be minutes."""
+def test_a_long_answer_is_parsed_quickly(text: str):
+    """Takes less than a second each; a quadratic algorithm would take minutes."""
     before = time.process_time()
     assert extract(PROBLEM, text) == ""
     assert time.process_time() - before < 10

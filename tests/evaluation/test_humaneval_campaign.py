@@ -1,4 +1,4 @@
-"""An evaluation's two stages: a dead sandbox scores nobody, a stop leaves what was done, a refusal is no program."""
+"""The two stages of an evaluation with HumanEval: sandbox failures, stops, refusals and reuse of verdicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.virtual_time import run_virtual
 
 
 def numbered(request: Request) -> str:
-    """A program that differs with each sample."""
+    """Writes a different program for each sample."""
     asked = request.history.entries[0].content
     problem = next(one for one in problems() if one.prompt.rstrip() in asked)
     return f"```python\ndef {problem.entry}(*args):\n    return {request.sampling.seed}\n```"
@@ -53,7 +53,7 @@ class Counting(ProgramJudge):
 
 
 class Unreported(HumanEval):
-    """Draws no report."""
+    """Writes no report."""
 
     def result(self, run: RunFolder) -> HumanEvalReport:
         return self.report()
@@ -74,7 +74,7 @@ def evaluation(
 
 
 def run(job: HumanEval, judge: ProgramJudge, **options: Any) -> Outcome:
-    """Run an evaluation whose programs are judged by `judge`; nothing of it takes real time."""
+    """Run an evaluation in virtual time, with programs judged by `judge`."""
 
     def chosen(sandbox: Sandbox) -> ProgramJudge:
         return judge
@@ -97,18 +97,18 @@ def test_each_different_program_is_judged_once(tmp_path: Path):
         3,
         3,
     ]
-    # Twice as many samples: what was judged stays.
+    # With twice as many samples, earlier verdicts are reused.
     more, again = evaluation(tmp_path, 12, processes=2), Counting()
     assert run(more, again).status == "complete"
     assert len(again.seen) == 18
     assert not set(again.seen) & set(judge.seen)
-    # And by the same command nothing is.
+    # The same command judges nothing again.
     last = Counting()
     assert run(evaluation(tmp_path, 12, model=ScriptedModel([])), last).status == "complete"
     assert not last.seen
 
 
-def test_what_ran_without_a_sandbox_is_judged_again_in_one(tmp_path: Path):
+def test_verdicts_without_a_sandbox_are_not_reused_in_one(tmp_path: Path):
     one, bare = evaluation(tmp_path, contained=False), Counting(contained=False)
     assert run(one, bare).status == "complete"
     assert not one.verdicts()
@@ -127,7 +127,7 @@ def test_equal_programs_run_once(tmp_path: Path):
     assert [name for name, _ in judge.seen] == ["HumanEval/0"]
 
 
-def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
+def test_a_failed_sandbox_stops_the_evaluation_without_scores(tmp_path: Path):
     class Dead(Counting):
         def judge(self, problem: Problem, source: str) -> ProgramVerdict:
             raise SandboxFailed("dead")
@@ -141,19 +141,19 @@ def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
     assert len(alive.seen) == 18
 
 
-def test_no_program_waits_on_a_thread_for_the_reference(tmp_path: Path):
+def test_programs_do_not_block_threads_while_the_reference_runs(tmp_path: Path):
     """With two threads two references are computed at a time."""
 
     class Meeting(Counting):
         meeting = threading.Barrier(2)
 
         def expected(self, problem: Problem) -> Any:
-            self.meeting.wait(120)  # breaks unless another one is here at the same time
+            self.meeting.wait(120)  # fails unless another thread waits at the same time
 
     assert run(evaluation(tmp_path, 8, count=4, processes=2), Meeting()).status == "complete"
 
 
-def test_a_stop_lets_programs_end_and_the_rest_comes_later(tmp_path: Path):
+def test_a_stop_lets_running_programs_finish_and_a_later_run_continues(tmp_path: Path):
     halt, judge = Halt(), Counting()
     one = evaluation(tmp_path, 40, count=4, processes=2)
     judge.after = lambda: halt.set("stopped by you") if len(judge.seen) == 50 else None
@@ -166,7 +166,7 @@ def test_a_stop_lets_programs_end_and_the_rest_comes_later(tmp_path: Path):
     assert len(rest.seen) == 40 * (4 - done)
 
 
-def test_what_will_never_be_answered_is_no_program(tmp_path: Path):
+def test_a_refused_sample_counts_as_no_program(tmp_path: Path):
     model = ScriptedModel(lambda request: ContextOverflow("too long"))
     ended = run(evaluation(tmp_path, 3, count=2, model=model), Counting())
     assert [(failed.name, failed.count) for failed in ended.failed] == [("ContextOverflow", 6)]
@@ -174,7 +174,7 @@ def test_what_will_never_be_answered_is_no_program(tmp_path: Path):
     assert (made.refused, made.outcomes, made.humaneval[0].rate) == (6, {"no code": 6}, 0.0)
 
 
-def test_what_may_be_answered_later_is_asked_for_again_and_judged_then(tmp_path: Path):
+def test_temporary_failures_are_retried_and_then_judged(tmp_path: Path):
     def busy(request: Request) -> str | ModelError:
         asked = request.history.entries[0].content
         if asked == PLAIN:
@@ -203,7 +203,7 @@ def test_what_may_be_answered_later_is_asked_for_again_and_judged_then(tmp_path:
     assert again.result.refused == 0
 
 
-def test_another_configuration_is_refused_and_named(tmp_path: Path):
+def test_another_configuration_is_an_error_that_names_the_difference(tmp_path: Path):
     run(evaluation(tmp_path), Counting())
     other = HumanEvalConfig("another", prompt_text(), Sampling(temperature=0.5), 0, 3)
     with pytest.raises(InputError, match=r"model.*'scripted'.*'another'"):
@@ -213,7 +213,7 @@ def test_another_configuration_is_refused_and_named(tmp_path: Path):
             HumanEvalConfig("m", "p", problems=wrong)
 
 
-def test_an_estimate_is_near_what_it_takes(tmp_path: Path):
+def test_an_estimate_is_close_to_the_real_usage(tmp_path: Path):
     one = evaluation(tmp_path, count=164)
     need = one.estimate(one.left())
     assert need.calls == 6 * 164

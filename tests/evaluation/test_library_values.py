@@ -22,7 +22,7 @@ from camel.reports.intervals import holm, paired, wilson
         (20, 20, 0.8388748419471804, 1.0),
     ],
 )
-def test_wilson_is_statsmodels_proportion_confint(count: int, of: int, low: float, high: float):
+def test_wilson_equals_statsmodels_proportion_confint(count: int, of: int, low: float, high: float):
     found = wilson(count, of)
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
 
@@ -31,20 +31,20 @@ def test_wilson_is_statsmodels_proportion_confint(count: int, of: int, low: floa
     ("one", "other", "p"),
     [(3, 11, 0.057373046875), (0, 6, 0.03125), (8, 9, 1.0), (40, 70, 0.005447429511444476)],
 )
-def test_paired_is_statsmodels_exact_mcnemar(one: int, other: int, p: float):
+def test_paired_equals_statsmodels_exact_mcnemar(one: int, other: int, p: float):
     assert paired(one, other, 200).p == pytest.approx(p)
 
 
-def test_holm_is_statsmodels_multipletests():
+def test_holm_equals_statsmodels_multipletests():
     assert holm([0.01, 0.04, 0.03, 0.005, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.5])
 
 
-def test_kappas_are_those_of_statsmodels():
+def test_kappas_equal_those_of_statsmodels():
     table = [[9, 1, 4], [3, 9, 1], [2, 0, 11]]
     both = [(one, two) for one in range(3) for two in range(3) for _ in range(table[one][two])]
     found = cohen([one for one, _ in both], [two for _, two in both])
     assert found.kappa == pytest.approx(0.5872420262664165)
-    # Its interval is the large-sample one, ours the jackknife's: close, and a little wider.
+    # Its interval is the large-sample one. Our jackknife interval is close, and slightly wider.
     assert (found.low, found.high) == (pytest.approx(0.3802, abs=0.01), pytest.approx(0.7943, abs=0.01))
     counts = [
         (0, 0, 0, 0, 14), (0, 2, 6, 4, 2), (0, 0, 3, 5, 6), (0, 3, 9, 2, 0), (2, 2, 8, 1, 1),
@@ -54,7 +54,7 @@ def test_kappas_are_those_of_statsmodels():
     assert fleiss(rated).kappa == pytest.approx(0.20993070442195522)
 
 
-def test_ratings_are_those_of_choix():
+def test_ratings_equal_those_of_choix():
     wins = [[0, 7, 9, 8], [3, 0, 6, 7.5], [1, 4, 0, 5], [2, 2.5, 5, 0]]
     meetings: list[Match] = []
     for one in range(4):
@@ -66,12 +66,12 @@ def test_ratings_are_those_of_choix():
                 Match(f"task {at}", "abcd"[one], "abcd"[two], score) for at, score in enumerate(scores)
             ]
     found = {one.system: one.rating.value for one in bradley_terry(meetings)}
-    # ilsr_pairwise_dense of the same table with half a win more for each pair, in Elo's points.
+    # ilsr_pairwise_dense of the same table, plus half a win for each pair, in Elo points.
     expected = {"a": 163.047447, "b": 24.108844, "c": -89.063727, "d": -98.092564}
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_score_at_equal_length_is_scipy_s_optimum():
+def test_the_score_at_equal_length_equals_scipys_optimum():
     ratios = [0.5, 0.8, 1.1, 2.0, 3.0, 0.7, 1.5, 0.9, 1.2, 2.5, 0.4, 1.8]
     outcomes = ["b", "a", "draw", "a", "a", "b", "a", "b", "draw", "a", "b", "b"]
     found = length_bias(outcomes, [(round(100 * ratio), 100) for ratio in ratios])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Pairs and verdicts come back as they went, whatever models write."""
+"""Files of pairs and verdicts: any text survives a round trip, and errors name the line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERDICT = st.builds(PairVerdict, TEXT, TEXT, st.sampled_from(["a", "b", "draw", 
 
 
 @given(st.lists(PAIR, max_size=8, unique_by=lambda pair: pair.id), st.lists(VERDICT, max_size=8))
-def test_what_is_written_is_read(pairs: list[Pair], verdicts: list[PairVerdict]):
+def test_pairs_and_verdicts_survive_a_round_trip(pairs: list[Pair], verdicts: list[PairVerdict]):
     with TemporaryDirectory() as name:
         folder = Path(name)
         assert write_pairs(folder, pairs) == folder / PAIRS
@@ -36,7 +36,7 @@ def test_what_is_written_is_read(pairs: list[Pair], verdicts: list[PairVerdict])
         assert read_verdicts(folder) == verdicts
 
 
-def test_mistakes_are_named(tmp_path: Path):
+def test_errors_name_the_file_and_line(tmp_path: Path):
     with pytest.raises(InputError, match="camel evaluate agents"):
         read_pairs(tmp_path)
     write_pairs(tmp_path, [Pair("1", "t", "x", "a", "y", "b")] * 2)

@@ -1,4 +1,4 @@
-"""The report: what models wrote is text in it, nothing is fetched, and the three forms say the same."""
+"""The report of an evaluation: escaped texts, no external resources, and the same figures in all three formats."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def made(contest: Contest) -> Made:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """One judge, who compares two systems."""
+    """One judge compares two systems."""
     return made(a_contest(tmp_path_factory.mktemp("one"), (f"judge {EVIL}",), (SINGLE_SHOT,)))
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Three judges, who compare three systems."""
+    """Three judges compare three systems."""
     judges = ("x", f"y {EVIL}", "z")
     writers = (SINGLE_SHOT, f"single-shot={HOSTILE}")
     return made(a_contest(tmp_path_factory.mktemp("many"), judges, writers))
@@ -84,7 +84,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["one", "many"])
-def test_the_page_is_closed_and_escaped(which: str, request: pytest.FixtureRequest):
+def test_the_page_is_self_contained_and_escaped(which: str, request: pytest.FixtureRequest):
     figures = request.getfixturevalue(which).figures
     made = report(figures)
     pictures = {plot.name: drawn(plot) for plot in made.plots}
@@ -120,7 +120,7 @@ def test_the_markdown_shows_hostile_text_as_text(which: str, request: pytest.Fix
 
 
 @given(st.text(max_size=200), st.text(max_size=60))
-def test_no_text_leaves_its_fence_or_its_line(block: str, line: str):
+def test_text_cannot_escape_its_fence_or_line(block: str, line: str):
     markdown_it = pytest.importorskip("markdown_it")
     text = "\n".join([*fenced(block), "", paragraph(line), "", f"| {line_of(line)} |", "|---|", "", "end"])
     tokens = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
@@ -132,7 +132,7 @@ def test_no_text_leaves_its_fence_or_its_line(block: str, line: str):
 
 
 @pytest.mark.slow
-def test_all_forms_say_the_same(one: Made, tmp_path: Path):
+def test_all_formats_show_the_same_figures(one: Made, tmp_path: Path):
     write_report(*one, tmp_path)
     contest, made, *_ = one
     assert msgspec.json.decode((tmp_path / "evaluation.json").read_bytes(), type=Evaluation) == made
@@ -152,12 +152,12 @@ def test_all_forms_say_the_same(one: Made, tmp_path: Path):
     assert "AI Society" in html
     assert re.search(r"76\.3%", text)
     assert points(made)
-    # No path of this machine is in it.
+    # It contains no path of this machine.
     assert str(tmp_path) not in html + text
     assert str(contest.folder.root.parents[1]) not in html + text + (tmp_path / "evaluation.json").read_text()
 
 
-def test_fixed_tasks_are_shown_with_the_papers_lines(one: Made):
+def test_fixed_tasks_are_shown_with_the_papers_rows(one: Made):
     drawn = [replace(drawn, scenario="table1_ai_society") for drawn in one.figures.drawn]
     rows = table(replace(one.figures, drawn=drawn))
     assert [(row.dataset, row.wins) for row in rows if not row.ours] == [
@@ -167,7 +167,7 @@ def test_fixed_tasks_are_shown_with_the_papers_lines(one: Made):
 
 
 @pytest.mark.slow
-def test_a_browser_has_nothing_to_complain_about(many: Made, tmp_path: Path):
+def test_a_browser_reports_no_error(many: Made, tmp_path: Path):
     file = tmp_path / "evaluation.html"
     made = report(many.figures)
     file.write_text(render_html(made, {plot.name: drawn(plot) for plot in made.plots}), "utf-8")

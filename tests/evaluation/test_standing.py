@@ -1,4 +1,4 @@
-"""What verdicts come to: exact counts, honest intervals, biases found where they were planted and nowhere else."""
+"""Statistics of verdicts: exact counts, coverage of intervals, and detection of planted biases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINNER = st.sampled_from([*WINNERS, None])
 
 
 @given(st.lists(WINNER, max_size=80))
-def test_shares_are_counts(outcomes: list[Any]):
+def test_shares_equal_counts(outcomes: list[Any]):
     found = shares(outcomes)
     assert found.of + found.undecided == len(outcomes)
     assert (found.wins.count, found.draws.count, found.losses.count) == tuple(
@@ -32,7 +32,7 @@ def test_shares_are_counts(outcomes: list[Any]):
     assert shares(outcomes) == found
 
 
-def test_bootstrap_intervals_hold_the_truth():
+def test_bootstrap_intervals_contain_the_true_value():
     chance, held = random.Random(1), 0
     for _ in range(300):
         outcomes: list[Any] = chance.choices(["a", "draw", "b"], [0.6, 0.1, 0.3], k=100)
@@ -41,13 +41,13 @@ def test_bootstrap_intervals_hold_the_truth():
     assert 0.91 <= held / 300 <= 0.985
 
 
-def test_none_of_a_hundred_is_not_impossible():
+def test_zero_of_a_hundred_has_an_interval_above_zero():
     found = shares(["a"] * 100)
     assert (found.losses.count, found.losses.low) == (0, 0)
     assert 0.03 < found.losses.high < 0.05
 
 
-def test_both_orders_count_only_together():
+def test_a_verdict_needs_both_orders():
     for one, two in product([*WINNERS, None], repeat=2):
         expected = None if None in (one, two) else one if one == two else "draw"
         assert BothOrders(one, two).winner == expected
@@ -63,7 +63,7 @@ def planted(a: int, b: int, equal: int, first: int, second: int) -> list[BothOrd
     ]
 
 
-def test_a_planted_bias_is_found_and_none_where_there_is_none():
+def test_a_planted_position_bias_is_found_and_no_other():
     found = position(planted(40, 20, 5, 30, 5))
     assert (found.flips, found.to_first, found.to_second) == (35, 30, 5)
     assert (found.first, found.second, found.equal) == (60 + 60, 60 + 10, 10)
@@ -79,7 +79,7 @@ def test_a_planted_bias_is_found_and_none_where_there_is_none():
 
 
 @given(st.lists(st.tuples(WINNER, WINNER), max_size=40))
-def test_naming_the_systems_the_other_way_round_changes_no_bias(orders: list[Any]):
+def test_swapping_the_systems_does_not_change_the_bias(orders: list[Any]):
     other = {"a": "b", "b": "a", "draw": "draw", None: None}
     found = position([BothOrders(*one) for one in orders])
     turned: Any = [BothOrders(other[two], other[one]) for one, two in orders]  # pyright: ignore
@@ -107,7 +107,7 @@ def test_consistency():
     assert (found.same.count, found.same.of) == (2, 3)
 
 
-def test_length_alone_is_found_out():
+def test_a_planted_length_bias_is_found():
     chance = random.Random(5)
     sizes = [(chance.randint(100, 3000), chance.randint(100, 1000)) for _ in range(400)]
     only: list[Any] = ["a" if a > b else "b" for a, b in sizes]
@@ -116,7 +116,7 @@ def test_length_alone_is_found_out():
     assert found.ratio > 1.5
     assert shares(only).score.value > 0.7
     assert found.controlled is not None
-    # At the same length nothing is left of it.
+    # At equal length the difference disappears.
     assert found.controlled.low < 0.5 < found.controlled.high
     fair: list[Any] = [chance.choices(["a", "b"], [0.7, 0.3])[0] for _ in sizes]
     other = length_bias(fair, sizes)
@@ -156,8 +156,8 @@ def test_ratings_find_planted_strengths():
     assert sum(one.rating.value for one in found) == pytest.approx(0, abs=1e-6)
 
 
-def test_ratings_are_the_maximum_of_the_likelihood():
-    """Against a search over a grid that knows nothing of the iteration."""
+def test_ratings_maximize_the_likelihood():
+    """Compares with a grid search."""
     met = meetings({"x": 1.0, "y": 2.5}, 40)
     wins = sum(one.score for one in met) + 0.5
     losses = len(met) - wins + 1
@@ -170,14 +170,14 @@ def test_ratings_are_the_maximum_of_the_likelihood():
     assert found["x"].beats["y"] == pytest.approx(best, abs=2e-4)
 
 
-def test_who_never_lost_has_a_rating_and_strangers_have_none():
+def test_a_system_without_losses_has_a_rating_and_unconnected_systems_have_none():
     found = bradley_terry([Match(str(n), "x", "y", 1.0) for n in range(10)])
     assert 0 < found[0].rating.value < 1_000
-    with pytest.raises(InputError, match="never met"):
+    with pytest.raises(InputError, match="common scale"):
         bradley_terry([Match("1", "x", "y", 1.0), Match("1", "u", "v", 1.0)])
 
 
-def test_at_the_maximum_everybody_wins_as_often_as_is_expected():
+def test_at_the_maximum_observed_wins_equal_expected_wins():
     met = meetings({"x": 1.0, "y": 2.0, "z": 5.0, "w": 0.7}, 50, seed=8)
     found = {one.system: one for one in bradley_terry(met)}
     for name, one in found.items():

@@ -1,4 +1,4 @@
-"""Studies: every figure counted again by hand, what was looked through once is not looked through again, no file of another run."""
+"""Studies: figures equal a manual count, shards are scanned once, and findings of another run are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def study(run: Run, kept: Path) -> Study:
     return made
 
 
-def test_figures_are_those_counted_by_hand(tmp_path: Path):
+def test_figures_equal_a_manual_count(tmp_path: Path):
     run = a_run(tmp_path / "run")
     made = study(run, tmp_path / "kept")
     records = list(run)
@@ -62,21 +62,21 @@ def test_figures_are_those_counted_by_hand(tmp_path: Path):
             turns[name, index] += 1
     assert shown["refusal"] == 10
     assert made.any.count == any_of
-    for behaviour in made.behaviours:
-        name = behaviour.name
-        assert behaviour.conversations.count == shown[name]
-        assert {seat: rate.count for seat, rate in behaviour.by_seat.items()} == {
+    for one in made.behaviors:
+        name = one.name
+        assert one.conversations.count == shown[name]
+        assert {seat: rate.count for seat, rate in one.by_seat.items()} == {
             seat: marked[name, seat] for seat in ("user", "assistant")
         }
-        assert behaviour.messages.count == sum(marked[name, seat] for seat in ("user", "assistant"))
-        assert [rate.count for rate in behaviour.by_turn] == [turns[name, turn] for turn in range(6)]
-        assert [rate.of for rate in behaviour.by_turn] == [30] * 6
-        assert {stop: (rate.count, rate.of) for stop, rate in behaviour.by_stop.items()} == {
+        assert one.messages.count == sum(marked[name, seat] for seat in ("user", "assistant"))
+        assert [rate.count for rate in one.by_turn] == [turns[name, turn] for turn in range(6)]
+        assert [rate.of for rate in one.by_turn] == [30] * 6
+        assert {stop: (rate.count, rate.of) for stop, rate in one.by_stop.items()} == {
             stop: (endings[name, stop], 15) for stop in ("done", "max_messages")
         }
 
 
-def test_curves_are_the_quartiles(tmp_path: Path):
+def test_curves_contain_the_quartiles(tmp_path: Path):
     run = a_run(tmp_path / "run")
     made = study(run, tmp_path / "kept")
     curves = {(curve.seat, curve.measure): curve.points for curve in made.growth}
@@ -89,7 +89,7 @@ def test_curves_are_the_quartiles(tmp_path: Path):
 
 def test_examples_have_the_message_and_the_evidence(tmp_path: Path):
     made = study(a_run(tmp_path / "run"), tmp_path / "kept")
-    (refusal,) = (one for one in made.behaviours if one.name == "refusal")
+    (refusal,) = (one for one in made.behaviors if one.name == "refusal")
     assert len(refusal.examples) == 5
     assert len({one.id for one in refusal.examples}) == 5
     for one in refusal.examples:
@@ -108,7 +108,7 @@ def test_the_same_run_gives_the_same_study(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_more_processes_see_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_several_processes_give_the_same_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = a_run(tmp_path / "run")
     monkeypatch.setattr(looking, "FEW", 0)
     one, two = look(run, tmp_path / "one"), look(run, tmp_path / "two", processes=2)
@@ -126,7 +126,7 @@ def counting(name: str, version: int, seen: Counter[str]) -> Detector:
     return msgspec.structs.replace(old, version=version, rule=rule)
 
 
-def test_what_was_looked_through_is_not_looked_through_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_scanned_shards_are_not_scanned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run, kept = a_run(tmp_path / "run"), tmp_path / "kept"
     seen: Counter[str] = Counter()
     for name in DETECTORS:
@@ -135,13 +135,13 @@ def test_what_was_looked_through_is_not_looked_through_again(tmp_path: Path, mon
     assert set(seen.values()) == {30}
     assert study(run, kept).to_json() == first.to_json()
     assert set(seen.values()) == {30}
-    # A shard more: only that one is looked through.
+    # With one more shard, only that one is scanned.
     add_shard(run.folder, 3, range(30, 35))
     assert study(Run(tmp_path / "run"), kept).conversations == 35
     assert set(seen.values()) == {35}
 
 
-def test_of_a_new_version_only_that_detector_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_new_version_runs_only_that_detector_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run, kept = a_run(tmp_path / "run"), tmp_path / "kept"
     before = study(run, kept)
     seen: Counter[str] = Counter()
@@ -150,11 +150,11 @@ def test_of_a_new_version_only_that_detector_is_asked_again(tmp_path: Path, monk
         monkeypatch.setitem(DETECTORS, name, counting(name, newer, seen))
     after = study(run, kept)
     assert seen == {"refusal": 30}
-    (old,) = (one for one in before.behaviours if one.name == "refusal")
-    (new,) = (one for one in after.behaviours if one.name == "refusal")
+    (old,) = (one for one in before.behaviors if one.name == "refusal")
+    (new,) = (one for one in after.behaviors if one.name == "refusal")
     assert (new.version, new.conversations) == (old.version + 1, old.conversations)
-    assert [one for one in after.behaviours if one.name != "refusal"] == [
-        one for one in before.behaviours if one.name != "refusal"
+    assert [one for one in after.behaviors if one.name != "refusal"] == [
+        one for one in before.behaviors if one.name != "refusal"
     ]
 
 
@@ -166,20 +166,20 @@ def test_findings_of_another_run_are_refused(tmp_path: Path):
         list(look(other, kept).tables())
 
 
-def test_a_run_with_holes_is_studied_as_far_as_it_is(tmp_path: Path):
+def test_an_incomplete_run_is_studied_as_it_is(tmp_path: Path):
     run = a_run(tmp_path / "run", shards=1)
     add_shard(run.folder, 4, range(40, 43))
     assert study(Run(tmp_path / "run"), tmp_path / "kept").conversations == 13
 
 
-def test_a_shard_committed_meanwhile_does_not_take_the_place_of_another(tmp_path: Path):
+def test_a_shard_committed_during_a_scan_is_not_confused_with_another(tmp_path: Path):
     folder = a_run(tmp_path / "run", shards=1).folder
     add_shard(folder, 2, range(20, 30))
     begun = Looker(Run(tmp_path / "run"), tmp_path / "kept")
     add_shard(folder, 1, range(10, 20))
 
     class Begun(Findings):
-        """Has read the run before the last shard was committed."""
+        """Opens the run before the last shard is committed."""
 
         def stages(self, run: RunFolder) -> Iterator[Step]:
             yield from begun.stages()
@@ -193,7 +193,7 @@ def test_a_shard_committed_meanwhile_does_not_take_the_place_of_another(tmp_path
     }
 
 
-def test_a_shard_that_was_replaced_meanwhile_is_refused(tmp_path: Path, snapshot: Callable[..., None]):
+def test_a_shard_replaced_during_a_scan_is_an_error(tmp_path: Path, snapshot: Callable[..., None]):
     run = a_run(tmp_path / "run", shards=1)
     with pytest.raises(InputError, match=r"\b0\b.*run") as caught:
         looking._look(run.folder.address, run.stage, 1, 0, "0" * 64, [])  # pyright: ignore[reportPrivateUsage]
@@ -222,8 +222,8 @@ print(sorted(gatherer._roles), sorted(gatherer._by_role.items()))
 
 
 @pytest.mark.slow
-def test_which_of_many_roles_are_counted_is_no_matter_of_chance(tmp_path: Path):
-    """The order of a set of texts differs between this process, whose seed is drawn at random, and one with another seed."""
+def test_the_choice_among_many_roles_is_deterministic(tmp_path: Path):
+    """The order of a set of strings differs between processes with different hash seeds."""
     here = in_process.python(COUNT_ROLES, folder=tmp_path).stdout
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     there = subprocess.run(

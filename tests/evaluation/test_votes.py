@@ -1,4 +1,4 @@
-"""Votes: each once, none lost at any byte, dealt out evenly, and counted as somebody with a pencil would."""
+"""Votes: stored once and durably, distributed evenly, and counted correctly."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def vote(voter: str, number: int, choice: Any, nonce: str = "", first: Any = "a"
 
 
 def counted(folder: Path) -> dict[tuple[str, str], str]:
-    """The votes that count, read from the disk."""
+    """Return the votes that count, read from the disk."""
     found = latest(read_records(folder))
     return {(who, one.pair): one.choice for who, mine in found.items() for one in mine.values()}
 
@@ -68,7 +68,7 @@ async def keep(folder: Path, *given: CastVote) -> None:
 # --- once and durably ----------------------------------------------------------------------------------------------
 
 
-async def test_many_clicks_at_once_are_one_vote(tmp_path: Path):
+async def test_simultaneous_clicks_are_one_vote(tmp_path: Path):
     box = BallotBox(tmp_path)
     voters = [f"v{n}" for n in range(50)]
     clicks = [vote(who, n, "abs"[(n + len(who)) % 2]) for who in voters for n in range(6)] * 3
@@ -80,14 +80,14 @@ async def test_many_clicks_at_once_are_one_vote(tmp_path: Path):
     assert sum(box.counts.values()) == 300
 
 
-async def test_a_vote_is_changed_only_by_who_has_seen_it(tmp_path: Path):
+async def test_a_vote_changes_only_if_the_voter_has_seen_it(tmp_path: Path):
     box = BallotBox(tmp_path)
     await box.add(vote("Ada", 1, "a", "n1"))
     with pytest.raises(Stale) as stale:  # another tab, opened before
         await box.add(vote("Ada", 1, "b", "n2"))
     assert stale.value.vote.choice == "a"
     await box.add(vote("Ada", 1, "b", "n3"), replaces="n1")
-    with pytest.raises(Stale):  # the first form again, late
+    with pytest.raises(Stale):  # the first form is sent again
         await box.add(vote("Ada", 1, "a", "n1"))
     with pytest.raises(Stale):
         await box.add(vote("Ada", 1, "draw", "n4"), replaces="n1")
@@ -98,7 +98,7 @@ async def test_a_vote_is_changed_only_by_who_has_seen_it(tmp_path: Path):
     assert len(list(read_records(tmp_path))) == 3, "what was replaced is still there"
 
 
-async def test_after_a_cut_at_any_byte_whole_votes_count_and_more_can_be_given(tmp_path: Path):
+async def test_after_truncation_at_any_byte_complete_votes_count_and_new_ones_work(tmp_path: Path):
     given = [vote("Ada", n, "a") for n in range(4)] + [vote("Ben", 1, "draw")]
     await keep(tmp_path / "whole", *given)
     data = (tmp_path / "whole" / "000001").read_bytes()
@@ -117,7 +117,7 @@ async def test_after_a_cut_at_any_byte_whole_votes_count_and_more_can_be_given(t
     assert sizes[-1] == len(given)
 
 
-async def test_a_full_disk_is_told_and_the_next_try_counts_once(
+async def test_a_full_disk_is_an_error_and_the_next_attempt_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     box = BallotBox(tmp_path)
@@ -130,7 +130,7 @@ async def test_a_full_disk_is_told_and_the_next_try_counts_once(
         sync(file)
 
     monkeypatch.setattr(os, "fdatasync", fails)
-    for _ in range(2):  # on the disk perhaps, but nobody was told so
+    for _ in range(2):  # it may be on the disk, but was not confirmed
         with pytest.raises(JournalBroken):
             await box.add(vote("Ada", 2, "a"))
     assert key_of(pair(2)) not in box.of("Ada")
@@ -140,7 +140,7 @@ async def test_a_full_disk_is_told_and_the_next_try_counts_once(
     assert counted(tmp_path) == {("Ada", "p1"): "a", ("Ada", "p2"): "b"}
 
 
-def test_one_process_at_a_time_takes_votes(tmp_path: Path):
+def test_only_one_process_can_take_votes(tmp_path: Path):
     box = BallotBox(tmp_path)
     with pytest.raises(InputError, match="another process"):
         BallotBox(tmp_path)
@@ -154,9 +154,9 @@ def test_one_process_at_a_time_takes_votes(tmp_path: Path):
         BallotBox(tmp_path)
 
 
-def test_where_no_votes_can_be_kept(tmp_path: Path):
+def test_a_folder_that_cannot_store_votes_is_an_error(tmp_path: Path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot keep votes"):
+    with pytest.raises(InputError, match="cannot store votes"):
         BallotBox(tmp_path / "file" / "votes")
 
 
@@ -169,7 +169,7 @@ Click = st.tuples(
 
 
 def tear(folder: Path) -> None:
-    """Half a frame at the end, which nobody was told of."""
+    """Add half a frame at the end: a vote that was never confirmed."""
     for path in sorted(folder.glob("0*"))[-1:]:
         with path.open("ab") as file:
             file.write(b"\x40\x00\x00\x00\x01\x02")
@@ -177,8 +177,8 @@ def tear(folder: Path) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(Click, max_size=25))
-def test_any_clicks_come_to_what_was_answered(clicks: list[Any]):
-    """A model with a dictionary: a first vote counts, a change only on sight, and restarts change nothing."""
+def test_any_sequence_of_clicks_matches_a_simple_model(clicks: list[Any]):
+    """Compares with a dictionary: a first vote counts, a change needs the last vote, and restarts change nothing."""
 
     async def go(folder: Path) -> None:
         box = BallotBox(folder)
@@ -213,7 +213,7 @@ def test_any_clicks_come_to_what_was_answered(clicks: list[Any]):
 # --- names ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_name_is_one_voter_however_it_is_written(tmp_path: Path):
+async def test_names_that_differ_in_case_are_one_voter(tmp_path: Path):
     box = BallotBox(tmp_path)
     names = await asyncio.gather(*(box.join(name) for name in ("Ada", "ADA", "ada", "Ben")))
     assert set(names) == {"Ada", "Ben"}
@@ -232,27 +232,27 @@ async def test_a_name_is_one_voter_however_it_is_written(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["", "  ", "=1+1", "-x", "@x", "a\x00b", "x" * 61, "\u202egnp", "\n"])
-def test_names_that_cannot_be(text: str):
+def test_invalid_names_are_rejected(text: str):
     with pytest.raises(InputError):
         voter_name(text)
 
 
-def test_names_are_tidied():
+def test_whitespace_in_names_is_normalized():
     assert voter_name("  Grace \t Hopper ") == "Grace Hopper"
     assert voter_name("Zoe\u0308") == "Zoë"
     assert voter_name("李雷") == "李雷"
 
 
-def test_where_votes_are_kept(tmp_path: Path):
+def test_the_folder_of_votes(tmp_path: Path):
     write_pairs(tmp_path, [pair(1)])
     assert votes_folder(tmp_path) == votes_folder(tmp_path / "pairs.jsonl") == tmp_path / "votes"
     assert votes_folder(tmp_path / "mine.jsonl") == tmp_path / "mine.votes"
 
 
-# --- dealing -------------------------------------------------------------------------------------------------------
+# --- distribution of pairs -----------------------------------------------------------------------------------------
 
 
-async def test_votes_are_dealt_evenly_though_voters_come_and_go(tmp_path: Path):
+async def test_votes_are_distributed_evenly_while_voters_come_and_go(tmp_path: Path):
     box = BallotBox(tmp_path)
     dealer = Dealer([pair(n) for n in range(30)], box)
     chance = random.Random(5)
@@ -268,7 +268,7 @@ async def test_votes_are_dealt_evenly_though_voters_come_and_go(tmp_path: Path):
                 one = dealer.pairs[key]
                 await box.add(CastVote(who, one.id, key, "a", "a", f"{round}", 1.0))
         counts = [box.counts[key] for key in dealer.pairs]
-        # One more than by perfect foresight: nobody votes twice on a pair, and who holds one may leave.
+        # One more than optimal, because a voter sees each pair once and may leave without an answer.
         assert max(counts) - min(counts) <= 3
         if round == 12:
             active = [*active[:5], "late1", "late2"]
@@ -277,7 +277,7 @@ async def test_votes_are_dealt_evenly_though_voters_come_and_go(tmp_path: Path):
     await box.close()
 
 
-async def test_the_end_and_what_may_not_be_shown(tmp_path: Path):
+async def test_no_pair_remains_and_hidden_pairs_are_skipped(tmp_path: Path):
     box = BallotBox(tmp_path)
     pairs = [pair(n, labels=("misalignment",) if n == 2 else ()) for n in range(4)]
     dealer = Dealer(pairs, box)
@@ -291,7 +291,7 @@ async def test_the_end_and_what_may_not_be_shown(tmp_path: Path):
     await box.close()
 
 
-async def test_who_goes_away_lets_go_of_a_pair(tmp_path: Path):
+async def test_a_voter_who_leaves_releases_the_pair(tmp_path: Path):
     box, now = BallotBox(tmp_path), [0.0]
     dealer = Dealer([pair(1), pair(2)], box, clock=lambda: now[0])
     gone = dealer.next("Ada")
@@ -318,7 +318,7 @@ def planted(pairs: int, voters: int, seed: int = 3) -> list[CastVote]:
     ]
 
 
-def test_results_are_what_a_count_by_hand_says():
+def test_results_equal_a_manual_count():
     given = planted(40, 5)
     made = results_of([pair(n) for n in range(40)], given)
     tally = Counter(one.choice for one in given)
@@ -345,15 +345,15 @@ def test_results_are_what_a_count_by_hand_says():
     assert made.between[0].kappa == cohen([ones[k] for k in both], [twos[k] for k in both])
 
 
-def test_votes_that_agree_within_a_pair_say_less_than_their_number():
-    """Ten people of one mind on each of 20 pairs are 20 observations, not 200."""
+def test_votes_on_the_same_pair_are_not_independent():
+    """Ten equal votes on each of 20 pairs are 20 observations, not 200."""
     one_mind = [vote(f"v{who}", n, "a" if n < 12 else "b") for n in range(20) for who in range(10)]
     spread = [vote("v", n, "a" if n < 120 else "b") for n in range(200)]
     [close] = results_of([pair(n) for n in range(20)], one_mind).compared
     [wide] = results_of([pair(n) for n in range(200)], spread).compared
     assert close.wins.rate == wide.wins.rate == 0.6
     ratio = (close.wins.high - close.wins.low) / (wide.wins.high - wide.wins.low)
-    assert 2.5 < ratio < 4  # the root of ten
+    assert 2.5 < ratio < 4  # about the square root of ten
     all_one = results_of(
         [pair(n) for n in range(20)], [vote(f"v{w}", n, "a") for n in range(20) for w in range(10)]
     )
@@ -364,7 +364,7 @@ def test_votes_that_agree_within_a_pair_say_less_than_their_number():
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5)), max_size=12))
-def test_intervals_hold_their_shares(counts: list[tuple[int, int, int]]):
+def test_intervals_contain_their_shares(counts: list[tuple[int, int, int]]):
     rates, score = vote_results.clustered(counts)
     assert sum(rate.count for rate in rates) == sum(map(sum, counts))
     for rate in rates:
@@ -373,12 +373,12 @@ def test_intervals_hold_their_shares(counts: list[tuple[int, int, int]]):
     assert 0 <= score.low <= score.value <= score.high <= 1
 
 
-def test_groups_and_systems_are_kept_apart_and_other_texts_do_not_count():
+def test_groups_and_systems_are_separate_and_changed_texts_do_not_count():
     pairs = [
         pair(1, group="code"),
         pair(2, group="ai_society"),
         pair(3, system_b="other", group="code"),
-        pair(4, group="code", text_a="written anew"),
+        pair(4, group="code", text_a="rewritten"),
     ]
     given = [CastVote("Ada", one.id, key_of(one), "a", "a", "n", 1.0) for one in pairs[:3]] + [
         vote("Ada", 4, "b")
@@ -422,7 +422,7 @@ async def test_results_of_a_folder_with_judges(tmp_path: Path):
     assert b'"schema": 1' in made.to_json()
 
 
-def test_no_cell_is_a_formula(tmp_path: Path):
+def test_no_csv_cell_is_a_formula(tmp_path: Path):
     write_pairs(tmp_path, [pair(1, id="=cmd|' /C calc'!A0", system_a="@sum", system_b="+b\nx")])
     from camel.evaluation.pairs import read_pairs
 

@@ -488,19 +488,19 @@ def test_in_a_browser(
             reader.go("/play")
             page.click(".ideas a >> nth=1")
             assert page.input_value("[name=assistant]") == "Chef"
-            page.click("text=Begin")
-            page.wait_for_selector(".ending")
+            page.click("button:has-text('Start')")
+            page.wait_for_selector(".ending:not(.waiting)")
             count = page.locator(".message").count()
             assert count == 7
             assert page.locator(".message.writing").count() == 0
             page.click("button:has-text('Save')")
-            page.wait_for_selector("a.button[href^='/conversation/']")
-            page.click("a.button[href^='/conversation/']")
-            page.wait_for_selector(".minimap")
+            page.wait_for_selector("a.btn[href^='/conversation/']")
+            page.click("a.btn[href^='/conversation/']")
+            page.wait_for_selector("svg.score")
             assert page.locator(".message").count() == count
             # A seat: what is said appears, the model answers, and it can be asked to speak instead.
             reader.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+dinner&seat=user")
-            page.click("text=Begin")
+            page.click("button:has-text('Start')")
             page.wait_for_selector("#composer[data-turn=yes]")
             assert page.evaluate("document.activeElement.id") == "say"
             page.keyboard.type("Propose <b>one</b> starter")
@@ -514,7 +514,7 @@ def test_in_a_browser(
             page.reload()
             assert page.locator(".message").count() >= 4
             page.click("button:has-text('Stop')")
-            page.wait_for_selector(".ending")
+            page.wait_for_selector(".ending:not(.waiting)")
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 800})
                 for path in ("/play", page.url):
@@ -526,13 +526,13 @@ def test_in_a_browser(
             plain = Reader(chromium, app, java_script_enabled=False)
             plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+lunch&seat=user")
             with plain.page.expect_navigation():
-                plain.page.click("text=Begin")
+                plain.page.click("button:has-text('Start')")
             for wanted in ("#whose:has-text('your turn')", "#m2"):
                 wait_for(lambda wanted=wanted: plain.page.reload() and plain.page.locator(wanted).count())
                 if wanted != "#m2":
                     plain.page.fill("#say", "Propose a starter")
                     with plain.page.expect_navigation():
-                        plain.page.click("text=Say it")
+                        plain.page.click("button[value=say]")
             plain.close()
             ledger = endpoint.ledger()
         finally:
@@ -595,12 +595,12 @@ def test_words_appear_in_a_browser_while_they_are_written(chromium: Any, tmp_pat
         reader.go("/play?" + urlencode({"user": "Nomad", "assistant": "Guide", "task": "Find a well"}))
         page.uncheck("[name=specify]")
         page.fill("[name=messages]", "2")
-        page.click("text=Begin")
+        page.click("button:has-text('Start')")
         for number in (1, 2):
             page.wait_for_selector(".message.writing:has-text('My first <b>words</b>')")
             model.go_on()
             page.wait_for_selector(f"#m{number}:has-text('{'Step' if number == 1 else 'Done'}')")
-        page.wait_for_selector(".ending")
+        page.wait_for_selector(".ending:not(.waiting)")
         assert page.locator(".message.writing").count() == 0
         reader.close()
 
@@ -627,8 +627,8 @@ def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
             reader.go("/play?" + urlencode({"user": hostile, "assistant": "x", "task": hostile}))
             page.uncheck("[name=specify]")
             page.fill("[name=messages]", "40")
-            page.click("text=Begin")
-            page.wait_for_selector(".ending")
+            page.click("button:has-text('Start')")
+            page.wait_for_selector(".ending:not(.waiting)")
             assert page.locator(".message").count() >= 1
             assert page.evaluate("window.pwned") is None
             for fold in page.locator(".message details").all()[:3]:

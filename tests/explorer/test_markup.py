@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.explorer.markup import MAX_MARKDOWN, as_maths, as_plain, marked, render
+from camel.explorer.markup import MAX_MARKDOWN, as_math, as_plain, marked, render
 from camel.explorer.reading import count_words, parts_of, terms_of
 from camel.explorer.renderer import as_html
 from tests.support.payloads import PAYLOADS
@@ -70,8 +70,8 @@ def test_maths_is_drawn_by_the_browser_itself():
     assert "is less than" in two
     assert as_html("$$\n- a\n- b\n$$.").count("<math") == 1
     assert "<math" not in as_html("it costs $5, or $6 with tax")
-    assert "\\newcommand" in as_maths("\\newcommand{\\a}{b}")
-    assert as_maths("\\frac{") == '<code class="formula">\\frac{</code>'
+    assert "\\newcommand" in as_math("\\newcommand{\\a}{b}")
+    assert as_math("\\frac{") == '<code class="formula">\\frac{</code>'
 
 
 def test_code_has_its_colours_and_its_language():

@@ -158,7 +158,7 @@ def test_in_a_frame_of_this_machine(chromium: Any, tmp_path: Path):
         frame.locator("main a[href^='/consent']").first.click()
         frame.locator("form[action='/consent'] button").click()
         frame.locator("text=misalignment shown").wait_for()
-        frame.locator("text=60 conversations").wait_for()
+        frame.locator("#summary:text-is('60 conversations')").wait_for()
         page.close()
         notebook.shutdown()
     one.stop()

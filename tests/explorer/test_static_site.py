@@ -95,7 +95,7 @@ def test_every_page_names_model_and_licence_and_no_cost(run: Path, tmp_path: Pat
     with Catalogue([run]) as catalogue:
         rows = [msgspec.structs.replace(row, cost=1.25) for row in chosen(catalogue, first=3)]
         models = ", ".join(dict.fromkeys(row.model for row in rows))
-        write_site(catalogue, rows, tmp_path / "stated", licence="cc-by-<4>.0")
+        write_site(catalogue, rows, tmp_path / "stated", license="cc-by-<4>.0")
         write_site(catalogue, rows, tmp_path / "silent")
     for site, licence in (("stated", "cc-by-<4>.0"), ("silent", "none stated")):
         for html in check(tmp_path / site).values():
@@ -120,7 +120,7 @@ def test_choosing(run: Path):
             chosen(catalogue, ids=["000_003"])
         with pytest.raises(InputError, match="no conversation"):
             chosen(catalogue, ids=["nobody"])
-        with pytest.raises(InputError, match="from 1 to"):
+        with pytest.raises(InputError, match="must have 1 to"):
             chosen(catalogue, first=0)
         with pytest.raises(InputError, match="no conversation"):
             write_site(catalogue, [], Path("nowhere"))

@@ -97,7 +97,7 @@ def number_of(page: str) -> str:
 
 def meaning(page: str, choice: str) -> str:
     """What a choice on this page means, by whose text stands at the left."""
-    left, right = re.findall(r'<article class="side".*?</article>', page, re.DOTALL)
+    left, right = re.findall(r'<article class="side-col.*?</article>', page, re.DOTALL)
     assert ("<strong>first</strong>" in left) != ("<strong>first</strong>" in right)
     here = "a" if "<strong>first</strong>" in left else "b"
     return {"A": here, "B": "ab"[here == "a"]}.get(choice, choice)

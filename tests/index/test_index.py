@@ -340,9 +340,9 @@ def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
     made = Counter(name for n in range(9) for name in {one.detector for one in detect(transcript(n))})
     assert counted == made
     study = camel("study", "run", "--json", folder=tmp_path)
-    behaviours = json.loads(study.stdout.splitlines()[-1])["result"]["behaviours"]
+    behaviors = json.loads(study.stdout.splitlines()[-1])["result"]["behaviors"]
     assert {
-        one["name"]: one["conversations"]["count"] for one in behaviours if one["conversations"]["count"]
+        one["name"]: one["conversations"]["count"] for one in behaviors if one["conversations"]["count"]
     } == made
     assert len(list((tmp_path / "run" / "study" / "kept" / "data").rglob("*.parquet"))) == 3, (
         "looked through twice"

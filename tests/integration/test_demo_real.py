@@ -43,4 +43,4 @@ def test_the_demo_ends_in_the_explorer(tmp_path: Path):
             process.send_signal(signal.SIGINT)
             process.wait(60)
     assert "complete: 1 conversation " in said
-    assert "demo/demonstration" in shown
+    assert "demonstration" in shown

@@ -301,7 +301,7 @@ def sleeper(run: Run, nodes: cluster.RayCluster) -> None:
 
 
 def silences(run: Run) -> list[dict[str, Any]]:
-    return [event for event in run.events("worker") if "was silent for" in str(event)]
+    return [event for event in run.events("worker") if "no heartbeat" in str(event)]
 
 
 @pytest.fixture(scope="module")

@@ -292,7 +292,7 @@ def test_places_are_between_minus_one_and_one(n: int, width: int, seed: int):
 
 
 @pytest.mark.thorough  # CI draws the maps of docs/map.md
-def test_umap_keeps_neighbours_together_also_those_placed_afterwards(monkeypatch: pytest.MonkeyPatch):
+def test_umap_keeps_neighbors_together_also_those_placed_afterwards(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.maps.layout.FEW", FEW)
     chance = np.random.default_rng(0)
     centres = unit(chance.normal(0, 1, (4, 32)))

@@ -1,4 +1,4 @@
-"""Which access path answers which question: lists and counts."""
+"""The choice of access paths for lists and counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.societies import STAGE, commit, society, transcript
 
 @pytest.fixture(scope="module")
 def now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogueView]:
-    """A run whose first shards are in merged files with copies and cubes; the last shard has an index of its own."""
+    """A run whose first shards have merged index files with copies and cubes; the last shard has its own index file."""
     folder = tmp_path_factory.mktemp("paths")
     society(folder / "run", rows=56, shard=7, seed=1)
     with pytest.MonkeyPatch.context() as patch:
@@ -44,9 +44,7 @@ def now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogueView]:
         (Query(sort="tokens", ranges={"tokens": (1, None)}), "NumberScan"),
     ],
 )
-def test_the_path_to_a_list_is_the_cheapest_that_can_answer(
-    now: CatalogueView, query: Query, path: str
-) -> None:
+def test_a_list_uses_the_cheapest_path_that_can_answer(now: CatalogueView, query: Query, path: str) -> None:
     assert type(choose_list(now, query)).__name__ == path
 
 
@@ -57,7 +55,7 @@ def test_the_path_to_a_list_is_the_cheapest_that_can_answer(
         (Query(), "finding", ["Footers"]),
         (Query(facets={"stop": ("done",)}), "", ["Footers"]),
         (Query(ranges={"messages": (2, 9)}), "", ["Footers"]),
-        # Values of a set overlap, so that their counts cannot be added up.
+        # Values of a set overlap, so their counts cannot be added up.
         (Query(facets={"label": ("misalignment", "other")}), "", ["Cube", "Scan"]),
         (Query(facets={"stop": ("done",)}), "model", ["Cube", "Scan"]),
         (Query(facets={"stop": ("done",), "user": ("Guide",)}), "", ["Cube", "Scan"]),

@@ -1,4 +1,4 @@
-"""The catalogue against the conversations themselves, counted and sorted by hand."""
+"""Compares the answers of the catalogue with the conversations themselves, counted and sorted in the test."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RESTRICTED = (3, 20, 21, 58)
 
 
 class Known(NamedTuple):
-    """A conversation as the tests know it, made from the transcript alone."""
+    """The expected row of a conversation, made from the transcript alone."""
 
     run: str
     transcript: Transcript
@@ -79,7 +79,7 @@ class Known(NamedTuple):
             "user": [roles.get("user", "")],
             "other": [],
             "stop": [t.stop.reason if t.stop else "unfinished"],
-            # Small runs without them are looked through only where somebody keeps looking.
+            # Small runs without findings are scanned only by `keep_looking`.
             "finding": sorted({one.detector for one in detect(t)}) if self.looked else [],
             "label": t.labels,
             "model": [" + ".join(models)],
@@ -104,14 +104,14 @@ class Known(NamedTuple):
 
 
 def said_about(t: Transcript) -> tuple[bool, list[str], str]:
-    """The annotation of a conversation: its star, its tags and its note."""
+    """Return the annotation of a conversation: its star, its tags and its note."""
     n = sum(map(ord, t.id))
     tags = ["odd", "no", "x' or '1'='1"][: n % 3] + ([SECRET] if "misalignment" in t.labels else [])
     return n % 4 == 0, tags, f"{SECRET}" * ("misalignment" in t.labels) or "read again" * (n % 5 == 1)
 
 
 class World:
-    """A catalogue, and what is in it."""
+    """A catalogue and its expected rows."""
 
     def __init__(self, catalogue: Catalogue, known: list[Known]) -> None:
         self.catalogue, self.known = catalogue, known
@@ -143,11 +143,11 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Three runs: indexed shard by shard, put together and counted but for a tail, and not indexed at all."""
+    """Three runs: one index file per shard; merged index files and cubes except for the last shards; and no index."""
     folder = tmp_path_factory.mktemp("world")
     known: list[Known] = []
     with pytest.MonkeyPatch.context() as patch:
-        # So that a few rows have sorted copies, of several row groups, with values that many rows have.
+        # Small limits, so that a few rows have sorted copies with several row groups and frequent values.
         patch.setattr("camel.index.sorted.FROM", 10)
         patch.setattr("camel.index.sorted._GROUP", 4)
         patch.setattr("camel.query.sorted_copies.TIED", 8)
@@ -181,7 +181,7 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
             if one.run == name:
                 annotations.change(one.transcript.id, star=star, tags=tags, note=note)
     with pytest.MonkeyPatch.context() as patch:
-        # So that a few rows are enough for all ways to a row far down a sorted list.
+        # Small limits, so that a few rows exercise all ways to find a row far down a sorted list.
         patch.setattr("camel.query.number_scan._SORTED_AT_ONCE", 4)
         patch.setattr("camel.query.number_scan._STEPS", 3)
         patch.setattr("camel.query.database.SEGMENT", 25)
@@ -245,7 +245,7 @@ def names(known: list[Known]) -> list[tuple[str, str]]:
 @example(Query(sort="cost", order="desc"), 17)
 @example(Query(runs=("large",), facets={"stop": ("error",)}, sort="tokens"), 1)
 @relaxed
-def test_paging_gives_every_row_once_and_in_order(world: World, query: Query, limit: int):
+def test_paging_returns_every_row_once_and_in_order(world: World, query: Query, limit: int):
     expected = names(world.expected(query))
     page = world.catalogue.page(query, limit=limit)
     forward = [page]
@@ -266,12 +266,12 @@ def test_paging_gives_every_row_once_and_in_order(world: World, query: Query, li
 @given(queries, st.integers(1, 90))
 @settings(relaxed, max_examples=50)
 def test_paging_with_pages_of_any_size(world: World, query: Query, limit: int):
-    test_paging_gives_every_row_once_and_in_order.hypothesis.inner_test(world, query, limit)
+    test_paging_returns_every_row_once_and_in_order.hypothesis.inner_test(world, query, limit)
 
 
 @given(queries, st.integers(0, 200), st.integers(1, 20))
 @relaxed
-def test_a_jump_is_where_paging_would_have_come(world: World, query: Query, n: int, limit: int):
+def test_a_jump_equals_paging_to_the_same_row(world: World, query: Query, n: int, limit: int):
     expected = names(world.expected(query))
     at = min(n, max(0, len(expected) - 1))
     page = world.catalogue.jump(query, n, limit)
@@ -289,7 +289,7 @@ def test_a_jump_is_where_paging_would_have_come(world: World, query: Query, n: i
 @example(Query(facets={"stop": ("done",)}))
 @example(Query(facets={"tag": ("odd",), "starred": ("yes",)}))
 @relaxed
-def test_facets_are_what_counting_by_hand_gives(world: World, query: Query):
+def test_facets_equal_a_manual_count(world: World, query: Query):
     facets = world.catalogue.facets(query)
     for name in FILTERS:
         found = [one for one in world.visible() if one.fits(query, but=name)]
@@ -304,7 +304,7 @@ def test_facets_are_what_counting_by_hand_gives(world: World, query: Query):
 @pytest.mark.slow
 @given(queries, st.integers(1, 30), st.integers(0, 3))
 @relaxed
-def test_a_sample_is_of_the_query_and_the_same_for_its_seed(world: World, query: Query, n: int, seed: int):
+def test_a_sample_matches_its_query_and_is_reproducible(world: World, query: Query, n: int, seed: int):
     rows = world.catalogue.sample(query, n, seed)
     expected = names(world.expected(query))
     assert len({(row.run, row.id) for row in rows}) == len(rows) == min(n, len(expected))
@@ -314,12 +314,12 @@ def test_a_sample_is_of_the_query_and_the_same_for_its_seed(world: World, query:
 
 @given(queries, st.integers(0, 10**6))
 @relaxed
-def test_neighbours_are_those_of_the_list(world: World, query: Query, which: int):
+def test_neighbors_are_those_of_the_list(world: World, query: Query, which: int):
     expected = names(world.expected(query))
     if not expected:
         return
     at = which % len(expected)
-    found = world.catalogue.neighbours(*expected[at], query)
+    found = world.catalogue.neighbors(*expected[at], query)
     assert (found.previous and (found.previous.run, found.previous.id)) == (expected[at - 1] if at else None)
     assert (found.next and (found.next.run, found.next.id)) == (
         expected[at + 1] if at + 1 < len(expected) else None
@@ -369,7 +369,7 @@ def test_histograms_with_the_same_edges_add_up(world: World, number: str, facets
     assert sum(one.unknown for one in parts) == whole.unknown
 
 
-def test_rows_say_what_the_conversations_are(world: World):
+def test_rows_describe_their_conversations(world: World):
     rows = {(row.run, row.id): row for row in world.catalogue.page(limit=1000).rows}
     for number, one in enumerate(world.visible()):
         row = rows[one.run, one.transcript.id]
@@ -380,26 +380,26 @@ def test_rows_say_what_the_conversations_are(world: World):
         assert row.cost == pytest.approx(one.number("cost"))
         assert row.labels == tuple(one.transcript.labels)
         assert (row.star, list(row.tags), row.note) == said_about(one.transcript)
-        if number % 5 == 0:  # of every shard at least one
+        if number % 5 == 0:  # at least one of every shard
             assert world.catalogue.row(one.run, one.transcript.id) == row
             assert world.catalogue.conversation(one.run, one.transcript.id) == one.transcript
 
 
-def test_it_says_what_has_no_index(world: World):
+def test_runs_without_an_index_are_noted(world: World):
     assert any("bare" in note and "camel run index" in note for note in world.catalogue.notes())
     assert not any("large" in note for note in world.catalogue.notes())
 
 
-# ---------------------------------------------------------------- the gate
+# ---------------------------------------------------------------- restricted rows
 
 
 @pytest.mark.slow
 @given(queries, st.sampled_from(["assistant", "user"]))
 @relaxed
-def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
+def test_behaviors_are_those_of_the_conversations_that_were_looked_through(
     world: World, query: Query, role: str
 ):
-    seen = world.catalogue.behaviours(query, role)
+    seen = world.catalogue.behaviors(query, role)
     fitting = [one for one in world.expected(query) if one.looked]
     assert seen.conversations == len(fitting)
     by_turn: Counter[tuple[str, str, int]] = Counter()
@@ -423,18 +423,16 @@ def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
 
 
 def _on_map(view: MapView) -> Any:
-    """All that a map tells its reader."""
+    """Return everything that a map shows to its reader."""
     points = view.read(view.rows)
-    legends = [view.legend(colour) for colour in ("cluster", "label", "stop")]
+    legends = [view.legend(color) for color in ("cluster", "label", "stop")]
     return view.run, [one.id for one in points], points, legends, view.groups, view.figures
 
 
 @pytest.mark.slow
 @given(queries, st.sampled_from(["", "oasis", SECRET, '"the well"']), st.integers(1, 80), st.integers(0, 90))
 @relaxed
-def test_restricted_rows_are_in_no_answer_of_any_method(
-    world: World, query: Query, text: str, limit: int, n: int
-):
+def test_restricted_rows_are_in_no_answer(world: World, query: Query, text: str, limit: int, n: int):
     asked = replace(query, text=text)
     seen = world.catalogue
     hidden = [one for one in world.known if "misalignment" in one.transcript.labels]
@@ -448,8 +446,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "facets": lambda: seen.facets(asked),
         "count": lambda: seen.count(asked),
         "histogram": lambda: seen.histogram(asked, by="label"),
-        "behaviours": lambda: seen.behaviours(asked, "user"),
-        "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
+        "behaviors": lambda: seen.behaviors(asked, "user"),
+        "neighbors": lambda: seen.neighbors(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
         "conversations": lambda: seen.conversations(seen.page(asked, limit=limit).rows),
@@ -457,7 +455,7 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "check": lambda: seen.check(some.run, some.transcript.id),
         "derived": lambda: [_on_map(map_of(seen, run, "tasks", asked)) for run in maps_in(seen)],
         "notes": seen.notes,
-        "restricted": lambda: None,  # says which labels there are, and no more
+        "restricted": lambda: None,  # returns only labels
         "runs": lambda: None,
         "close": lambda: None,
         "keep_looking": lambda: None,
@@ -491,11 +489,11 @@ def _rows(answer: Any) -> list[Any]:
     return [answer] if hasattr(answer, "run") else []
 
 
-def test_a_restricted_conversation_is_opened_after_consent_only(world: World):
+def test_a_restricted_conversation_needs_consent(world: World):
     for one in world.known:
         if "misalignment" not in one.transcript.labels:
             continue
-        for ask in (world.catalogue.conversation, world.catalogue.row, world.catalogue.neighbours):
+        for ask in (world.catalogue.conversation, world.catalogue.row, world.catalogue.neighbors):
             with pytest.raises(NeedsConsent) as refused:
                 ask(one.run, one.transcript.id)
             assert refused.value.labels == ("misalignment",)
@@ -507,9 +505,9 @@ def test_a_restricted_conversation_is_opened_after_consent_only(world: World):
     assert world.catalogue.allowing("misalignment").restricted() == []
 
 
-def test_the_label_in_the_row_decides_also_where_an_index_hides_it(tmp_path: Path):
+def test_the_label_in_the_data_decides_even_if_the_index_lacks_it(tmp_path: Path):
     made = society(tmp_path / "run", rows=10, shard=5)
-    # The index says that nothing is labelled; the data, exchanged behind its back, says otherwise.
+    # The index has no label, but the data was replaced and has one.
     run = open_folder(tmp_path / "run")
     made[2].labels = ["misalignment"]
     path = tmp_path / "run" / run.marker(STAGE, 0).file
@@ -537,7 +535,7 @@ HOSTILE = [
 ]
 
 
-def test_ids_from_anywhere_are_only_ever_compared(tmp_path: Path):
+def test_hostile_ids_are_only_compared(tmp_path: Path):
     run = open_folder(tmp_path / "run")
     run.create(Settings("f", {}, "0"))
     commit(run, 0, [Transcript(id, Task(f"task {n}")) for n, id in enumerate(HOSTILE)])
@@ -556,7 +554,7 @@ def test_ids_from_anywhere_are_only_ever_compared(tmp_path: Path):
 
 
 @pytest.mark.parametrize("bad", [0, -1, 10**9, True, 1.5, "1"])
-def test_sizes_of_pages_are_bounded(world: World, bad: Any):
+def test_page_sizes_are_limited(world: World, bad: Any):
     with pytest.raises(InputError):
         world.catalogue.page(limit=bad)
 
@@ -601,7 +599,7 @@ def _says(known: Known, *phrases: str) -> bool:
         ("number7", ["number7"]),
     ],
 )
-def test_search_finds_what_is_said_with_an_index_and_without(texts: World, text: str, phrases: list[str]):
+def test_search_finds_text_with_and_without_an_index(texts: World, text: str, phrases: list[str]):
     page = texts.catalogue.search(Query(text=text), limit=100)
     expected = {(one.run, one.transcript.id) for one in texts.visible() if _says(one, *phrases)}
     assert set(ids(page)) == expected
@@ -625,7 +623,7 @@ UNSPACED = (
 
 @pytest.fixture(scope="module")
 def unspaced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
-    """Two runs that say the same in scripts without spaces; only the first has a text index."""
+    """Two runs with the same texts in scripts without spaces; only the first has a text index."""
     folder = tmp_path_factory.mktemp("unspaced")
     pytest.importorskip("tantivy")
     for name in ("indexed", "scanned"):
@@ -678,7 +676,7 @@ def test_words_inside_a_sentence_without_spaces_are_found(unspaced: Catalogue, t
         )
 
 
-def test_search_is_narrowed_sorted_paged_and_counted_like_a_list(texts: World):
+def test_search_is_filtered_sorted_paged_and_counted_like_a_list(texts: World):
     query = Query(text="oasis", facets={"stop": ("done", "error")}, sort="tokens", order="desc")
     expected = [one for one in texts.visible() if _says(one, "oasis") and one.fits(query)]
     expected.sort(key=lambda one: -(one.number("tokens") or 0))
@@ -694,7 +692,7 @@ def test_search_is_narrowed_sorted_paged_and_counted_like_a_list(texts: World):
     assert sum(map(sum, texts.catalogue.histogram(query).series.values())) == len(expected)
 
 
-def test_a_search_without_an_index_is_bounded_and_says_so(
+def test_a_search_without_an_index_is_limited_and_has_a_note(
     texts: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setattr("camel.query.text.SCANNED", 10)
@@ -705,7 +703,7 @@ def test_a_search_without_an_index_is_bounded_and_says_so(
         assert any(re.search(r"\b10\b", note) for note in page.notes)
 
 
-# ---------------------------------------------------------------- what may be wrong with an index
+# ---------------------------------------------------------------- damaged indexes
 
 
 def _same(where: Path, made: list[Transcript]) -> None:
@@ -725,9 +723,7 @@ def _same(where: Path, made: list[Transcript]) -> None:
 
 @pytest.mark.parametrize("put_together", [False, True])
 @pytest.mark.parametrize("damage", ["cut", "empty", "noise", "gone", "another's"])
-def test_a_damaged_or_missing_index_is_as_if_it_had_never_been(
-    tmp_path: Path, put_together: bool, damage: str
-):
+def test_a_damaged_or_missing_index_changes_no_answer(tmp_path: Path, put_together: bool, damage: str):
     made = society(tmp_path / "run", rows=20, shard=5)
     society(tmp_path / "other", rows=20, shard=5, seed=8)
     for name in ("run", "other"):
@@ -743,7 +739,7 @@ def test_a_damaged_or_missing_index_is_as_if_it_had_never_been(
         elif damage == "another's":
             if not path.name.startswith(
                 ("m", "cube")
-            ):  # those are told by the run's fingerprint; here it is the same
+            ):  # the run's fingerprint would show these, but here it is the same
                 path.write_bytes(other.read_bytes())
             else:
                 path.unlink()
@@ -752,7 +748,7 @@ def test_a_damaged_or_missing_index_is_as_if_it_had_never_been(
     _same(tmp_path / "run", made)
 
 
-def test_an_index_is_believed_for_the_file_that_the_marker_names_only(tmp_path: Path):
+def test_an_index_is_used_only_for_the_file_that_the_marker_names(tmp_path: Path):
     run = open_folder(tmp_path / "run")
     run.create(Settings("f", {}, "0"))
     marker = commit(run, 0, [transcript(n) for n in range(4)])
@@ -765,7 +761,7 @@ def test_an_index_is_believed_for_the_file_that_the_marker_names_only(tmp_path: 
     with Catalogue([tmp_path / "run"]) as catalogue:
         assert catalogue.count() == 4
         assert "no index" in catalogue.notes()[0]
-    assert collect_garbage(run, derived=unused).indexes == []  # a lone one does no harm
+    assert collect_garbage(run, derived=unused).indexes == []  # a single one is harmless
     commit_index = index / f"{Path(marker.file).stem}.parquet"
     commit_index.write_bytes(loser.read_bytes())
     assert collect_garbage(run, derived=unused).indexes == [f"index/{STAGE}/{loser.name}"]
@@ -773,7 +769,7 @@ def test_an_index_is_believed_for_the_file_that_the_marker_names_only(tmp_path: 
 
 @pytest.mark.parametrize("put_together", [False, True])
 @pytest.mark.parametrize("damage", ["gone", "pages", "empty"])
-def test_an_index_that_breaks_while_it_is_open_is_left_out(tmp_path: Path, put_together: bool, damage: str):
+def test_an_index_damaged_while_open_is_skipped(tmp_path: Path, put_together: bool, damage: str):
     made = society(tmp_path / "run", rows=20, shard=5)
     if put_together:
         merge(open_folder(tmp_path / "run"), STAGE, target=10)
@@ -796,13 +792,13 @@ def test_an_index_that_breaks_while_it_is_open_is_left_out(tmp_path: Path, put_t
         assert catalogue.conversation("run", made[7].id) == made[7]
 
 
-def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_new_shards_of_a_growing_run_appear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made = society(tmp_path / "run", rows=20, shard=5)
     run = open_folder(tmp_path / "run")
     with Catalogue([tmp_path / "run"]) as catalogue:
         monkeypatch.setattr(catalogue._shared, "_looked", float("-inf"))
         first = catalogue.page(limit=7)
-        # A later shard before an earlier one: order is that of the items, and what was seen stays where it was.
+        # A later shard is committed before an earlier one. The list is in the order of the items, and known rows stay in place.
         later = [transcript(n) for n in range(100, 105)]
         commit(run, 6, later)
         monkeypatch.setattr(catalogue._shared, "_looked", float("-inf"))
@@ -818,7 +814,7 @@ def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.Mo
         assert found == [one.id for one in [*made, *between, *later]]
 
 
-def test_many_readers_at_once(world: World):
+def test_many_concurrent_readers(world: World):
     errors: list[BaseException] = []
 
     def read(seed: int) -> None:
@@ -838,7 +834,7 @@ def test_many_readers_at_once(world: World):
     assert not errors
 
 
-def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
+def test_compacted_shards_are_found(tmp_path: Path):
     made = society(tmp_path / "run", rows=20, shard=5)
     run = open_folder(tmp_path / "run")
     with Catalogue([tmp_path / "run"]) as open_before:
@@ -848,7 +844,7 @@ def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
         assert len(list((tmp_path / "run" / "data" / STAGE).iterdir())) == 1
         assert open_before.conversation("run", made[17].id) == made[17]
     _same(tmp_path / "run", made)
-    # Also where there is no index: it is made from the rows of the large file.
+    # Without an index, one is built from the rows of the large file.
     for path in (tmp_path / "run" / "index" / STAGE).iterdir():
         path.unlink()
     _same(tmp_path / "run", made)
@@ -856,15 +852,15 @@ def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
     _same(tmp_path / "run", made)
 
 
-# ---------------------------------------------------------------- the original's files
+# ---------------------------------------------------------------- files of the original CAMEL formats
 
 
 @pytest.mark.parametrize(
     ("format", "name"), [("chat", "chat"), ("chat", "chat.tar.gz"), ("instruction", "i.json")]
 )
-def test_the_originals_files_are_read_where_they_lie(tmp_path: Path, format: str, name: str):
+def test_exports_in_the_original_formats_can_be_opened(tmp_path: Path, format: str, name: str):
     made = [one for one in (transcript(n) for n in range(40)) if len(one.messages) > 3]
-    made = [one for one in made if not one.failed]  # those are in no export
+    made = [one for one in made if not one.failed]  # exports skip failed conversations
     FORMATS[format].write(iter(made), tmp_path / name)
     with Catalogue([tmp_path / name]) as catalogue:
         [run] = catalogue.runs
@@ -878,7 +874,7 @@ def test_the_originals_files_are_read_where_they_lie(tmp_path: Path, format: str
     assert not (tmp_path / name).is_dir() or not (tmp_path / name / "run.json").exists()
 
 
-def test_labels_in_the_originals_files_are_obeyed_whatever_they_are_called(tmp_path: Path):
+def test_labels_in_files_of_the_original_formats_are_respected(tmp_path: Path):
     from camel.record.release import Release
 
     made = [transcript(1), transcript(2, labels=["misalignment"])]
@@ -887,7 +883,7 @@ def test_labels_in_the_originals_files_are_obeyed_whatever_they_are_called(tmp_p
         assert [row.id for row in catalogue.page().rows] == [made[0].id]
 
 
-def test_what_is_not_there_is_reported(
+def test_missing_runs_and_conversations_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Callable[..., None]
 ):
     monkeypatch.chdir(tmp_path)
@@ -901,7 +897,7 @@ def test_what_is_not_there_is_reported(
     snapshot("errors", refused.value, "no run at all")
 
 
-def test_two_runs_of_the_same_name_are_told_apart(tmp_path: Path):
+def test_two_runs_with_the_same_name_get_different_names(tmp_path: Path):
     society(tmp_path / "a" / "run", rows=3)
     society(tmp_path / "b" / "run", rows=4)
     with Catalogue([tmp_path / "a" / "run", tmp_path / "b" / "run"]) as catalogue:
@@ -909,7 +905,7 @@ def test_two_runs_of_the_same_name_are_told_apart(tmp_path: Path):
         assert dict(catalogue.facets()["run"]) == {"run": 3, "run-2": 4}
 
 
-def test_the_one_run_that_is_chosen_is_counted(tmp_path: Path):
+def test_a_single_selected_run_is_counted(tmp_path: Path):
     society(tmp_path / "run", rows=3)
     with Catalogue([tmp_path / "run"]) as catalogue:
         assert "run" not in catalogue.facets()

@@ -1,4 +1,4 @@
-"""Small runs are looked through beside those who read: all of them, whatever fails, and nothing is counted from before."""
+"""Background scans of small runs: all are scanned despite failures, and answers use the new findings."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def found_in(made: Iterable[Transcript]) -> Counter[str]:
 
 def look_through(catalogue: Catalogue, conversations: int, *runs: str) -> None:
     with looking(catalogue):
-        wait_for(lambda: catalogue.behaviours(Query(runs)).conversations == conversations)
+        wait_for(lambda: catalogue.behaviors(Query(runs)).conversations == conversations)
 
 
-def test_a_filter_by_finding_counts_what_was_found_here(tmp_path: Path):
+def test_a_filter_by_finding_includes_background_scans(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=5)
     merge(open_folder(tmp_path / "run"), STAGE)
     with Catalogue([tmp_path / "run"]) as catalogue:
@@ -48,7 +48,7 @@ def test_a_filter_by_finding_counts_what_was_found_here(tmp_path: Path):
         assert {name: catalogue.count(Query(facets={"finding": (name,)})) for name in expected} == expected
 
 
-def test_what_others_found_is_kept_and_not_looked_for_again(tmp_path: Path):
+def test_stored_findings_are_kept_and_not_scanned_again(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=5)
     theirs = [[Mark("theirs", 0, "user")]] * 5
     known: dict[int, list[list[Mark]]] = {shard: theirs for shard in range(8) if shard not in (0, 3)}
@@ -62,7 +62,7 @@ def test_what_others_found_is_kept_and_not_looked_for_again(tmp_path: Path):
         }
 
 
-def test_a_detector_that_fails_on_one_run_is_named_and_keeps_no_other_waiting(
+def test_a_detector_that_fails_on_one_run_is_named_and_does_not_block_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     bad = society(tmp_path / "bad", rows=12, shard=4)
@@ -79,7 +79,7 @@ def test_a_detector_that_fails_on_one_run_is_named_and_keeps_no_other_waiting(
         assert any("a fussy detector" in note for note in catalogue.notes())
 
 
-def test_a_store_that_fails_for_a_while_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_temporary_store_failure_does_not_end_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     society(tmp_path / "run", rows=8, shard=4)
     with Catalogue([tmp_path / "run"]) as catalogue:
         committed = RunFolder.committed
@@ -95,10 +95,10 @@ def test_a_store_that_fails_for_a_while_does_not_end_it(tmp_path: Path, monkeypa
         monkeypatch.setattr("camel.query.database.FRESH", -math.inf)
         with looking(catalogue):
             wait_for(lambda: len(asked) > 2)
-            wait_for(lambda: catalogue.behaviours().conversations == 8)
+            wait_for(lambda: catalogue.behaviors().conversations == 8)
 
 
-def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_start_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     society(tmp_path / "run", rows=8, shard=4, index=False)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -123,8 +123,8 @@ def _fail(*_: Any) -> None:
     raise CamelError("it broke")
 
 
-def test_a_run_that_is_made_later_appears(tmp_path: Path):
-    """With its annotations, under a name of its own, and without disturbing what is being read."""
+def test_a_run_created_later_appears(tmp_path: Path):
+    """It has its annotations and a unique name, and does not disturb other readers."""
     society(tmp_path / "a" / "trial", rows=5)
     with Catalogue([tmp_path / "a" / "trial"]) as catalogue:
         page = catalogue.page(limit=2)

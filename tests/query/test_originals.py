@@ -1,4 +1,4 @@
-"""Files of the original's formats (FACTS.md) open in the explorer and read correctly; large ones are imported once."""
+"""Files of the original CAMEL formats open in the explorer and read correctly; large ones are imported once."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("make", MADE)
-def test_the_original_s_files_open_and_read_correctly(make: Any, tmp_path: Path):
+def test_files_of_the_original_formats_open_and_read_correctly(make: Any, tmp_path: Path):
     said, length = MADE[make]
     with Catalogue([make(tmp_path)]) as catalogue:
         page = catalogue.page()
@@ -152,20 +152,20 @@ def test_a_large_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.Monke
             assert catalogue.search(Query(text="library")).total == 3
     [kept] = (tmp_path / "cache" / "camel" / "imports").iterdir()
     assert kept.stat().st_mode & 0o077 == 0, "what is in it is nobody else's business"
-    # Another file in its place is another import; what nobody opens is forgotten.
+    # A changed file is imported again, and unused imports are removed.
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("chat/003_001_001.json", json.dumps(chat("003_001_001", *TALK)))
     os.utime(kept, (0, 0))
     with Catalogue([path]) as catalogue:
         assert catalogue.count() == 4
     assert not kept.exists()
-    # A home that cannot be written to is no reason not to read.
+    # The file can be read even if the cache is not writable.
     monkeypatch.setenv("XDG_CACHE_HOME", str(path))
     with Catalogue([path]) as catalogue:
         assert catalogue.count() == 4
 
 
-def test_a_file_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_unreadable_file_leaves_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sources, "KEPT_FROM", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "x.json").write_text('[{"a": 1}]')

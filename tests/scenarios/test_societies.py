@@ -78,7 +78,7 @@ def test_a_mistake_is_told_in_words_that_help(
 
 
 def test_all_unknown_keys_are_told_at_once():
-    _, problems = read_society(f'nam = 1\n{ADA}colour = "red"\n[stop]\ntimes = 3\n')
+    _, problems = read_society(f'nam = 1\n{ADA}color = "red"\n[stop]\ntimes = 3\n')
     assert len(problems) == 3
 
 

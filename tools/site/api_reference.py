@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parent.parent.parent / "src"
 PARTS = {
     "conversations": (
         "Conversations",
-        "Two who talk, what they are told, what is said.",
+        "Role plays: agents, prompts, messages and transcripts.",
         (
             "core.role_playing",
             "core.conversation",
@@ -30,12 +30,12 @@ PARTS = {
     "stop-rules": ("Stop rules", "When a conversation ends.", ("core.stops",)),
     "critics": (
         "Critics and search",
-        "Who chooses what is said.",
+        "Choose between proposed messages.",
         ("core.critic", "core.judge", "core.search"),
     ),
     "societies": (
         "Societies",
-        "More than two.",
+        "Conversations with more than two speakers.",
         (
             "core.society",
             "core.member",
@@ -47,7 +47,7 @@ PARTS = {
     ),
     "models": (
         "Models",
-        "Whatever answers.",
+        "Models and endpoints that reply.",
         (
             "core.model",
             "models.chat",
@@ -64,7 +64,7 @@ PARTS = {
     "errors": ("Errors", "All that is raised on purpose.", ("core.errors",)),
     "datasets": (
         "Datasets",
-        "Scenarios, configurations, campaigns.",
+        "Scenarios, configurations and jobs.",
         (
             "scenarios.scenario",
             "scenarios.reading",
@@ -86,9 +86,10 @@ PARTS = {
     ),
     "storage": (
         "Runs and formats",
-        "Reading runs, exporting, importing, keeping them in order.",
+        "Read, export, import and maintain runs.",
         (
             "library.run",
+            "library.gallery",
             "runs.reader",
             "runs.run",
             "formats.exporters",
@@ -104,12 +105,12 @@ PARTS = {
     "explorer": ("Explorer", "Questions about runs.", ("query.catalogue", "query.where")),
     "detectors": (
         "Detectors",
-        "What goes wrong in a conversation.",
+        "Find failures in conversations.",
         ("detectors", "detectors.finding", "detectors.catalogue"),
     ),
     "evaluation": (
         "Evaluation",
-        "Agents against single shots, votes, HumanEval.",
+        "Studies, comparisons, votes and HumanEval.",
         (
             "library.studies",
             "evaluation.agents",
@@ -129,7 +130,7 @@ PARTS = {
     ),
     "training": (
         "Training",
-        "Rows, and fine-tuning on them.",
+        "Training rows and fine-tuning.",
         (
             "library.row_making",
             "training.recipe",

@@ -23,7 +23,7 @@ SETTINGS = {
     "htmlLabels": False,
     "flowchart": {"htmlLabels": False, "curve": "basis", "useMaxWidth": True},
     "themeVariables": {"fontSize": "15px"},
-    # The colours of the page, whichever they are: light, dark, or what a reader has chosen.
+    # The colors of the page, whichever they are: light, dark, or what a reader has chosen.
     "themeCSS": """
       .node rect, .node circle, .node polygon, .node path, .actor, .note, rect.actor { fill: var(--drawing-fill) !important; stroke: var(--drawing-line) !important; }
       .cluster rect { fill: var(--drawing-group) !important; stroke: var(--drawing-line) !important; }

@@ -76,7 +76,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the drawings in: as part of the page, so that they take its colours."""
+    """Put the drawings in: as part of the page, so that they take its colors."""
     return drawings.filled(html)
 
 

@@ -1,4 +1,4 @@
-"""`camel doctor`: check everything that a run needs, and say how to fix what is missing."""
+"""`camel doctor`: check everything that a run needs, and show how to fix problems."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def doctor(
 def _examine(
     target: Target, note: Callable[..., None], report: Callable[[CheckResult], None], *, several: bool
 ) -> float | None:
-    """Check one model; returns what that cost, or None where the price is unknown."""
+    """Check one model and return the cost of that, or None if the price is unknown."""
     import asyncio
 
     from camel.core.message import Usage

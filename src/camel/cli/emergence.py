@@ -1,4 +1,4 @@
-"""`camel evaluate emergence`: what each added dataset teaches a model (the paper's Table 2)."""
+"""`camel evaluate emergence`: how each added dataset changes a model's answers (the paper's Table 2)."""
 
 from __future__ import annotations
 

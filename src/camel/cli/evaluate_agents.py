@@ -75,7 +75,7 @@ def agents(
     asked = find_models(
         groups,
         judges,
-        summariser=summarizer,
+        summarizer=summarizer,
         base=model,
         against=against,
         base_url=base_url,
@@ -125,7 +125,7 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
             f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{excluded}",
         )
         echo(console, f"  {' / '.join(contest.systems(group.name))}")
-    asked = [job.summariser, *job.writers.values(), *job.judges]
+    asked = [job.summarizer, *job.writers.values(), *job.judges]
     seats = {one.name: job.models[one.seat] for one in asked}
     steps = [(STEPS[need.kind], need) for need in contest.estimate()]
     announce_needs(console, steps, lambda name: price_of(seats[name]))

@@ -148,7 +148,7 @@ def _write_site(
             f"--where has no filter {', '.join(unknown)}; known: {', '.join(sorted(PARAMETERS))}"
         )
     query = Query.from_params(asked)
-    page: dict[str, Any] = {"title": title, "licence": license, "terms": terms_of(query.text)}
+    page: dict[str, Any] = {"title": title, "license": license, "terms": terms_of(query.text)}
     with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, **choice)

@@ -1,6 +1,6 @@
-"""The text that `--help` prints: commands by group, one row per option with its default, an example at the end.
+"""Prints `--help`: commands by group, one row per option with its default, and an example at the end.
 
-Typer's own help shows Python types and changes between releases. This relies only on names that all of them have. A
+Typer's own help shows Python types and changes between releases. This module uses only names that all releases have. A
 command's first sentence is its docstring; the rest is in help.toml.
 """
 

@@ -23,12 +23,12 @@ class Keyboard(Protocol):
     """Reads the entries of a person."""
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
-        """Read one entry of one or more lines; `hints` are shown as far as they fit. `EOFError` and `KeyboardInterrupt` mean that the person stops."""
+        """Read one entry of one or more lines; hints that fit are shown. Raises `EOFError` or `KeyboardInterrupt` if the person stops."""
         ...
 
 
 def open_keyboard(*, keep_history: bool = True) -> Keyboard:
-    """The editor in a terminal, else standard input."""
+    """Return the editor in a terminal, else standard input."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         return Terminal(history_file() if keep_history else None)
     return StandardInput()
@@ -172,7 +172,7 @@ class StandardInput:
 
 @contextmanager
 def disable_echo() -> Generator[None]:
-    """Keep keys that are pressed while others speak for the prompt, instead of echoing them into their messages."""
+    """Do not echo keys while a model speaks, so that they appear at the next prompt and not in its message."""
     try:
         import termios
     except ImportError:  # not a terminal of this kind

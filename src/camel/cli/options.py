@@ -1,6 +1,6 @@
-"""Options that several commands share, each one object, so that a name means the same everywhere.
+"""Options that several commands share. Each is defined once, so that a name means the same everywhere.
 
-A command sets only the default. One that it computes is described with `@defaults` (cli/help.py).
+A command sets only the default. Defaults that a command computes are described in help.toml.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from camel.core.errors import InputError
 
 
 def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
-    """An option with its help and the placeholder of its value; it is named like the parameter unless `names` are given."""
+    """Return an option with its help and the placeholder of its value. Its default name is that of the parameter."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
 def flag(name: str, help: str) -> Any:
-    """An option without a value, off by default."""
+    """Return an option without a value, off by default."""
     return typer.Option(name, help=help)
 
 
 def argument(metavar: str, help: str, **more: Any) -> Any:
-    """A positional argument."""
+    """Return a positional argument."""
     return typer.Argument(metavar=metavar, help=help, **more)
 
 
@@ -118,7 +118,7 @@ def print_json(value: Any) -> None:
 
 
 def typed(command: typer.Context) -> list[str]:
-    """The options on the command line, each under its first name; values from the environment do not count."""
+    """Return the first names of the options on the command line, without those from the environment."""
     found: list[str] = []
     for parameter in command.command.params:
         source = command.get_parameter_source(parameter.name or "")
@@ -129,19 +129,19 @@ def typed(command: typer.Context) -> list[str]:
 
 
 def typed_model(command: typer.Context, model: str, base_url: str) -> tuple[str, str]:
-    """`--model` and `--base-url` where a file has them too: the environment does not override the file."""
+    """Return `--model` and `--base-url` from the command line only, so that the environment does not override a file."""
     given = typed(command)
     return (model if "--model" in given else "", base_url if "--base-url" in given else "")
 
 
 def leave_to(file: object, options: Collection[str]) -> None:
-    """Refuse options that would have no effect because a file has these settings."""
+    """Reject options that a file sets, because they would have no effect."""
     if options:
         raise InputError(f"{file} has these settings: change them there and remove {', '.join(options)}")
 
 
 def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
-    """The checked labels of `--acknowledge`."""
+    """Check and return the labels of `--acknowledge`."""
     from camel.record.release import RESTRICTED
 
     if unknown := sorted(set(labels or ()) - RESTRICTED):

@@ -1,7 +1,7 @@
 """Shows a job in progress: a panel on a terminal, lines elsewhere, JSON on request.
 
-A view receives snapshots and events and knows nothing of the job behind them, so `camel run status` draws a folder with
-the same code.
+A view receives snapshots and events, and does not depend on the job. `camel run status` therefore uses the same code for a
+run's folder.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class JsonLines(_BaseView):
 
 
 def choose_view(console: Console, as_json: bool) -> View:
-    """The view that fits where the output goes."""
+    """Return the view for a terminal, a log or a program."""
     if as_json:
         return JsonLines(console)
     return LivePanel(console) if console.is_terminal else Lines(console)
@@ -128,8 +128,8 @@ def echo(console: Console, text: str, style: str = "") -> None:
 def table(
     console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] = ()
 ) -> None:
-    """Print a table with borders on a terminal; elsewhere, and where it is too wide, plain columns that are never cut. The
-    columns of `right` are numbers."""
+    """Print a table: with borders on a terminal if it fits, else as plain columns that are never cut. Columns in `right` are
+    aligned to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     if console.is_terminal and sum(widths) + 3 * len(widths) + 1 <= console.width:
         drawn = Table()

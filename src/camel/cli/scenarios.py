@@ -83,7 +83,7 @@ def show(name: shared.ScenarioPlace) -> None:
     if scenario.labels:
         _print(f"labels: {', '.join(scenario.labels)}")
     if scenario.gated:
-        _print("it must be acknowledged to run: see the comments in its scenario.toml")
+        _print("it runs only after an acknowledgment: see the comments in its scenario.toml")
     rows: list[tuple[str, ...]] = []
     for level in scenario.levels:
         given = "shipped" if level.prompt else "given"

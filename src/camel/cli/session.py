@@ -1,4 +1,4 @@
-"""A conversation on the terminal, shared by `camel play` and `camel society`: shown as it is written, saved however it ends."""
+"""Runs a conversation on the terminal for `camel play` and `camel society`, and saves it however it ends."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
     if now.journals and now.state != "complete":
         echo(
             console,
-            f"journal {now.journals} ({JOURNALS}): only there can be seen whether a process works on the run",
+            f"journal {now.journals} ({JOURNALS}): only this folder shows whether a process is working on the run",
         )
     if now.paused:
         echo(console, f"paused  continue with camel run resume {now.run}")

@@ -83,7 +83,7 @@ def _show(console: Console, made: Study, folder: Path) -> None:
     from camel.reports.numbers import counted, interval, percent
 
     rows: list[tuple[str, ...]] = []
-    for one in shown(made.behaviours):
+    for one in shown(made.behaviors):
         seat = max(one.by_seat.items(), key=lambda item: item[1].rate)[0]
         rows.append(
             (
@@ -99,7 +99,7 @@ def _show(console: Console, made: Study, folder: Path) -> None:
     if rows:
         head = ("behavior", "of conversations", "95%", "of messages", "95%", "most in")
         table(console, head, rows, right={1, 3})
-    absent = [one for one in made.behaviours if not one.conversations.count]
+    absent = [one for one in made.behaviors if not one.conversations.count]
     if absent:
         most = percent(max(one.conversations.high for one in absent))
         names = ", ".join(one.title.lower() for one in absent)

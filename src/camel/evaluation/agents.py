@@ -33,7 +33,7 @@ class AgentsEvaluation(Job):
     groups: tuple[Group, ...]
     config: AgentsConfig
     models: Mapping[str, Model | ModelSpec]
-    summariser: AskedModel
+    summarizer: AskedModel
     writers: Mapping[str, AskedModel]
     """The models of the single-shot systems, by the system's name."""
     judges: tuple[AskedModel, ...]
@@ -49,7 +49,7 @@ class AgentsEvaluation(Job):
             open_folder(self.place),
             self.groups,
             self.config,
-            summariser=self.summariser,
+            summarizer=self.summarizer,
             writers=self.writers,
             judges=self.judges,
         )

@@ -257,11 +257,7 @@ def _method(made: AblationFigures) -> list[Block]:
             f"All {made.comparisons:,} p-values are corrected together by Holm's method: if no sentence had an effect, at most "
             "one in twenty such studies would report a significant difference."
         ),
-        Note(
-            styled(
-                "All figures are in `ablation.json`. Each variant is an ordinary run in a subfolder of this folder."
-            )
-        ),
+        Note(styled("All figures are in `ablation.json`. Each variant is an ordinary run in a subfolder.")),
     ]
 
 

@@ -20,7 +20,7 @@ class AskedModels(NamedTuple):
     """The models of an evaluation. A model that has several parts appears once in `models`."""
 
     models: dict[str, Model | ModelSpec]
-    summariser: AskedModel
+    summarizer: AskedModel
     writers: dict[str, AskedModel]
     judges: tuple[AskedModel, ...]
 
@@ -42,14 +42,12 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
         other = RunReader(name)
         others[_name(other)] = other
     if AGENTS in others:
-        raise InputError(
-            f"a run in --against cannot have the name {AGENTS}, which is reserved: rename its folder"
-        )
+        raise InputError(f"the name {AGENTS} is reserved, but a run of --against has it: rename its folder")
     scenarios = [_scenario(one) for one in records]
     for other in others.values():
         if _scenario(other) not in scenarios:
             raise InputError(
-                f"{other.folder.address} has the scenario {_scenario(other)}, but no RUN has: compare runs of the same scenario"
+                f"{other.folder.address} has the scenario {_scenario(other)}, which no RUN has: omit it"
             )
     groups: list[Group] = []
     for one, scenario in zip(records, scenarios, strict=True):
@@ -63,7 +61,7 @@ def find_models(
     groups: Sequence[Group],
     judges: Sequence[str | ModelSpec],
     *,
-    summariser: str = "",
+    summarizer: str = "",
     base: str = "",
     against: Sequence[str] = (),
     base_url: str = "",
@@ -92,15 +90,13 @@ def find_models(
         names = {str(run.settings().config.get("model.name", "")) for run in runs}
         base = names.pop() if len(names) == 1 else ""
         if not base:
-            raise InputError(
-                "the runs do not name a common model for the single-shot answers: name it with --model"
-            )
+            raise InputError("the runs have no common model for single-shot answers: name one with --model")
     writers: dict[str, AskedModel] = {}
     for name in single:
         writer = model(name.partition("=")[2] or base)
         writers[f"{SINGLE_SHOT}={writer.name}" if "=" in name else name] = writer
     asked = tuple(dict.fromkeys(model(spec) for spec in judges))
-    return AskedModels(models, model(summariser) if summariser else asked[0], writers, asked)
+    return AskedModels(models, model(summarizer) if summarizer else asked[0], writers, asked)
 
 
 def single_shots(against: Sequence[str]) -> list[str]:

@@ -78,7 +78,7 @@ class Contest:
         groups: Sequence[Group],
         config: AgentsConfig,
         *,
-        summariser: AskedModel,
+        summarizer: AskedModel,
         writers: Mapping[str, AskedModel],
         judges: Sequence[AskedModel],
         matches: Sequence[tuple[str, str]] | None = None,
@@ -86,11 +86,9 @@ class Contest:
         """`writers` are the models of the single-shot systems, by the system's name. `matches` are the pairs of systems to
         compare; by default all pairs."""
         self.folder, self.config = folder, config
-        self.groups, self.summariser, self.writers, self.judges = groups, summariser, writers, list(judges)
+        self.groups, self.summarizer, self.writers, self.judges = groups, summarizer, writers, list(judges)
         if not judges or len({one.name for one in judges}) != len(judges):
-            raise InputError(
-                "an evaluation needs at least one judge, and each judge only once: check --judge"
-            )
+            raise InputError("give at least one judge, and each judge only once")
         if len({group.name for group in groups}) != len(groups):
             raise InputError(
                 "two runs would have the same name in the table: evaluate them separately, each with its own --out"
@@ -110,8 +108,7 @@ class Contest:
                 raise InputError(f"{group.name} has no conversation to judge{why}")
             if set(group.runs) & set(writers):
                 raise InputError(
-                    f"a run has the name of a single-shot system: {', '.join(set(group.runs) & set(writers))}; "
-                    "rename its folder"
+                    f"rename the run {', '.join(set(group.runs) & set(writers))}: a single-shot system has this name"
                 )
             self.samples[group.name] = sample
         self._matches = matches
@@ -232,45 +229,45 @@ class Contest:
     # ---------------------------------------------------------------- stages
 
     def _summaries(self, group: Group, system: str) -> ContestStage:
-        sample, asked_model, runs = self.samples[group.name], self.summariser, self.runs[group.name]
-        sampling = asked_model.fitting(self.config.summary_sampling)
+        sample, writer, runs = self.samples[group.name], self.summarizer, self.runs[group.name]
+        sampling = writer.fitting(self.config.summary_sampling)
         own, drawn = _hash_run(runs[system]), _hash_run(next(iter(runs.values())))
         inputs = [
             self.prompts["summary"],
-            asked_model.name,
-            asked_model.small_window,
+            writer.name,
+            writer.small_window,
             sampling,
             own,
             sample.specified,
             # The tasks come from the first run. With another first run, their order may differ.
             *([drawn] if drawn != own else []),
         ]
-        prompt = partial(self._summary_prompt, system=system, asked_model=asked_model, sampling=sampling)
-        return self._solving("summary", group.name, system, asked_model, sampling, prompt, inputs)
+        prompt = partial(self._summary_prompt, system=system, writer=writer, sampling=sampling)
+        return self._solving("summary", group.name, system, writer, sampling, prompt, inputs)
 
     def _answers(self, group: Group, system: str) -> ContestStage:
-        sample, asked_model, runs = self.samples[group.name], self.writers[system], self.runs[group.name]
-        sampling = asked_model.fitting(self.config.single_shot_sampling)
+        sample, writer, runs = self.samples[group.name], self.writers[system], self.runs[group.name]
+        sampling = writer.fitting(self.config.single_shot_sampling)
         inputs = [
             self.prompts["single-shot"],
-            asked_model.name,
+            writer.name,
             sampling,
             _hash_run(next(iter(runs.values()))) if runs else _hash_tasks(sample.tasks),
             sample.specified,
-            *([asked_model.version] if asked_model.version else []),
+            *([writer.version] if writer.version else []),
         ]
 
         def prompt(task: Drawn) -> tuple[str, int]:
             return fill(self.prompts["single-shot"], {"TASK": task.text}), 0
 
-        return self._solving("answer", group.name, system, asked_model, sampling, prompt, inputs)
+        return self._solving("answer", group.name, system, writer, sampling, prompt, inputs)
 
     def _solving(
         self,
         kind: Kind,
         group: str,
         system: str,
-        asked_model: AskedModel,
+        writer: AskedModel,
         sampling: Sampling,
         prompt: Callable[[Drawn], tuple[str, int]],
         inputs: Sequence[Any],
@@ -282,7 +279,7 @@ class Contest:
             asked, cut = prompt(tasks[item.index])
             history = History()
             history.add("user", asked)
-            model = CheckedModel(item.model(asked_model.seat), self.config.cut_replies)
+            model = CheckedModel(item.model(writer.seat), self.config.cut_replies)
             reply = await model.reply(Request(history, sampling, f"{item.id}-{kind}", kind))
             text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
             return Solution(item.id, text, reply.model, reply.usage, finish, cut)
@@ -291,7 +288,7 @@ class Contest:
             return estimate_tokens(prompt(tasks[index])[0])
 
         return self._step(
-            kind, group, (system,), asked_model, len(tasks), work, inputs, tokens, sampling.max_tokens
+            kind, group, (system,), writer, len(tasks), work, inputs, tokens, sampling.max_tokens
         )
 
     def _verdicts(self, group: str, systems: tuple[str, str], judge: AskedModel, again: bool) -> ContestStage:
@@ -326,7 +323,7 @@ class Contest:
         kind: Kind,
         group: str,
         systems: tuple[str, ...],
-        asked_model: AskedModel,
+        model: AskedModel,
         count: int,
         work: Callable[[Item], Any],
         inputs: Sequence[Any],
@@ -347,11 +344,11 @@ class Contest:
             id=lambda index: tasks[index // each].id,
             read=partial(self._read, made),
             fingerprint=fingerprint,
-            seat=asked_model.seat,
+            seat=model.seat,
             suffix=".json",
             shard_size=1,
         )
-        return ContestStage(kind, group, systems, asked_model.name, stage, asked, most)
+        return ContestStage(kind, group, systems, model.name, stage, asked, most)
 
     async def _compare(
         self,
@@ -398,20 +395,20 @@ class Contest:
     # ---------------------------------------------------------------- prompts
 
     def _summary_prompt(
-        self, task: Drawn, system: str, asked_model: AskedModel, sampling: Sampling
+        self, task: Drawn, system: str, writer: AskedModel, sampling: Sampling
     ) -> tuple[str, int]:
         said, text = quoted_talk(task.transcripts[system]), task.text
-        room = asked_model.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
+        room = writer.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
         # A line that was cut in the middle must still begin with the quote sign.
         kept = shortened(said, room, "> ")
         values = {"TASK": quoted(text), "CONVERSATION": kept}
         return fill(self.prompts["summary"], values), max(0, len(said) - len(kept))
 
     def _judge_prompt(
-        self, task: Drawn, first: str, second: str, asked_model: AskedModel, sampling: Sampling
+        self, task: Drawn, first: str, second: str, judge: AskedModel, sampling: Sampling
     ) -> tuple[str, int]:
         reserved = ASKS * ((sampling.max_tokens or 0) + estimate_tokens(self.prompts["again"]))
-        room = asked_model.room(self.prompts["judge"] + task.text, reserved)
+        room = judge.room(self.prompts["judge"] + task.text, reserved)
         # A short solution leaves its unused room to the other one.
         shorter = min(len(first), len(second), room // 2)
         texts = [shortened(text, room - shorter) for text in (first, second)]

@@ -78,9 +78,8 @@ def report(made: Evaluation) -> Report:
     return Report(
         "Evaluation",
         headline(made),
-        "Agents discussed each task, and a model summarized the conversation into one solution. A model also answered the "
-        "same task in one reply. A judge compared two solutions at a time, in both orders, and did not see which system wrote "
-        "which.",
+        "Agents discussed each task, and a model summarized the conversation into one solution. A model also answered the same "
+        "task in one reply. A judge compared two solutions at a time, in both orders, without the names of their systems.",
         _facts(made),
         [Section("Results", _results(made)), *judging(made), Section("Method", _method(made))],
         plots(made),
@@ -309,9 +308,7 @@ def _ratings(made: Evaluation) -> list[Block]:
             2,
             title="Ratings in numbers",
         ),
-        Note(
-            "A draw counts as half a win. 95% intervals by bootstrap over the tasks, each with all its verdicts."
-        ),
+        Note("A draw counts as half a win. 95% intervals by bootstrap over the tasks."),
     ]
 
 
@@ -383,8 +380,7 @@ def _cost(made: Evaluation) -> list[Block]:
         cost_table([*rows, (Span(step, "strong"), *total)]),
         Grid(head, systems, 4, title="Solutions"),
         Note(
-            "“Cut off”: the solution ended at the token limit. “Partial”: only a part of the conversation fit into the "
-            "summarizer's context window."
+            "“Cut off”: ended at the token limit. “Partial”: the conversation did not fit into the summarizer's context window."
         ),
     ]
 

@@ -127,11 +127,7 @@ def points(made: Evaluation) -> list[str]:
             continue
         score, where = one.shares.score, titled(one.group)
         better = one.a if score.low > 0.5 else one.b if score.high < 0.5 else ""
-        sure = (
-            f"a significant difference in favor of {better}"
-            if better
-            else "the difference may be due to chance"
-        )
+        sure = f"significantly in favor of {better}" if better else "the difference may be chance"
         said.append(
             f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
             f"{share(one.shares.losses)} lost, of {one.shares.of:,} pairs; {sure}."
@@ -145,13 +141,10 @@ def judge_points(made: Evaluation) -> list[str]:
     for judge in made.judges:
         said += _biases([one for one in made.comparisons if one.judge == judge])
     said += [
-        f"{judge} also wrote some of the solutions that it judged. Models tend to prefer their own texts."
-        for judge in made.own
+        f"{judge} also wrote solutions that it judged. Models tend to prefer their own." for judge in made.own
     ]
     if made.shortened:
-        said.append(
-            f"In {made.shortened:,} questions, a solution was shortened to fit into the judge's context window."
-        )
+        said.append(f"In {made.shortened:,} questions, a solution was cut to fit the judge's context window.")
     if made.undecided.count:
         said.append(
             f"{made.undecided.count:,} of {made.undecided.of:,} questions to judges got no readable answer and are not counted."

@@ -69,7 +69,7 @@ class RoleRate(msgspec.Struct, frozen=True):
     rate: Rate
 
 
-class Behaviour(msgspec.Struct, frozen=True):
+class Behavior(msgspec.Struct, frozen=True):
     """All figures of one detector."""
 
     name: str
@@ -152,7 +152,7 @@ class Study(msgspec.Struct, frozen=True):
     stops: dict[str, Rate]
     speakers: list[str]
     """The seat that most often speaks first, second, …"""
-    behaviours: list[Behaviour]
+    behaviors: list[Behavior]
     growth: list[Curve]
     deserved: Deserved | None = None
     labels: list[str] = []
@@ -384,7 +384,7 @@ class Gatherer:
             ],
         )
 
-    def _figures(self, place: int, stops: dict[str, int], total: int) -> Behaviour:
+    def _figures(self, place: int, stops: dict[str, int], total: int) -> Behavior:
         name = self.names[place]
         detector = DETECTORS[name]
         roles = [
@@ -392,7 +392,7 @@ class Gatherer:
             for (seat, role), count in self._roles.items()
             if self._by_role[seat, role, place]
         ]
-        return Behaviour(
+        return Behavior(
             name,
             detector.title,
             detector.version,
@@ -448,7 +448,7 @@ def study_of(
     return gatherer.study(run=run, scenario=scenario, fingerprint=fingerprint), gatherer
 
 
-def shown(behaviours: Sequence[Behaviour]) -> list[Behaviour]:
+def shown(behaviors: Sequence[Behavior]) -> list[Behavior]:
     """Return the behaviors that occur, the most frequent first."""
-    found = [one for one in behaviours if one.conversations.count]
+    found = [one for one in behaviors if one.conversations.count]
     return sorted(found, key=lambda one: (-one.conversations.rate, one.name))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from camel.evaluation.study import Behaviour, Study, shown
+from camel.evaluation.study import Behavior, Study, shown
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, colors, dots, panels, plot, seat_colors
@@ -26,7 +26,7 @@ def plots(study: Study) -> list[Plot]:
     """Return the plots of a study; none if there are too few conversations."""
     if study.conversations < FEW:
         return []
-    found = shown(study.behaviours)
+    found = shown(study.behaviors)
     made = [_stops(study)] if len(study.stops) > 1 else []
     if found:
         made += [_overview(study, found), _by_turn(study, found), _by_seat(found)]
@@ -50,7 +50,7 @@ def _stops(study: Study) -> Plot:
     return plot("stops", "Why conversations end", caption, lambda width: dots(rows, width))
 
 
-def _overview(study: Study, found: list[Behaviour]) -> Plot:
+def _overview(study: Study, found: list[Behavior]) -> Plot:
     rows = [_dot(one.title, one.conversations) for one in found]
     caption = (
         f"Share of {study.conversations:,} conversations with at least one such message, with 95% intervals."
@@ -58,7 +58,7 @@ def _overview(study: Study, found: list[Behaviour]) -> Plot:
     return plot("behaviors", "Conversations that show a behavior", caption, lambda width: dots(rows, width))
 
 
-def _by_turn(study: Study, found: list[Behaviour]) -> Plot:
+def _by_turn(study: Study, found: list[Behavior]) -> Plot:
     rows: list[Spec] = [
         {"behavior": one.title, "turn": turn, "seat": seat, **to_builtins(rate)}
         for one in found
@@ -100,7 +100,7 @@ def _ordered(seats: Iterable[str]) -> list[str]:
     return sorted(seats, key=lambda seat: (seat != "user", seat != "assistant", seat))
 
 
-def _by_seat(found: list[Behaviour]) -> Plot:
+def _by_seat(found: list[Behavior]) -> Plot:
     seats = _ordered(found[0].by_seat)[:8]
     colors = dict(zip(seats, seat_colors(seats), strict=True))
     rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from camel.evaluation.study import SEEN, UNSEEN, Behaviour, Deserved, Example, Study, shown
+from camel.evaluation.study import SEEN, UNSEEN, Behavior, Deserved, Example, Study, shown
 from camel.evaluation.study_plots import plots
 from camel.record.release import WARNING
 from camel.reports import report_files
@@ -47,7 +47,7 @@ def write_study(study: Study, folder: Path) -> None:
 
 def report(study: Study) -> Report:
     """Return the report."""
-    found = shown(study.behaviours)
+    found = shown(study.behaviors)
     warning: Inline = ""
     if study.labels:
         labels = ", ".join(study.labels)
@@ -57,7 +57,7 @@ def report(study: Study) -> Report:
     return Report(
         "Study",
         _headline(study, found),
-        f"{counted(len(study.behaviours), 'rule')} looked for signs of failing conversations in every message of the run. "
+        f"{counted(len(study.behaviors), 'rule')} looked for signs of failing conversations in every message of the run. "
         "The rules do not use a model.",
         _facts(study),
         [
@@ -76,9 +76,9 @@ def report(study: Study) -> Report:
     )
 
 
-def _headline(study: Study, found: Sequence[Behaviour]) -> str:
+def _headline(study: Study, found: Sequence[Behavior]) -> str:
     if not found:
-        return f"None of {counted(len(study.behaviours), 'behavior')} was found in {counted(study.conversations, 'conversation')}"
+        return f"None of {counted(len(study.behaviors), 'behavior')} was found in {counted(study.conversations, 'conversation')}"
     rate = found[0].conversations
     rank = "the only behavior found" if len(found) == 1 else f"the most frequent of {len(found)} behaviors"
     return f"{found[0].title} in {rate.count:,} of {counted(rate.of, 'conversation')}, {rank}"
@@ -104,13 +104,13 @@ def _facts(study: Study) -> list[Fact]:
     return [one for one in facts if one.value]
 
 
-def _overview(study: Study, found: Sequence[Behaviour]) -> list[Block]:
+def _overview(study: Study, found: Sequence[Behavior]) -> list[Block]:
     rows: list[Sequence[Cell] | Muted] = []
     for one in found:
         seat = max(one.by_seat.items(), key=lambda item: item[1].rate, default=("", None))[0]
         name = Span(one.title, "strong", f"x-{one.name}")
         rows.append((name, share_cell(one.conversations), share_cell(one.messages), seat))
-    absent = [one for one in study.behaviours if not one.conversations.count]
+    absent = [one for one in study.behaviors if not one.conversations.count]
     blocks: list[Block] = [Picture("behaviors")]
     if absent and found:
         most = percent(max(one.conversations.high for one in absent))
@@ -137,10 +137,10 @@ def _overview(study: Study, found: Sequence[Behaviour]) -> list[Block]:
     return blocks
 
 
-def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
+def _points(study: Study, found: Sequence[Behavior]) -> Iterator[Inline]:
     """Yield the findings as sentences."""
     if not found and study.conversations >= FEW:
-        most = percent(max((one.conversations.high for one in study.behaviours), default=1.0))
+        most = percent(max((one.conversations.high for one in study.behaviors), default=1.0))
         yield f"Each behavior occurs in at most {most} of such conversations (95% interval)."
     for one in found[:3]:
         stops = {stop: rate for stop, rate in one.by_stop.items() if rate.of >= 20}
@@ -150,8 +150,7 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
             # Report only differences whose intervals do not overlap.
             if stops[high].low > stops[low].high:
                 yield styled(
-                    "**{}** depends on the ending: it occurs in {} of conversations that end with *{}*, and in {} of those that "
-                    "end with *{}*.",
+                    "**{}** depends on the ending: it occurs in {} of conversations that end with *{}* and in {} with *{}*.",
                     one.title,
                     percent(stops[high].rate),
                     high.replace("_", " "),
@@ -165,7 +164,7 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterator[Inline]:
         )
 
 
-def _endings(study: Study, found: Sequence[Behaviour]) -> list[Block]:
+def _endings(study: Study, found: Sequence[Behavior]) -> list[Block]:
     words = {stop.replace("_", " "): rate for stop, rate in study.stops.items()}
     if len(words) == 1:
         blocks: list[Block] = [
@@ -188,14 +187,13 @@ def _endings(study: Study, found: Sequence[Behaviour]) -> list[Block]:
         blocks += [
             Grid(head, rows, left=len(head), title="Behaviors by ending"),
             Note(
-                "Share of the conversations with each ending that show a behavior. The number of these conversations is in "
-                "parentheses."
+                "Share of the conversations with each ending that show a behavior; their number is in parentheses."
             ),
         ]
     return blocks
 
 
-def _roles(found: Sequence[Behaviour]) -> list[Block]:
+def _roles(found: Sequence[Behavior]) -> list[Block]:
     folds: list[Block] = []
     for one in found:
         roles = [role for role in one.by_role if role.rate.of >= _LEAST_ROLE][:_SHOWN_ROLES]
@@ -248,7 +246,7 @@ def _deserved(deserved: Deserved) -> list[Block]:
     ]
 
 
-def _examples(found: Sequence[Behaviour]) -> list[Block]:
+def _examples(found: Sequence[Behavior]) -> list[Block]:
     folds = [
         Details(
             one.title,
@@ -280,7 +278,7 @@ def marked(message: str, evidence: str) -> Inline:
 
 
 def _method(study: Study) -> list[Block]:
-    versions = ", ".join(f"{one.name} {one.version}" for one in study.behaviours)
+    versions = ", ".join(f"{one.name} {one.version}" for one in study.behaviors)
     return [
         Heading("Method"),
         Paragraph(

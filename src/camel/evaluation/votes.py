@@ -74,9 +74,7 @@ class Stale(InputError):
 
     def __init__(self, vote: CastVote) -> None:
         self.vote = vote
-        super().__init__(
-            "you have already voted on this pair, perhaps in another tab: open that vote to change it"
-        )
+        super().__init__("you have voted on this pair in another tab: open that vote to change it")
 
 
 def key_of(pair: Pair) -> str:
@@ -225,9 +223,7 @@ def _lock_folder(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise InputError(
-            f"another process already collects votes in {folder}: use it, or stop it first"
-        ) from None
+        raise InputError(f"another process takes votes in {folder}: use it, or stop it") from None
     return file
 
 
@@ -235,9 +231,7 @@ def _secret(path: Path) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         if len(kept := inside.read(path.parent, path.name)) == 32:
             return kept
-        raise InputError(
-            f"{path} is damaged: restore it from a backup, or remove it and send new invitations"
-        )
+        raise InputError(f"{path} is damaged: restore it, or remove it and send new invitations")
     made = secrets.token_bytes(32)
     temporary = path.with_name(".secret.partial")
     temporary.unlink(missing_ok=True)

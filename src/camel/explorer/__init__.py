@@ -1,1 +1,1 @@
-"""The explorer: read, find, watch a society in the browser. Reads runs, and writes nothing into them."""
+"""The explorer: read, search and watch runs in the browser. It changes no data of a run; annotations are stored next to it."""

@@ -1,12 +1,11 @@
-"""Who may ask what: the door in front of every route.
+"""Access control for all routes: the host name, the token, signed cookies and the headers of responses.
 
-The one decision to know: the door is outside the app. Whatever a route does, a request came through here first: its Host
-must be an address or a name that is ours (a page elsewhere that has its name resolve to this machine is turned away),
-where a token is needed it must have been shown, and every answer leaves with the same headers, under which no page can
-run a script, load a picture or send a form anywhere but here.
+The one decision to know: it is a middleware around the app, so no route can bypass it. The Host header must be an address or
+a known name, which stops DNS rebinding. The token must be right if one is needed. Every response has the same headers, which
+allow scripts, images and forms of this server only.
 
-The explorer's secrets are made anew at each start and live in its process alone: cookies of an earlier start mean nothing.
-Votes outlast a start, and so do their secrets.
+The explorer creates new secrets at each start and keeps them in memory, so cookies of an earlier process are invalid. The
+secrets of votes are stored with the votes.
 """
 
 from __future__ import annotations
@@ -45,18 +44,17 @@ _POLICY = "content-security-policy"
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(?::(?:[0-9]{1,5}|\*))?")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
 MAX_FORM = 10_000
-"""Bytes of a form that is read, unless more is expected."""
+"""Default maximum size of a form, in bytes."""
 _MOST_FIELDS = 20
 MISALIGNMENT = "misalignment"
-"""The label whose rows are shown only after consent."""
+"""The label of conversations that are shown only after consent."""
 
 
 def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
-    """Have the browser remember something until it ends, out of reach of scripts; with an empty value, have it forget.
+    """Set a session cookie that scripts cannot read; an empty value deletes it.
 
-    Of ours alone: other sites' pages do not bring it. In a frame on another's page ours are the other's guests, and a
-    strict cookie would never come: there it may, kept apart for each site that we are a guest of. Forms do not rely on
-    it: they carry a token, and the browser's word for where they come from.
+    Requests from pages of other sites do not include it. If the app is `framed` in another site, such a cookie would never
+    be sent, so a partitioned cookie is used. Forms do not rely on cookies alone: they have a token and are checked by origin.
     """
     rules = "Secure; SameSite=None; Partitioned" if framed else "SameSite=strict"
     end = "" if value else "; Max-Age=0"
@@ -64,26 +62,26 @@ def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
 
 
 class Keys:
-    """What this start of the server signs with, or all starts that are given the same secret."""
+    """Signs texts with a secret: a new one per process unless one is given."""
 
     def __init__(self, secret: bytes = b"", *, framed: bool = False) -> None:
         self._secret = secret or secrets.token_bytes(32)
         self.framed = framed
-        """Whether pages of others may hold ours in a frame, where cookies need other rules."""
-        # Cookies know no ports: two servers on one machine must not take each other's.
+        """Whether other sites may show the app in a frame, for which cookies need other rules."""
+        # Cookies do not distinguish ports, so two servers on one machine need different names.
         self.suffix = self.sign("cookies")[:8]
 
     def sign(self, text: str) -> str:
-        """A signature of a text, which nobody else can make."""
+        """Return the signature of a text."""
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
     def signed(self, text: str, signature: str) -> bool:
-        """Whether a signature is ours."""
+        """Return whether a signature is valid for a text."""
         return hmac.compare_digest(self.sign(text).encode(), signature.encode("utf-8", "replace"))
 
 
 class Consent:
-    """Remembers, in a signed cookie, that somebody asked to see rows of a label."""
+    """Stores in a signed cookie that a reader consented to see conversations with a label."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -91,16 +89,16 @@ class Consent:
 
     @property
     def form_token(self) -> str:
-        """Stands in our own form, which no other site can read."""
+        """The token in the app's own forms, which other sites cannot read."""
         return self._keys.sign("form")
 
     def given(self, request: Request) -> frozenset[str]:
-        """The labels that this browser may be shown."""
+        """Return the labels that the reader has consented to."""
         given = request.cookies.get(self._cookie, "")
         return frozenset([MISALIGNMENT] if self._keys.signed(f"consent:{MISALIGNMENT}", given) else [])
 
     def check_form(self, request: Request, token: str, what: str = "form") -> bool:
-        """Whether a form came from our own page; `what` says what its token was signed for."""
+        """Return whether a page of this app sent a form; `what` is the text that its token signs."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = request.headers.get("origin")
@@ -109,7 +107,7 @@ class Consent:
         return self._keys.signed(what, token)
 
     def answered(self, form: Mapping[str, str]) -> Response:
-        """Have the browser remember the answer until it or the server ends, and go on."""
+        """Store the reader's answer in the cookie, and redirect to the page that asked for consent."""
         shows = form.get("answer") == "show"
         response = RedirectResponse(local(form.get("next", "/")) if shows else "/", 303)
         given = self._keys.sign(f"consent:{MISALIGNMENT}") if shows else ""
@@ -118,7 +116,7 @@ class Consent:
 
 
 async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
-    """The fields of a form; none where it is larger than expected."""
+    """Read the fields of a form; none if it is larger than `most` bytes."""
     data = b""
     async for chunk in request.stream():
         data += chunk
@@ -148,7 +146,7 @@ class Door:
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or not."""
+        """Pass a request to the app, or reject it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -156,40 +154,39 @@ class Door:
 
         begun = False
 
-        async def leave(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
-                own = headers.get(
-                    _POLICY
-                )  # a report brings one that allows less than ours, and inline styles
+                own = headers.get(_POLICY)  # that of a report, which is stricter except for inline styles
                 for name, value in self._headers.items():
                     headers[name] = value
                 if own:
                     headers[_POLICY] = f"{own}; {self._headers[_POLICY].rpartition('; ')[2]}"
-                # Scripts and styles are asked about each time, and sent when they have changed.
+                # Browsers revalidate scripts and styles each time, and get them again if they have changed.
                 fixed = scope["path"].startswith("/static/")
                 headers.setdefault("cache-control", "no-cache" if fixed else "no-store")
             await send(message)
 
-        answer = self._refused(scope)
+        rejection = self._reject(scope)
         try:
-            await (answer or self._app)(scope, receive, leave)
+            await (rejection or self._app)(scope, receive, send_with_headers)
         except Exception:
-            if not begun:  # here, because what stands around us would answer without our headers
-                told = f"What is known about it stands where <code>{self._command}</code> was started."
-                await _page(500, "Something went wrong", told)(scope, receive, leave)
+            if not begun:  # here, because the server's own error page would not have these headers
+                text = f"Details are in the terminal where <code>{self._command}</code> is running."
+                await _page(500, "Something went wrong", text)(scope, receive, send_with_headers)
             raise
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _reject(self, scope: Scope) -> Response | None:
+        """Return the page that rejects a request, or None to accept it."""
         headers = Headers(scope=scope)
         if not is_ours(headers.get("host", ""), self._hosts):
             return _page(
                 421,
-                "Not this address",
-                "The server answers only under an address of its own machine. Open the link that "
-                f"<code>{self._command}</code> printed, or name this host with <code>--allow-host</code>.",
+                "Unknown host name",
+                "The server does not accept requests for this host name. Open the link that "
+                f"<code>{self._command}</code> printed, or add the name with <code>--allow-host</code>.",
             )
         if not self._token or scope["path"].startswith("/static/"):  # the style sheet, for the pages below
             return None
@@ -201,22 +198,22 @@ class Door:
             return None
         return _page(
             401,
-            "A token is needed",
-            f"Open the whole link that <code>{self._command}</code> printed when it started: it ends in "
-            "<code>?token=…</code>. The browser then remembers it.",
+            "Token required",
+            f"Open the complete link that <code>{self._command}</code> printed when it started. It ends in "
+            "<code>?token=…</code>. The browser then stores the token.",
         )
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
     def _signed_in(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
-        """A page that goes on by itself. Not a redirect: that of a link in somebody's mail would bring no cookie."""
-        # One slash at the beginning: two would be another host.
+        """Store the token and return a page that reloads. After a redirect from a link in a mail, no cookie would be sent."""
+        # Exactly one slash at the beginning: two would be another host.
         target = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{urlencode(rest)}" if rest else "")
         response = _page(
             200,
             "Signed in",
-            f'<a href="{_attribute(target)}">Go on to the explorer</a>',
+            f'<a href="{_attribute(target)}">Continue to the explorer</a>',
             head=f'<meta http-equiv="refresh" content="0;url={_attribute(target)}">',
         )
         set_cookie(response, self._cookie, self._token, self._framed)
@@ -224,28 +221,28 @@ class Door:
 
 
 def local(target: str) -> str:
-    """A path of our own to go to; the first page where it is anything else."""
+    """Return a path of this server unchanged, and "/" for any other target."""
     own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
     return target if own and len(target) < 4_000 else "/"
 
 
 def headers_for(frames: Collection[str]) -> dict[str, str]:
-    """What every answer leaves with, where pages of these origins may hold ours in a frame."""
+    """Return the headers of all responses; pages of the origins `frames` may show the app in a frame."""
     for origin in frames:
         if not _ORIGIN.fullmatch(origin):
-            raise InputError(f"an origin is written as https://example.org, not {shown(origin)}")
+            raise InputError(f"an origin must have the form https://example.org, not {shown(origin)}")
     if not frames:
         return HEADERS
     policy = HEADERS["content-security-policy"].replace(
         "frame-ancestors 'none'", f"frame-ancestors {' '.join(frames)}"
     )
-    # The older header knows no list.
+    # The older header cannot contain a list.
     kept = {name: value for name, value in HEADERS.items() if name != "x-frame-options"}
     return kept | {"content-security-policy": policy}
 
 
 def is_ours(host: str, known: Collection[str]) -> bool:
-    """Whether a Host header names this machine: by an address, which no foreign name can be, or by a known name."""
+    """Return whether a Host header is an IP address or a known name. Only a name can be that of another site."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -258,7 +255,7 @@ def is_ours(host: str, known: Collection[str]) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine only."""
+    """Return whether only this machine can reach an address to listen on."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -283,7 +280,7 @@ def _attribute(text: str) -> str:
 
 
 def _page(status: int, title: str, body: str, head: str = "") -> Response:
-    """A page that needs nothing but itself; nothing of the request stands in it unescaped."""
+    """Return a page without a template. Callers escape everything that comes from the request."""
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<link rel="icon" href="/static/camel.svg"><link rel="stylesheet" href="/static/style.css">{head}<title>{title} · CAMEL</title></head>'

@@ -1,7 +1,7 @@
 """Stars, tags and notes: the form that changes them (`annotations.html` shows them).
 
-The one decision to know: a change is a form that is posted, with the token that all our forms carry, and a redirect back to
-the page. The script only saves the reload.
+The one decision to know: a change is a posted form with the token of all forms, followed by a redirect to the page. The
+script only avoids the reload.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from camel.query.answers import NeedsConsent
 from camel.runs.annotations import MOST_TAGS, NOTE_CHARS, TAG_CHARS
 
 MAX_ANNOTATION = 12 * (NOTE_CHARS + MOST_TAGS * TAG_CHARS) + MAX_FORM
-"""Bytes of the form: every character of a note as four times three, and the rest."""
+"""Maximum size of the form in bytes: a character can take four bytes, each escaped as three."""
 
 
 def add_annotations(site: Site, control: bool) -> None:
-    """Add the route. Without `control`, as in an explorer for everybody, nothing can be changed."""
+    """Add the route. Without `control`, as in a public explorer, nothing can be changed."""
     site.pages.globals.update(annotates=control)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     @site.app.post("/annotate/{run}")

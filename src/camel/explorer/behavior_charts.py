@@ -1,4 +1,4 @@
-"""Plots of what detectors found: by message, seat and role."""
+"""Plots of the findings of detectors, by message, seat and role."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from camel.detectors import DETECTORS
 from camel.explorer.charts import FEWEST, MOST, WIDTH, Chart, Rows, bars_spec, counts_axis, printable, shares
 from camel.explorer.colors import BLUE, Mark, seats
 from camel.explorer.views import TITLES, PageState
-from camel.query.answers import Behaviours
+from camel.query.answers import Behaviors
 from camel.query.catalogue import Catalogue
 from camel.reports.numbers import counted
 from camel.reports.plots import Spec, colors, names
 
 MOST_TURNS = 60
 PANELS = 4
-"""Behaviors that have a panel of their own."""
+"""Maximum number of behaviors with a panel."""
 
 
-def _read(seen: Behaviours) -> str:
+def _read(seen: Behaviors) -> str:
     return f"Detectors read {counted(seen.conversations, 'conversation')}."
 
 
@@ -29,7 +29,7 @@ def _title(detector: str) -> str:
 
 
 def _marks(rows: Rows) -> dict[str, Mark]:
-    """The seats in which something was found, the user and the assistant first."""
+    """Return the seats with findings, the user and the assistant first."""
     there = {row["seat"] for row in rows}
     return seats(sorted(there, key=lambda seat: (seat != "user", seat != "assistant", seat))[:4])
 
@@ -39,8 +39,8 @@ def _by_seat(marks: dict[str, Mark]) -> Spec:
 
 
 def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
-    """What was found, by the number of the message."""
-    seen = catalogue.behaviours(state.query)
+    """Return the plot of findings by the number of the message."""
+    seen = catalogue.behaviors(state.query)
     total = {name: sum(sum(counts.values()) for counts in by.values()) for name, by in seen.by_turn.items()}
     rows: Rows = [
         {
@@ -84,8 +84,8 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
-    """What was found, by seat."""
-    seen = catalogue.behaviours(state.query)
+    """Return the plot of findings by seat."""
+    seen = catalogue.behaviors(state.query)
     rows: Rows = [
         {"behavior": _title(name), "seat": printable(seat), "messages": sum(counts.values())}
         for name, by in seen.by_turn.items()
@@ -118,12 +118,12 @@ def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
-    """What was found, by the role in a seat."""
+    """Return the function that plots findings by the role in a seat."""
 
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
         if state.query.facets.get(seat):
             return None
-        seen = catalogue.behaviours(state.query, role=seat)
+        seen = catalogue.behaviors(state.query, role=seat)
         roles = sorted(seen.roles, key=lambda role: (-seen.roles[role], role))
         found = sorted(seen.by_role, key=lambda name: -sum(seen.by_role[name].values()))
         large = [role for role in roles if seen.roles[role] >= FEWEST]

@@ -1,7 +1,7 @@
-"""Plots of the statistics: what one is, and how it is downloaded.
+"""Plots of the statistics page, and their downloads.
 
-The one decision to know: the page draws its plots in the template `plots.html`, as HTML and SVG, so that their text has the
-size and font of the page at every width and their colors follow the theme. Vega-Lite draws the same rows for downloads.
+The one decision to know: the template `plots.html` draws the plots of the page as HTML and SVG, so that their text has the size
+and font of the page at every width, and their colors follow the theme. Vega-Lite draws the same rows for downloads.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from camel.reports.intervals import wilson
 from camel.reports.plots import Plot, Spec, colors, names
 
 FEWEST = 10
-"""Values from which on a plot is drawn and shares are given; fewer are listed."""
+"""Minimum number of values for a plot with shares; fewer are listed."""
 MOST = 12
-"""Values of a facet that are drawn; the downloaded data has them all."""
+"""Maximum number of values of a facet in a plot; the downloaded data has all of them."""
 BINS = 24
 WIDTH = 380
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -34,7 +34,7 @@ class Chart(msgspec.Struct, frozen=True):
     """A plot of the statistics."""
 
     name: str
-    """Of its files."""
+    """The name of its files."""
     title: str
     caption: str
     rows: Rows
@@ -42,18 +42,18 @@ class Chart(msgspec.Struct, frozen=True):
     kind: str
     """How `plots.html` draws it: `text`, `bars`, `stack`, `columns`, `panels`, `layers` or `heat`."""
     drawn: dict[str, Any]
-    """What it needs for that."""
+    """The values that the template needs."""
     spec: Spec | None = None
-    """The same for Vega-Lite; None where it is a sentence."""
+    """The specification for Vega-Lite; None if the plot is a sentence."""
 
 
 def as_plot(made: Chart) -> Plot:
-    """What draws its files."""
+    """Return the plot that is drawn for downloads."""
     return Plot(made.name, made.title, made.caption, made.spec or {})
 
 
 def as_csv(made: Chart) -> str:
-    """The data of the plot."""
+    """Return the data of the plot as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(made.rows[0] if made.rows else [])
@@ -62,7 +62,7 @@ def as_csv(made: Chart) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: the text may come from a model."""
+    """Return a value that no spreadsheet interprets as a formula, because the text may come from a model."""
     if isinstance(value, str):
         value = _UNSEEN.sub("\ufffd", value)
         return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
@@ -70,7 +70,7 @@ def csv_cell(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """In one line, without control characters."""
+    """Return a text in one line, without control characters."""
     return _UNSEEN.sub("\ufffd", " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""Which color and sign a seat or an ending has, on pages and in plots. No other module decides it.
+"""The color and sign of each seat and ending, on pages and in plots. No other module sets them.
 
 Pages use the class (`css`) and the shape (`sign`); plots use `color`, the light value of the same color in
 `look/tokens.css`, which the style sheet replaces in the dark theme.
@@ -17,7 +17,7 @@ GRAY, INK = "#7c7f83", "#1b1c1e"
 
 
 class Mark(NamedTuple):
-    """How something with a fixed meaning looks."""
+    """The appearance of a seat or an ending."""
 
     title: str
     css: str
@@ -48,17 +48,17 @@ ENDINGS = {
 
 
 def ending(reason: str) -> Mark:
-    """The mark of a stop reason; that of a rule of the user's own is gray."""
+    """Return the mark of a stop reason; that of a custom rule is gray."""
     return ENDINGS.get(reason) or Mark(reason.replace("_", " ") or "none", "c-0", "open", GRAY)
 
 
 def ending_order(reason: str) -> int:
-    """Where an ending is in bars and keys: done, limits, what went wrong, failures, the rest."""
+    """Return the position of an ending in bars and keys: done, limits, conversations that went wrong, failures, the rest."""
     return ("e-done", "e-limit", "e-repeated", "e-failed", "c-0").index(ending(reason).css)
 
 
 def seats(names: Iterable[str]) -> dict[str, Mark]:
-    """A mark for each seat of a conversation. Members of other societies take the free colors in order; then gray."""
+    """Return a mark for each seat of a conversation. Members of societies get the remaining colors in order, then gray."""
     given = list(dict.fromkeys(names))
     taken = [SEATS[name].color for name in given if name in SEATS]
     free = [n for n, color in enumerate(PALETTE, 1) if color not in taken] + [0] * len(given)

@@ -1,7 +1,7 @@
-"""Two groups in one plot: a selection and another run, or a selection and everything else.
+"""Plots that compare two groups: a selection with another run, or a selection with all other conversations.
 
-The one decision to know: only group A and both groups together are counted. Group B is the difference, so that everything
-else costs no more than everything, however large the run.
+The one decision to know: only group A and both groups together are counted, and group B is the difference. So a comparison
+with all other conversations of a large run takes no longer than counting all conversations.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from camel.explorer.routing import PageRequest, Site
 from camel.query.where import Query
 
 REST = "-"
-"""Stands for everything else in the place of another run's name, which never begins so."""
+"""The value for all other conversations, in the parameter that otherwise has a run's name; no name begins like this."""
 FACETS = ("stop", "finding", "scenario", "label", "user", "assistant", "other", "model")
 NUMBERS = ("messages", "tokens", "cost")
 BINS, MOST = 12, 10
 
 
 class GroupPair(NamedTuple):
-    """Group A, and both together; group B is the rest of both."""
+    """Group A, and both groups together. Group B is the difference."""
 
     a: Query
     both: Query
@@ -55,7 +55,7 @@ def add_contrast_pages(site: Site) -> None:
     @site.get("/contrast/groups.csv")
     def as_csv(asked: PageRequest) -> Response:
         if (groups := groups_of(asked)) is None:
-            raise InputError("choose what to compare with first")
+            raise InputError("no second group is given. Choose one on the page first")
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["plot", "value", "group", "conversations", "share", "low", "high"])
@@ -68,11 +68,11 @@ def add_contrast_pages(site: Site) -> None:
 
 
 def groups_of(asked: PageRequest) -> GroupPair | None:
-    """The groups that the address names; None where it does not say what to compare with."""
+    """Return the groups that the URL names; None if it names only one."""
     query, against = asked.state.query, asked.last.get("against", "")
     chosen = ", ".join(chip["name"] for chip in views.chips(asked.state, "/contrast")) or "all"
     if against == REST:
-        # A filter is compared with what it leaves of its runs, a run with all other runs.
+        # A filter is compared with the other conversations of its runs, a run with all other runs.
         plain = query.to_params() == [("run", name) for name in query.runs]
         return GroupPair(query, Query() if plain else Query(query.runs), (chosen, "everything else"))
     if not against or not query.runs:
@@ -81,13 +81,13 @@ def groups_of(asked: PageRequest) -> GroupPair | None:
 
 
 def counts_of(asked: PageRequest, groups: GroupPair) -> tuple[int, int]:
-    """Conversations of each group."""
+    """Count the conversations of each group."""
     a, both = asked.catalogue.count(groups.a), asked.catalogue.count(groups.both)
     return a, both - a
 
 
 def plots_of(asked: PageRequest, groups: GroupPair) -> list[dict[str, Any]]:
-    """The plots of two groups. Those of a field that is filtered by would show nothing but the filter."""
+    """Return the plots of two groups, without plots of filtered fields, which would only show the filter."""
     catalogue, totals, query = asked.catalogue, counts_of(asked, groups), groups.a
     made: list[dict[str, Any]] = []
     for number in NUMBERS:
@@ -115,7 +115,7 @@ def _plot(
     a: Sequence[int],
     totals: tuple[int, int],
 ) -> dict[str, Any]:
-    """A plot: for each value its name, and of each group the count and the share with its interval."""
+    """Return a plot: for each value its name, and for each group the count and the share with its interval."""
     rows = [
         {"name": value, "sides": [{"n": n, **shares(n, of)} for n, of in zip(pair, totals, strict=True)]}
         for value, *pair in zip(names, a, [n - m for n, m in zip(both, a, strict=True)], strict=False)

@@ -1,7 +1,7 @@
-"""Downloads of what a filter selects: CSV with one line per conversation, JSONL with whole conversations.
+"""Downloads of filtered conversations: CSV with one line per conversation, or JSONL with complete conversations.
 
-The one decision to know: a download is streamed page by page, so its size is not limited by memory. An error in the middle
-cuts the connection, and the browser reports a failed download instead of storing a part as if it were all.
+The one decision to know: a download is streamed page by page, so its size is not limited by memory. An error closes the
+connection, so that the browser reports a failed download instead of storing an incomplete file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def add_downloads(site: Site) -> None:
     def download(asked: PageRequest) -> Response:
         file, catalogue = asked.request.path_params["file"], asked.catalogue
         if file not in FILES:
-            raise NotThere(f"there is no such download: there are {', '.join(FILES)}")
+            raise NotThere(f"there is no such download. Choose from {', '.join(FILES)}")
         media, rows, write = FILES[file]
-        # What cannot be downloaded at all is refused here, before the answer begins.
+        # Errors are raised here, before the response begins.
         releases = releases_of(catalogue, asked.state.query, asked.allowed)
         pages = _pages(catalogue, asked.state.query, rows)
         lines = write(catalogue, releases, chain([next(pages)], pages))
@@ -46,7 +46,7 @@ def add_downloads(site: Site) -> None:
 
 
 def releases_of(catalogue: Catalogue, query: Query, allowed: frozenset[str]) -> Releases:
-    """By run, what a download declares. Restricted conversations need consent and a canary, as in an export."""
+    """Return the release of each run. Restricted conversations need consent and a canary, as in an export."""
     chosen = [one for one in catalogue.runs if not query.runs or one.name in query.runs]
     restricted = {one.name for one in chosen if labels_in(one) & RESTRICTED & allowed}
     return {
@@ -88,4 +88,4 @@ FILES: Mapping[str, tuple[str, int, Callable[..., Iterator[str] | Iterator[bytes
     "conversations.csv": ("text/csv; charset=utf-8", 1_000, _csv),
     "conversations.jsonl": ("application/jsonl", 200, _jsonl),
 }
-"""By file name: media type, conversations that are read at a time, and what writes them."""
+"""By file name: media type, number of conversations to read at a time, and the function that writes them."""

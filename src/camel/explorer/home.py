@@ -1,7 +1,7 @@
 """Facts about the runs of the catalogue, for the table on the first page and the top of a run's pages.
 
-The one decision to know: figures from a run's folder (its markers, its log) know no labels. They are shown only if the
-run has no conversation that is hidden from this reader.
+The one decision to know: figures from a run's folder (its markers, its log) include conversations with any label. They are
+shown only if no conversation of the run is hidden from the reader.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ from camel.reports.numbers import counted
 ROWS, TABLE_ROWS = 40, 100
 """Rows of a page, and of a page of the table view, in which each is one line."""
 HISTOGRAMS = 200_000
-"""Conversations up to which facets of numbers are histograms; of more, the counted buckets are shown, which cost nothing."""
+"""Maximum number of conversations for histograms in the facets; above it, the buckets of the index are shown."""
 BINS = 14
 FEWEST = 10
-"""Conversations from which on a distribution is drawn."""
+"""Minimum number of conversations for a histogram."""
 
 
 def add_list_pages(site: Site) -> None:
@@ -77,7 +77,7 @@ def add_list_pages(site: Site) -> None:
     def conversation(asked: PageRequest) -> Response:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
         transcript = asked.catalogue.conversation(run, id)
-        near = asked.catalogue.neighbours(run, id, state.query)
+        near = asked.catalogue.neighbors(run, id, state.query)
         row, after = asked.catalogue.row(run, id), near.next
         return asked.page(
             "conversation.html",
@@ -205,7 +205,7 @@ def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
 
 
 def _canonical(asked: PageRequest) -> str | None:
-    """Where a form sent limits in two fields, the link that says the same in one."""
+    """If a form sent a range in two fields, return the link with the range in one parameter; else None."""
     ranges = dict(asked.state.query.ranges)
     sent = False
     for name in views.NUMBER_TITLES:
@@ -227,7 +227,7 @@ def _copy(asked: PageRequest, kind: str) -> Response:
     transcript = asked.catalogue.conversation(run, id)
     headers: dict[str, str] = {}
     if asked.last.get("download"):
-        # The name comes from outside and goes into a header and onto a disk: letters, digits and little else.
+        # The name comes from the URL and is used in a header and as a file name, so it is restricted to a few characters.
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{run}-{id}").strip("-")[:100] or "conversation"
         headers["content-disposition"] = f'attachment; filename="{name}.{kind}"'
     if kind == "json":

@@ -29,33 +29,33 @@ from camel.query.where import Query
 from camel.record.parquet import arrow
 
 COLORS = 8
-"""Of the palette: the most frequent values have one each, all others are gray. No color stands for two values."""
+"""Number of colors. The most frequent values have one each, all others are gray, so that no color has two meanings."""
 OTHERS = COLORS
 BY = ("cluster", *FACETS)
-"""What points can be colored by."""
+"""The fields that points can be colored by."""
 MOST_CORNERS = 80
-"""Of the line around a selection."""
+"""Maximum number of corners of the line around a selection."""
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
 """A small public model that the first `camel map` downloads, about 90 MB."""
 
 Rows = NDArray[np.int64]
 Narrow = Callable[[str], Any]
-"""Finds the rows of a map's file that fit what else is asked, as an array."""
+"""Returns an array of the rows of a map's file that match the query."""
 
 
 def map_command(run: str, of: str) -> str:
-    """The command that makes a map, for a shell."""
+    """Return the shell command that makes a map."""
     return f"camel map {shlex.quote(run)} --of {of} --embedder {EMBEDDER}"
 
 
 def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:
-    """By run, what it has maps of."""
+    """Return the kinds of text that each run has a map of."""
     return {one.name: found for one in catalogue.runs if (found := list(maps_of(one.folder)))}
 
 
 def map_of(catalogue: Catalogue, run: str, of: str, query: Query = Query()) -> MapView:  # noqa: B008 - frozen
-    """A run's map, of the texts that fit a query; the run's name in it is left alone."""
+    """Return the map of a run, with the texts that match a query. The runs in the query are ignored."""
     return catalogue.derived(run, query, partial(_map_view, of))
 
 
@@ -86,15 +86,15 @@ class LegendEntry(NamedTuple):
     texts: int
     x: float = 0.0
     y: float = 0.0
-    """Of a group, where it lies."""
+    """The position of a group."""
 
 
 class Legend(NamedTuple):
-    """What the colors mean."""
+    """The meaning of the colors."""
 
     entries: list[LegendEntry]
     steps: bool
-    """Whether they are steps of a number, to be shown in shades."""
+    """Whether the entries are ranges of a number, which are shown in shades."""
 
 
 class Point(NamedTuple):
@@ -124,18 +124,18 @@ class MapFile:
         self._codes: dict[str, tuple[list[str], NDArray[np.int64]]] = {}
 
     def visible(self, hidden: frozenset[str]) -> Rows:
-        """The rows that a reader may see from whom these labels are hidden."""
+        """Return the rows without a hidden label."""
         good = np.array([hidden.isdisjoint(one) for one in self._labels], np.bool_)
         return np.flatnonzero(good[self._label_of])
 
     def values(self, facet: str) -> tuple[list[str], NDArray[np.int64]]:
-        """The values of a facet, and the number of the value of each row."""
+        """Return the values of a facet, and the index of the value of each row."""
         if facet not in self._codes:
             its = FACETS[facet]
             if its.edges:
                 column = arrow("pyarrow.parquet").read_table(self.path, columns=[its.column]).column(0)
                 names = [*bucket_names(its), UNKNOWN]
-                numbers: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # NaN: not known
+                numbers: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # NaN: unknown
                 edges: NDArray[np.float64] = np.array(its.edges, np.float64)
                 buckets = np.maximum(np.searchsorted(edges, numbers, side="right") - 1, 0)
                 codes = np.where(np.isnan(numbers), len(names) - 1, buckets)
@@ -147,7 +147,7 @@ class MapFile:
 
 
 def _encoded(path: Path, name: str) -> tuple[list[str], NDArray[np.int64]]:
-    """The distinct values of a column, and the number of the value of each row."""
+    """Return the distinct values of a column, and the index of the value of each row."""
     table = arrow("pyarrow.parquet").read_table(path, columns=[name], read_dictionary=[name])
     column = table.column(0).unify_dictionaries().combine_chunks()
     return [str(one) for one in column.dictionary.to_pylist()], column.indices.to_numpy().astype(np.int64)
@@ -166,23 +166,23 @@ class MapView:
 
     @property
     def header(self) -> MapHeader:
-        """The map's own description. Its counts are of all rows."""
+        """The header of the map's file. Its counts include hidden rows."""
         return self.file.header
 
     @property
     def figures(self) -> Diversity | None:
-        """How varied the visible texts are; None if there are none."""
+        """The diversity of the visible texts; None if there are none."""
         whole = len(self.visible) == len(self.file.x)
         return self.header.all if whole else self.header.open
 
     @cached_property
     def groups(self) -> list[tuple[int, MapGroup, int]]:
-        """The groups with texts that fit the query: number, group, and how many."""
+        """The groups with texts that match the query: index, group and number of texts."""
         counts = np.bincount(self.file.groups[self.rows], minlength=len(self.header.groups))
         return [(n, one, int(counts[n])) for n, one in enumerate(self.header.groups) if counts[n]]
 
     def legend(self, by: str) -> Legend:
-        """What the colors mean, and how many texts of the query have each."""
+        """Return the meaning of the colors, with the number of texts of each."""
         slots = self._slots(by)
         if by == "cluster":
             groups = [LegendEntry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups]
@@ -199,7 +199,7 @@ class MapView:
         return Legend(entries + ([LegendEntry("", OTHERS, rest)] if rest else []), bool(FACETS[by].edges))
 
     def _slots(self, by: str) -> list[int]:
-        """The color of each value: the most frequent of those that the reader may see have their own."""
+        """Return the color of each value. The most frequent values among the visible texts have their own."""
         if by == "cluster":  # the largest groups have the lowest numbers
             return [min(number, OTHERS) for number in range(len(self.header.groups))]
         names, codes = self.file.values(by)
@@ -211,7 +211,7 @@ class MapView:
         return [min(rank[n], OTHERS) for n in range(len(names))]
 
     def points(self, by: str) -> bytes:
-        """x, y, color (32-bit floats) and place among the visible (32-bit whole numbers), one array after the other."""
+        """Return four arrays as bytes: x, y and color (32-bit floats), and the index among visible rows (32-bit integers)."""
         values = self.file.groups if by == "cluster" else self.file.values(by)[1]
         codes = np.array(self._slots(by), "<f4")[values[self.rows]]
         places = np.searchsorted(self.visible, self.rows).astype("<u4")
@@ -219,20 +219,20 @@ class MapView:
         return b"".join(array.tobytes() for array in (x, y, codes, places))
 
     def inside(self, area: Sequence[tuple[float, float]]) -> Rows:
-        """The rows within a line."""
+        """Return the rows inside a closed line."""
         xs, ys = self.file.x[self.rows], self.file.y[self.rows]
         low, high = np.min(area, axis=0), np.max(area, axis=0)
         near = np.flatnonzero((xs >= low[0]) & (xs <= high[0]) & (ys >= low[1]) & (ys <= high[1]))
         return self.rows[near[within(xs[near], ys[near], area)]]
 
     def at(self, place: int) -> Point:
-        """The text at a place among those that the reader may see."""
+        """Return the text with this index among the visible rows."""
         if not 0 <= place < len(self.visible):
             raise NotThere(f"the map has no point {place:,}")
         return self.read(self.visible[place : place + 1])[0]
 
     def read(self, rows: Rows) -> list[Point]:
-        """Texts, by the rows of the file."""
+        """Read texts by their rows in the file."""
         pq = arrow("pyarrow.parquet")
         names = ["id", "message", "text", "label", "assistant", "user", "stop", "copy_of", "labels"]
         order: list[int] = rows.tolist()
@@ -248,7 +248,7 @@ class MapView:
 
 
 def area_from(text: str) -> list[tuple[float, float]] | None:
-    """A line around points as a URL has it: `x,y;x,y;…`; None where there is none."""
+    """Parse the line around a selection, `x,y;x,y;…` in a URL; None if the text is empty."""
     if not text.strip():
         return None
     corners: list[tuple[float, float]] = []
@@ -260,12 +260,12 @@ def area_from(text: str) -> list[tuple[float, float]] | None:
         corners = []
     good = 3 <= len(corners) <= MOST_CORNERS
     if not good or not all(math.isfinite(one) and abs(one) <= 100 for corner in corners for one in corner):
-        raise InputError(f"an area is 3 to {MOST_CORNERS} corners x,y;x,y;…, not {shown(text)}")
+        raise InputError(f"area must have 3 to {MOST_CORNERS} corners x,y;x,y;…, not {shown(text)}")
     return corners
 
 
 def within(xs: Any, ys: Any, area: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
-    """Which points lie within a line: those from which a ray to the right crosses it an odd number of times."""
+    """Return which points are inside a closed line: those whose ray to the right crosses it an odd number of times."""
     inside = np.zeros(len(xs), np.bool_)
     for (x1, y1), (x2, y2) in zip(area, [*area[1:], area[0]], strict=True):
         if y1 != y2:

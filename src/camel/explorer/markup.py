@@ -1,11 +1,11 @@
-"""What a model wrote, as HTML: Markdown, code in colours, maths, and the words that were searched for.
+"""Renders text of models as HTML: Markdown, highlighted code, math, and marks around searched words.
 
-The one decision to know: nothing a model wrote is ever passed through. Markdown is read with raw HTML off and written by
-rules of our own, images and links to anything but the web become text, maths is written from a list of elements that are
-allowed, and what is too long or too odd to be read as Markdown is shown as it stands. A second line of defence is the
-page's Content-Security-Policy, under which no script, style or picture of anybody else's would load.
+The one decision to know: no markup of a model reaches the page. Raw HTML in Markdown is disabled, and our own rules write the
+HTML. Images and links to anything but the web become text, and math consists of allowed elements only. Text that is too long
+or too deeply nested is shown as plain text. As a second defense, the page's Content-Security-Policy blocks foreign scripts,
+styles and images.
 
-Some texts take these packages very long. Pages call `renderer.as_html`, which limits the time.
+Some texts take very long to render. Pages call `renderer.as_html`, which limits the time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_MARKDOWN = 40_000
-"""Characters of a text that is read as Markdown; a longer one is shown as it stands. Some texts take quadratic time."""
+"""Maximum length of Markdown in characters; longer text is shown as plain text, because some texts take quadratic time."""
 MAX_NESTING = 20
 MAX_CODE = 20_000
-"""Characters of a block of code that is coloured."""
-MAX_MATHS = 1_000
-"""Characters of a formula; what claims to be a longer one is shown as it stands."""
+"""Maximum length of highlighted code, in characters."""
+MAX_MATH = 1_000
+"""Maximum length of a formula in characters; a longer one is shown as text."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -56,12 +56,12 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
 def as_plain(text: str, terms: Sequence[str] = ()) -> Markup:
-    """A text as it stands, with the searched words marked."""
+    """Return a text unformatted, with the searched words marked."""
     return marked(escape(text), terms)
 
 
 def marked(html: str, terms: Sequence[str]) -> Markup:
-    """HTML made here, with `<mark>` around the terms in its text: in no tag, no entity and no formula."""
+    """Put `<mark>` around the terms in the text of safe HTML, but not in tags, entities and formulas."""
     pattern = _pattern(tuple(terms))
     if pattern is not None:
         parts = HTML_TAG.split(html)
@@ -79,18 +79,18 @@ def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
     wanted = sorted({escape(term) for term in terms if term.strip()}, key=len, reverse=True)[:20]
     if not wanted:
         return None
-    # Each writer has its own apostrophe: we, older Pygments, and the reader of Markdown, who leaves it.
+    # An apostrophe is escaped in different ways by us and by older Pygments, and not at all by the Markdown parser.
     terms_in_html = "|".join(map(re.escape, wanted)).replace(re.escape(escape("'")), "(?:&#x27;|&#39;|')")
-    # An entity is skipped whole, unless it begins what is looked for.
+    # Skip complete entities, unless a term begins with one.
     return re.compile(f"({terms_in_html})|&#?\\w+;", re.IGNORECASE)
 
 
 def render(text: str) -> str:
-    """Markdown as HTML. Takes as long as it takes: `renderer.as_html` has limits, and is what pages call."""
+    """Render Markdown as HTML, without a time limit. Pages call `renderer.as_html`, which has one."""
     reader = _reader()
     try:
         tokens = reader.parse(text)
-        # What is nested deeper the reader leaves out, and nothing that was said may be left out.
+        # The parser drops deeper levels, and no text may be dropped.
         if all(token.level < MAX_NESTING - 1 for token in tokens):
             return str(reader.renderer.render(tokens, reader.options, {}))
     except RecursionError:
@@ -104,17 +104,17 @@ def _reader() -> MarkdownIt:
 
     reader = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING, "breaks": True})
     reader.enable(["table", "strikethrough"])
-    # Without definitions of links, which are not shown.
+    # Without link definitions, which would not be shown.
     reader.disable(["html_block", "html_inline", "reference"])
     reader.validateLink = _is_web  # type: ignore[method-assign]
-    reader.inline.ruler.before("escape", "maths", _inline_maths)
-    reader.block.ruler.before("fence", "maths", _block_maths, {"alt": ["paragraph"]})
+    reader.inline.ruler.before("escape", "math", _inline_math)
+    reader.block.ruler.before("fence", "math", _block_math, {"alt": ["paragraph"]})
     for rule, write in (
         ("fence", _write_code),
         ("code_block", _write_code),
         ("image", _write_image),
         ("link_open", _write_link),
-        ("maths", _write_maths),
+        ("math", _write_math),
         ("heading_open", _write_heading),
         ("heading_close", _write_heading),
         ("ordered_list_open", _write_list),
@@ -137,7 +137,7 @@ def _write_code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     language = token.info.split()[0] if token.info.split() else ""
     language = language if _LANGUAGE.fullmatch(language) else ""
     copy = '<button type="button" class="link only-js" data-copy-code>Copy</button>'
-    code = f'<pre tabindex="0"><code>{coloured(token.content, language)}</code></pre>'
+    code = f'<pre tabindex="0"><code>{highlight(token.content, language)}</code></pre>'
     return f'<div class="code"><header><span>{escape(language)}</span>{copy}</header>{code}</div>\n'
 
 
@@ -151,12 +151,12 @@ def _write_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     return f'<a href="{target}" rel="noopener noreferrer nofollow" target="_blank" class="outside" title="{target}">'
 
 
-def _write_maths(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    return as_maths(tokens[index].content, block=tokens[index].block)
+def _write_math(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    return as_math(tokens[index].content, block=tokens[index].block)
 
 
 def _write_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """Headings of a message are parts of a page that has its own: they are shown, and do not structure it."""
+    """Write a heading as a styled paragraph, so that headings of messages are not part of the page's outline."""
     token = tokens[index]
     return "</p>\n" if token.nesting < 0 else f'<p class="heading {token.tag}">'
 
@@ -167,7 +167,7 @@ def _write_list(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
 
 
 def _write_cell(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """Alignment as a class: the policy of the page allows no styles."""
+    """Write the alignment as a class, because the page's policy forbids inline styles."""
     side = re.search(r"left|right|center", str(tokens[index].attrs.get("style", "")))
     return f'<{tokens[index].tag} class="{side[0]}">' if side else f"<{tokens[index].tag}>"
 
@@ -181,14 +181,14 @@ LANGUAGES = _words(
     "objective-c octave perl php postgresql powershell ps1 py py3 pycon python python3 r rb rs ruby rust scala scss "
     "sh shell sql swift tex toml ts tsx typescript verilog vhdl xml yaml yml zsh"
 )
-"""Names of languages that are highlighted. Few enough that a text full of them does not take long to prepare for."""
+"""Languages that are highlighted. The list is short, so that preparing for a text with all of them does not take long."""
 _FENCE = re.compile(r"[`~]{3}[ \t]{0,9}([\w+#.-]{1,30})")
 _SAMPLE = "<script>x = 1</script><style>a { b: c }</style>"
-"""Has a reader of HTML load those of scripts and styles."""
+"""Makes the HTML lexer load those of scripts and styles."""
 
 
 def prepare(text: str) -> None:
-    """Load all that rendering a text needs and that does not depend on what it says."""
+    """Load the packages and lexers that rendering a text needs, before the time is limited."""
     _reader()
     import_module("latex2mathml.converter")
     for language in {found.lower() for found in _FENCE.findall(text)} & LANGUAGES:
@@ -197,40 +197,40 @@ def prepare(text: str) -> None:
 
 @lru_cache(maxsize=len(LANGUAGES))
 def _lexer(language: str) -> Any:
-    """Read the code of a language."""
+    """Return the lexer of a language, fully loaded."""
     lexer: Any = import_module("pygments.lexers").get_lexer_by_name(language, stripnl=False)
     list(lexer.get_tokens(_SAMPLE))
     return lexer
 
 
-def coloured(code: str, language: str) -> str:
-    """Code as HTML, in colors where its language is one of `LANGUAGES`."""
+def highlight(code: str, language: str) -> str:
+    """Return code as HTML, highlighted if its language is in `LANGUAGES`."""
     if language.lower() not in LANGUAGES or len(code) > MAX_CODE:
         return escape(code)
     formatter = import_module("pygments.formatters").HtmlFormatter(nowrap=True)
     return str(import_module("pygments").highlight(code, _lexer(language.lower()), formatter))
 
 
-# --- maths -------------------------------------------------------------------------------------------------------
+# --- math --------------------------------------------------------------------------------------------------------
 
 
-def as_maths(formula: str, *, block: bool = False) -> str:
-    """A formula of LaTeX as MathML, which browsers draw by themselves; as text where it cannot be read."""
+def as_math(formula: str, *, block: bool = False) -> str:
+    """Return a LaTeX formula as MathML, which browsers can draw; as text if it cannot be parsed."""
     shown = f'<code class="formula">{escape(formula)}</code>'
-    # Macros could unfold to anything, so those that define some are not read.
-    if len(formula) > MAX_MATHS or _MACROS.search(formula):
+    # Macros could expand to anything, so formulas that define macros are shown as text.
+    if len(formula) > MAX_MATH or _MACROS.search(formula):
         return shown
     from latex2mathml.converter import Converter
 
     try:
         tree = Converter(display="block" if block else "inline").convert_to_element(formula)
         return "".join(_mathml(tree))
-    except Exception:  # the package raises what it likes: a formula that it cannot read is text
+    except Exception:  # the package raises exceptions of many classes
         return shown
 
 
 def _mathml(element: Element) -> Iterable[str]:
-    """Only what is on the lists, each text escaped: the package itself writes `\\text{<script>}` as a script."""
+    """Write only allowed elements and attributes, and escape all text. The package would write `\\text{<script>}` as a script."""
     known = element.tag in _MATHML
     if known:
         attributes = "".join(
@@ -250,8 +250,8 @@ def _mathml(element: Element) -> Iterable[str]:
 _OPEN = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$"}
 
 
-def _inline_maths(state: StateInline, silent: bool) -> bool:
-    """`$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]` within a paragraph."""
+def _inline_math(state: StateInline, silent: bool) -> bool:
+    """Parse `$…$`, `$$…$$`, `\\(…\\)` and `\\[…\\]` within a paragraph."""
     text, start = state.src, state.pos
     if text[start] not in "$\\":
         return False
@@ -259,11 +259,11 @@ def _inline_maths(state: StateInline, silent: bool) -> bool:
     if opening not in _OPEN:
         return False
     begin = start + len(opening)
-    end = text.find(_OPEN[opening], begin, begin + MAX_MATHS)
+    end = text.find(_OPEN[opening], begin, begin + MAX_MATH)
     if end < 0 or end > state.posMax or not (formula := text[begin:end].strip()):
         return False
     after = end + len(_OPEN[opening])
-    # Prices are no formulas: a dollar sign hugs what it encloses, and no digit follows.
+    # Prices are not formulas: there is no space inside the dollar signs and no digit after them.
     if opening == "$" and (
         text[begin].isspace()
         or text[end - 1].isspace()
@@ -272,14 +272,14 @@ def _inline_maths(state: StateInline, silent: bool) -> bool:
     ):
         return False
     if not silent:
-        token = state.push("maths", "math", 0)
+        token = state.push("math", "math", 0)
         token.content, token.block = formula, opening in ("$$", "\\[")
     state.pos = after
     return True
 
 
-def _block_maths(state: StateBlock, start: int, last: int, silent: bool) -> bool:
-    """A formula on lines of its own, before Markdown takes its signs for lists and headings."""
+def _block_math(state: StateBlock, start: int, last: int, silent: bool) -> bool:
+    """Parse a formula on its own lines, before Markdown interprets its characters as lists and headings."""
     first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].strip()
     opening = first[:2]
     if opening not in ("$$", "\\["):
@@ -297,7 +297,7 @@ def _block_maths(state: StateBlock, start: int, last: int, silent: bool) -> bool
         return False
     if silent:
         return True
-    token = state.push("maths", "math", 0)
+    token = state.push("math", "math", 0)
     token.content, token.block, token.map = formula.strip(), True, [start, line + 1]
     state.line = line + 1
     return True

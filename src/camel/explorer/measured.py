@@ -1,4 +1,4 @@
-"""Reports about a run, as commands write them next to it.
+"""Finds the reports that commands have written next to a run.
 
     RUN/<folder>/<name>.html          a study or an evaluation, and the votes on its pairs
     RUN/../../ablation.html           the ablation that a run is one variant of

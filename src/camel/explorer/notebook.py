@@ -1,7 +1,7 @@
 """The explorer in a notebook: `run.view()`.
 
-The one decision to know: it is the same server on loopback, in a thread of this process that goes with it. Pages of this
-machine (the notebook's) may show it in a frame; those of others may not.
+The one decision to know: it is the same server, on a loopback address, in a thread that ends with this process. Only pages
+from this machine, such as the notebook, may show it in a frame.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from camel.query.catalogue import Catalogue
 
 HOST = "127.0.0.1"
 FRAMES = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
-"""Whose pages may hold the explorer in a frame: those of this machine."""
+"""Origins whose pages may show the explorer in a frame: those of this machine."""
 _PATIENCE = 20.0
 _open: dict[tuple[str, ...], RunningExplorer] = {}
 
 
 class RunningExplorer:
-    """A running explorer. A notebook shows it in a frame, with the link to open it in a tab of its own."""
+    """A running explorer. A notebook shows it in a frame, with a link that opens it in a new tab."""
 
     def __init__(self, runs: Sequence[str], port: int = 0, height: int = 640) -> None:
         self.height = height
@@ -48,11 +48,11 @@ class RunningExplorer:
 
     @property
     def running(self) -> bool:
-        """Whether it still answers."""
+        """Whether the server is running."""
         return self._thread.is_alive() and not self._server.should_exit
 
     def stop(self) -> None:
-        """Stop it; otherwise it stops with the kernel."""
+        """Stop the server. Otherwise it stops when the notebook's kernel does."""
         self._server.should_exit = True
         self._thread.join(_PATIENCE)
         atexit.unregister(self.stop)
@@ -65,16 +65,16 @@ class RunningExplorer:
             return "<p>The explorer was stopped.</p>"
         url = escape(self.url)
         return (
-            f'<p><a href="{url}" target="_blank" rel="noopener">Open the explorer in a tab of its own</a> ({url})</p>'
+            f'<p><a href="{url}" target="_blank" rel="noopener">Open the explorer in a new tab</a> ({url})</p>'
             f'<iframe src="{url}" title="CAMEL explorer" style="width:100%;height:{self.height}px;'
             'border:1px solid rgba(128,128,128,.35);border-radius:8px"></iframe>'
         )
 
 
 def view(*runs: str, port: int = 0, height: int = 640) -> RunningExplorer:
-    """Open the explorer over runs, in a thread of this process; the one that is open for them already is used again."""
+    """Open the explorer on some runs, in a thread of this process. A second call with the same runs returns the same explorer."""
     if not runs:
-        raise CamelError("name a run to view")
+        raise CamelError("view needs at least one run")
     known = _open.get(runs)
     if known is None or not known.running:
         known = _open[runs] = RunningExplorer(runs, port, height)

@@ -1,6 +1,6 @@
-"""Templates and static files: one environment for the app, and one for pages that are written to a folder.
+"""Templates and static files, for the app and for pages that are written to a folder.
 
-The one decision to know: every value that a template receives is escaped. Text of a model becomes HTML in `renderer` only.
+The one decision to know: templates escape every value. Only `renderer` turns text of models into HTML.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def _file_name(path: str) -> str:
 
 
 def environment(*folders: Path) -> Environment:
-    """The templates; those in `folders` override ours of the same name."""
-    renderer.start()  # now, so that the first page does not wait for it
+    """Return the templates; those in `folders` override templates with the same name."""
+    renderer.start()  # now, so that the first page does not have to wait for it
     pages = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,

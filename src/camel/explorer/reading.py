@@ -1,4 +1,4 @@
-"""A transcript as the page shows it: the seats, the parts of each message, and what detectors found.
+"""Prepares a transcript for its page: the seats, the parts of each message, and the findings of detectors.
 
 The one decision to know: a message is shown in the parts of the instruction grammar. Only markers are dropped
 ("Instruction:", "Solution:", "Next request.", an input of "None"); text between the parts is shown as prose.
@@ -31,9 +31,9 @@ _DONE = re.compile(rf"^[ \t]*{re.escape(DONE_TOKEN)}[ \t]*$", re.MULTILINE)
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
 WIDTH = 1248.0
-"""Of a score, in units of its drawing; the page stretches it."""
+"""The width of a score in units of its drawing; the page scales it."""
 FULL = 200
-"""Words of a message whose column in a pulse has the full height: the same in all lists, so that pulses compare."""
+"""Words of a message whose column in a pulse has the full height. It is fixed, so that pulses can be compared."""
 
 
 class MessagePart(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class ShownMessage(msgspec.Struct, frozen=True):
     message: Message
     seat: Mark
     asks: bool
-    """Whether it is an instruction in a conversation of a user and an assistant: those weigh more."""
+    """Whether it is an instruction of a user to an assistant; those are set in a heavier font."""
     words: int
     parts: list[MessagePart]
     found: list[Found] = []

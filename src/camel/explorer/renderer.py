@@ -1,15 +1,14 @@
-"""Text of models as HTML, rendered in a helper process with limits of CPU time and memory.
+"""Renders text of models as HTML in a helper process with limits on CPU time and memory.
 
-Markdown, highlighting and math are read by packages full of regular expressions. Some of those take quadratic or
-exponential time: 89 characters in a `tads3` block held Pygments for hours, 20,000 newlines in a `c` block for minutes.
-Python cannot interrupt a regular expression in a thread, and no list of safe patterns stays complete when a package is
-upgraded. So the work is done in a process that the kernel ends when its CPU time is used up, and the text is shown as it
-stands.
+The packages for Markdown, highlighting and math use many regular expressions. Some of those take quadratic or exponential
+time: 89 characters in a `tads3` block kept Pygments busy for hours, 20,000 newlines in a `c` block for minutes. Python cannot
+interrupt a regular expression in a thread, and a list of safe patterns would be outdated after an upgrade of a package. So the
+work is done in a process that the kernel ends when its CPU time is used up, and the text is then shown unformatted.
 
-    this process  --text-->  worker, forked by the helper; one SIGPROF ends it, whatever it is doing
-                  <--HTML--  or the helper's word that its worker has died; it forks the next one in milliseconds
+    this process  --text-->  worker, forked by the helper; SIGPROF ends it at the limit
+                  <--HTML--  or the helper's report that its worker has died; it forks the next one in milliseconds
 
-CPU time is counted, not time of day, so a busy machine shows the same pages as an idle one.
+The limit is on CPU time, not on elapsed time, so a busy machine shows the same pages as an idle one.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from markupsafe import Markup
 from camel.explorer.markup import LANGUAGES, MAX_MARKDOWN, marked, prepare, render
 
 BASE, PER_CHARACTER = 0.1, 20e-6
-"""Seconds of CPU for any text, and for each of its characters: several times what ordinary text takes."""
+"""CPU seconds per text, and additional ones per character: several times what ordinary text takes."""
 MEMORY = 2**30
-"""Bytes of address space of a worker."""
+"""Maximum address space of a worker, in bytes."""
 _HEAD = struct.Struct(">QI")
 _FAILED = 0
-"""In the place of a request's number: the worker has died."""
+"""Sent instead of a request's number when the worker has died."""
 _PROGRAM = "from camel.explorer.renderer import help_out; help_out()"
 
 
 def as_html(text: str, terms: Sequence[str] = ()) -> Markup:
-    """A text as a reader wants it, with the searched words marked; as it stands where that takes too long."""
+    """Return a text as HTML, with the searched words marked; unformatted if rendering takes too long."""
     return marked(_rendered(text), terms)
 
 
@@ -54,14 +53,14 @@ def _rendered(text: str) -> str:
 
 
 class Renderer:
-    """A helper process, started when it is first needed. Can be used from any thread."""
+    """A helper process that starts at first use. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._number = _FAILED
-        """Of the last request. An answer has the same number, so that no text is ever shown in the place of another."""
+        """The number of the last request. A response has the same number, so that texts cannot be confused."""
 
     def start(self) -> None:
         """Start the helper if it is not running; returns before it is ready."""
@@ -69,7 +68,7 @@ class Renderer:
             self._pipes()
 
     def render(self, text: str) -> str | None:
-        """A text as HTML; None where it cannot be rendered within the limits."""
+        """Return a text as HTML; None if it cannot be rendered within the limits."""
         with self._lock:
             try:
                 there, back = self._pipes()
@@ -123,10 +122,8 @@ atexit.register(_RENDERER.close)
 
 
 def help_out() -> None:
-    """The helper: have a worker until there is nothing more to render, and another one whenever it dies."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the process that started this one, and ends it too
+    """Run the helper: fork a worker that renders, and another one when it dies, until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this one
     prepare("")
     first = True
     while worker := os.fork():
@@ -134,8 +131,8 @@ def help_out() -> None:
         if status == 0:
             return
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGPROF:
-            return  # killed from outside, perhaps in the middle of a request: the next helper begins anew
-        if first:  # Text that is to be ended is coming: the next workers begin with all languages.
+            return  # killed by another process, perhaps in the middle of a request: a new helper is needed
+        if first:  # More such texts may follow: load all languages for the next workers.
             first = False
             for language in LANGUAGES:
                 prepare(f"```{language}")
@@ -157,9 +154,9 @@ def help_out() -> None:
 
 
 def _send(descriptor: int, number: int, data: bytes) -> None:
-    left = memoryview(_HEAD.pack(number, len(data)) + data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    rest = memoryview(_HEAD.pack(number, len(data)) + data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _receive(descriptor: int) -> tuple[int, bytes]:

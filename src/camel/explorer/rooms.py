@@ -45,9 +45,9 @@ FINGERPRINT = "agents"
 MAX_TASK = 4_000
 MAX_ROLE = 100
 MAX_SAID = 20_000
-"""Characters that a browser may send."""
+"""Maximum lengths of what a browser may send, in characters."""
 UNLIMITED = 4_096
-"""Tokens that a cancelled reply without a limit counts as."""
+"""Number of tokens that are counted for a cancelled reply without a limit."""
 TOGETHER = 0.06
 """Seconds for which pieces of a reply are collected before they are sent."""
 QUIET = 10.0
@@ -56,22 +56,22 @@ QUIET = 10.0
 _log = logging.getLogger("uvicorn.error")
 """The server's log, which its terminal shows."""
 Render = Callable[[Sequence[ShownMessage]], tuple[str, str]]
-"""Makes the HTML of the last message, and that of the score."""
+"""Returns the HTML of the last message and that of the score."""
 
 
 class RoomLimits(msgspec.Struct, frozen=True):
-    """What the app allows."""
+    """Limits of the agents app."""
 
     at_once: int = 4
-    """Conversations in progress at the same time."""
+    """Maximum number of conversations in progress."""
     messages: int = 40
-    """Per conversation."""
+    """Maximum number of messages per conversation."""
     seat_seconds: float = 900.0
-    """How long a room waits for a person's message."""
+    """Seconds to wait for a person's message."""
     alone_seconds: float = 120.0
-    """After which a conversation that no browser watches ends, so that it costs nothing more."""
+    """Seconds after which a conversation that no browser watches ends, so that it costs nothing more."""
     kept: int = 50
-    """Ended conversations that can still be read and saved."""
+    """Number of ended conversations that can still be read and saved."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -84,7 +84,7 @@ class Full(InputError):
 
 
 class Wanted(NamedTuple):
-    """A conversation that a browser asked for."""
+    """A conversation that a browser requested."""
 
     assistant: str
     user: str
@@ -294,7 +294,7 @@ class Room:
 
 
 class _Paying(WrappedModel):
-    """A model whose cancelled calls count too: the endpoint has written them and charges for them."""
+    """A model whose cancelled calls are counted too, because the endpoint charges for them."""
 
     def __init__(self, model: Model, meter: ModelMeter) -> None:
         super().__init__(MeteredModel(model, meter))
@@ -305,7 +305,7 @@ class _Paying(WrappedModel):
         try:
             return await self.inner.reply(request)
         except asyncio.CancelledError:
-            # The most it can have been: the endpoint does not report it.
+            # The maximum, because the endpoint does not report the tokens.
             most = request.sampling.max_tokens or UNLIMITED
             self._meter.usage += Usage(request.history.tokens, most, calls=1, unknown=1)
             raise

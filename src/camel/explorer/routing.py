@@ -1,7 +1,7 @@
-"""What all pages of the explorer share: the request, what its reader may see, and how pages and failures are answered.
+"""Functions that all pages of the explorer share: reading requests, checking consent, rendering pages and errors.
 
 The one decision to know: a route reads data only through the catalogue of its `PageRequest`, which is limited to what the
-reader has consented to. A new route is therefore behind the consent gate without any code of its own.
+reader has consented to. A new route therefore needs no code of its own for consent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 def new_app(title: str, lifespan: Any, keys: Keys, **door: Any) -> FastAPI:
-    """An app behind the door, with the static files that its pages load."""
+    """Create an app with access control and the static files of its pages."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title=title, lifespan=lifespan)
     app.add_middleware(Door, suffix=keys.suffix, **door)
     app.mount("/static/look", StaticFiles(directory=LOOK), name="look")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import json, to_builtins
@@ -38,6 +39,7 @@ def add_run_pages(site: Site) -> None:
             total=total,
             restricted=asked.catalogue.restricted(),
             notes=asked.catalogue.notes(),
+            opening=opening,
             **(_featured(asked) if total <= HISTOGRAMS else {"lead": None, "gallery": []}),
         )
 
@@ -101,11 +103,20 @@ def _featured(asked: PageRequest) -> dict[str, Any]:
     return {"lead": shown[0] if shown else None, "gallery": shown[1 : 1 + GALLERY]}
 
 
+def opening(text: str) -> str:
+    """The prose with which a text begins: without tables, code and the marks of Markdown, which a short quote cannot show."""
+    prose = re.split(r"^\s*(?:\||```|\$\$)", text, maxsplit=1, flags=re.MULTILINE)[0]
+    return re.sub(r"[*`#]+", "", prose).strip() or text
+
+
 def _shown(asked: PageRequest, row: Row) -> dict[str, Any]:
     transcript = asked.catalogue.conversation(row.run, row.id)
     messages = shown_messages(transcript, {})
     spoken = [
-        part.text for message in messages for part in message.parts if part.kind in ("solution", "prose")
+        opening(part.text)
+        for message in messages
+        for part in message.parts
+        if part.kind in ("solution", "prose")
     ]
     return views.list_row(row, None, PageState(Query()), []) | {
         "words": sum(message.words for message in messages),

@@ -1,13 +1,12 @@
-"""A site: selected conversations as a folder of pages that need no server.
+"""Writes a site: selected conversations as a folder of pages that need no server.
 
     index.html                        the list
     conversations/<name>.html         one conversation each, with .json and .md next to it
     fonts/                            with their licenses
 
-The one decision to know: every page contains its style and its scripts, and its policy allows them by their hashes and
-nothing else. A page works from a disk, on any host and passed on alone (then in the system's fonts), and cannot fetch
-anything that a model wrote. The pages are the explorer's own templates in another frame, which names the models and the
-license. What the calls cost is not shown.
+The one decision to know: every page contains its style and its scripts, and its policy allows only these, by their hashes. A
+page works from a disk, on any host, and as a single file (with the system's fonts), and it cannot load a URL that a model
+wrote. The pages use the explorer's templates in another frame, which names the models and the license. Costs are not shown.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from camel.reports.numbers import counted
 from camel.storage.files import new_folder
 
 MOST = 10_000
-"""Conversations of a site at most: the list is one page."""
+"""Maximum number of conversations, because the list is one page."""
 _PLAIN = re.compile(r"[0-9][a-z0-9_-]{0,99}")
 _FOLDER = "conversations"
 
@@ -56,15 +55,15 @@ def chosen(
     sample: int = 0,
     seed: int = 0,
 ) -> list[Row]:
-    """The conversations of a site: those with these ids, or `sample` at random, or the `first` of a query."""
+    """Choose the conversations of a site: those with these ids, or `sample` at random, or the `first` of a query."""
     if ids:
         return [_named(catalogue, id) for id in dict.fromkeys(ids)]
     wanted = sample or first
     if not 1 <= wanted <= MOST:
-        raise InputError(f"a site has from 1 to {MOST:,} conversations, not {wanted:,}")
+        raise InputError(f"a site must have 1 to {MOST:,} conversations, not {wanted:,}")
     if sample:
         if sample > LARGEST:
-            raise InputError(f"a sample has at most {LARGEST:,} conversations, not {sample:,}")
+            raise InputError(f"a sample can have at most {LARGEST:,} conversations, not {sample:,}")
         return catalogue.sample(query, sample, seed)
     rows: list[Row] = []
     cursor: str | None = None
@@ -90,21 +89,21 @@ def write_site(
     path: Path,
     *,
     title: str = "",
-    licence: str = "",
+    license: str = "",
     terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
 ) -> Exported:
     """Write the pages of these conversations; the folder appears when it is complete."""
     if not rows:
-        raise InputError("no conversation matches: the site would be empty")
+        raise InputError("no conversation matches, so the site would be empty. Change the selection")
     rows = [msgspec.structs.replace(row, cost=None) for row in rows]
-    site = _Site(catalogue, title or path.name, licence, rows, terms, release)
+    site = _Site(catalogue, title or path.name, license, rows, terms, release)
     with new_folder(path) as folder:
         (folder / _FOLDER).mkdir()
         for number, row in enumerate(rows):
             site.write_conversation(folder, number, row)
         shutil.copytree(LOOK / "fonts", folder / "fonts")
-        # Last, so that an index never names a page that is not there.
+        # Last, so that the index never links to a missing page.
         _write(folder / "index.html", site.index())
     return Exported(path, len(rows), len(rows) + 1)
 
@@ -114,7 +113,7 @@ class _Site:
         self,
         catalogue: Catalogue,
         title: str,
-        licence: str,
+        license: str,
         rows: Sequence[Row],
         terms: Sequence[str],
         release: Release,
@@ -136,7 +135,7 @@ class _Site:
             "total": counted(len(rows), "conversation"),
             "run_names": ", ".join(runs),
             "models": _models(rows),
-            "licence": licence,
+            "license": license,
             "version": __version__,
             "canary": release.canary,
         }
@@ -170,7 +169,7 @@ class _Site:
     def write_conversation(self, folder: Path, number: int, row: Row) -> None:
         self.catalogue.check(row.run, row.id)
         transcript = without_reasoning(self.catalogue.conversation(row.run, row.id))
-        # By the labels in the row itself, whatever the catalogue allows.
+        # Check the labels in the row itself, independently of the catalogue.
         marked = marks(transcript, self.release)
         name = self.names[number]
         around = [self.names[at] if 0 <= at < len(self.names) else "" for at in (number - 1, number + 1)]
@@ -213,14 +212,14 @@ def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
 
 
 def _models(rows: Sequence[Row], most: int = 8) -> str:
-    """The names of the models; a conversation may have several."""
+    """Return the names of the models; a conversation may have several."""
     names = list(dict.fromkeys(name for row in rows for name in row.model.split(" + ") if name))
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more]) or "language models that are not recorded"
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """File names that every disk and host accepts: lower-case letters, digits, `_` and `-`, else with a hash."""
+    """Return file names that every disk and host accepts: the id if it is plain, else a readable part and a hash."""
     taken: set[str] = set()
     names: list[str] = []
     for row in rows:
@@ -237,7 +236,7 @@ def _names(rows: Sequence[Row]) -> list[str]:
 
 
 def _script(*files: str) -> Markup:
-    """Scripts as one, each in a block of its own: they use the same names."""
+    """Join scripts, each in its own block, because they use the same names."""
     return _ours("\n".join(f"{{\n{(STATIC / name).read_text('utf-8').strip()}\n}}" for name in files))
 
 

@@ -56,18 +56,18 @@ def chart(catalogue: Catalogue, state: PageState, name: str) -> Chart | None:
 
 
 def notes(catalogue: Catalogue, state: PageState, made: Sequence[Chart]) -> list[str]:
-    """What the plots do not say about findings: which conversations no detector has read, or that nothing was found."""
+    """Return notes about findings: conversations that no detector has read yet, or that nothing was found."""
     chosen = [one for one in catalogue.runs if not state.query.runs or one.name in state.query.runs]
-    said = [note for note in catalogue.notes() if "--findings" in note]
-    said += [f"Findings: {note}" for one in chosen for note in one.damage]
+    found = [note for note in catalogue.notes() if "--findings" in note]
+    found += [f"Findings: {note}" for one in chosen for note in one.damage]
     if not catalogue.count(state.query) or any(one.name == "finding" for one in made):
-        return said
+        return found
     if waiting := sum(part.unknown for one in chosen for part in one.parts if not part.damage):
-        return said or [
+        return found or [
             f"Findings: the detectors have not read {counted(waiting, 'conversation')} yet. Reload in a moment, "
             "or store the findings with camel run index RUN --findings."
         ]
-    return said or [
+    return found or [
         f"Findings: the detectors read these conversations and found nothing. {SEEN} {UNSEEN} "
         "camel study RUN --judge MODEL asks a model."
     ]
@@ -165,7 +165,7 @@ def _few(catalogue: Catalogue, state: PageState, name: str, made: Histogram) -> 
 
 
 def _half(made: Histogram) -> float:
-    """Where in the column of a single whole number its middle is."""
+    """Return the offset to the middle of a column that is one whole number wide; else 0."""
     return 0.5 if made.number != "cost" and made.edges[1] - made.edges[0] == 1 else 0.0
 
 

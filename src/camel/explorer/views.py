@@ -1,4 +1,4 @@
-"""What the pages show, made from the catalogue's answers: links, rows, facets, a conversation.
+"""Prepares answers of the catalogue for pages: links, rows, facets, a conversation.
 
 The one decision to know: the whole state of a page is its URL. Every choice of the reader is a link to the same page with
 another query, pin or view, so that pages can be bookmarked and sent to others, and work without JavaScript.
@@ -24,7 +24,7 @@ from camel.query.where import Query
 from camel.reports.numbers import money, short
 
 MOST = 150
-"""Values of a facet that are shown at all; the search finds the others."""
+"""Maximum number of values of a facet that are shown; a search finds the others."""
 TITLES = {
     "run": "Run",
     "stop": "Ending",
@@ -57,10 +57,10 @@ class PageState(NamedTuple):
     pin: str = ""
     raw: bool = False
     columns: tuple[str, ...] = ()
-    """Of the table view; none in the list."""
+    """Columns of the table view; empty for the list."""
 
     def params(self, **changed: Any) -> Params:
-        """As parameters of a URL."""
+        """Return the state as parameters of a URL."""
         state = self._replace(**changed)
         params = state.query.to_params()
         params += [("pin", state.pin)] if state.pin else []
@@ -68,7 +68,7 @@ class PageState(NamedTuple):
         return params + ([("view", "raw")] if state.raw else [])
 
     def url(self, path: str, extra: Iterable[tuple[str, str]] = (), **changed: Any) -> str:
-        """A link to another page in this state, except for what is given."""
+        """Return a link to another page with this state and the given changes."""
         return url(path, [*extra, *self.params(**changed)])
 
     def conversation(self, run: str, id: str, **changed: Any) -> str:
@@ -107,14 +107,14 @@ class Role(NamedTuple):
 
 
 def roles(user: str, assistant: str, *others: str) -> list[Role]:
-    """The roles of a row. Rows do not say which other seat has which role, so those are gray."""
+    """Return the roles of a row. Other roles are gray, because a row does not contain their seats."""
     made = [Role(user, SEATS["user"]), Role(assistant, SEATS["assistant"])]
     made += [Role(name, Mark("", "c-0", "member-1", GRAY)) for name in others]
     return [role for role in made if role.name]
 
 
 def title_of(cast: Sequence[Role]) -> str:
-    """Who takes part, in words."""
+    """Return the title of a conversation, made from its roles."""
     names = [role.name for role in cast]
     if [role.mark.css for role in cast] == ["s-user", "s-assistant"]:
         return " instructs ".join(names)

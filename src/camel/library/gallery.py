@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from camel.library.run import Run
+
+MADE = datetime(2026, 11, 18, tzinfo=UTC).timestamp()
+"""When the conversations were made. The explorer shows it for the imported run, which has no log."""
 
 
 def open_gallery(folder: str | Path = "camel-demo/gallery") -> dict[str, Run]:
@@ -35,6 +40,7 @@ def _copy(source: Path, folder: Path) -> None:
         copy = Path(scratch) / source.name
         if source.is_dir():
             shutil.copytree(source, copy, copy_function=shutil.copyfile)
+            os.utime(copy / "run.json", (MADE, MADE))
         else:
             shutil.copyfile(source, copy)
         copy.replace(folder / source.name)

@@ -1,1 +1,1 @@
-"""Questions about stored conversations: filters, lists, counts, text search."""
+"""Queries over stored conversations: filters, lists, counts and text search."""

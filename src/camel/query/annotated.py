@@ -1,7 +1,7 @@
-"""The index rows of conversations that readers have annotated, in a small file with a few more columns.
+"""A small index file with only the annotated conversations, and with columns for their annotations.
 
-The one decision to know: a question about annotations is asked of this file instead of the index. It has the rows of what
-readers have annotated and no others, so that such a question is quick however large the run is.
+The one decision to know: queries about annotations use this file instead of the index. Its size depends on the number of
+annotations, so such queries are fast in a run of any size.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from camel.runs.markers import new_attempt
 
 YES = "yes"
 ANNOTATED = {"starred": Facet("starred"), "noted": Facet("noted"), "tag": Facet("tags", many=True)}
-"""Filters by what readers have said. The value of `starred` and `noted` is `yes`."""
+"""Filters by annotations. The value of `starred` and `noted` is `yes`."""
 FILTERS = {**FACETS, **ANNOTATED}
 
 
 def annotated_part(
     parts: Sequence[IndexPart], annotations: Mapping[str, Annotation], scratch: Path
 ) -> IndexPart | None:
-    """The file of annotated rows; None where there are none. `looked` says whether detectors have read a conversation."""
+    """Write the file of annotated rows; None if there are none. Its column `looked`: whether detectors scanned the row."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     tables = [
         table.append_column("looked", pa.array([not part.unknown]))

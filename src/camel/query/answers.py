@@ -1,4 +1,4 @@
-"""What the catalogue answers with."""
+"""The results of queries to a catalogue."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from camel.core.errors import InputError
 
 
 class NeedsConsent(InputError):
-    """A conversation has a restricted label; `labels` says for which consent must be given first."""
+    """A conversation has restricted labels, and the reader has not consented to all of them; `labels` lists those."""
 
     def __init__(self, labels: Iterable[str]) -> None:
         self.labels = tuple(sorted(labels))
-        super().__init__(f"this conversation is labelled {', '.join(self.labels)}: it is shown after consent")
+        super().__init__(f"this conversation is labeled {', '.join(self.labels)}: it is shown after consent")
 
 
 class NotThere(InputError):
-    """There is no such run, or no such conversation in it."""
+    """The run does not exist, or does not contain the conversation."""
 
 
 def first_few(run: str, notes: Sequence[str], most: int = 3) -> list[str]:
-    """The first of what is said about damaged files of a run, and how many more there are."""
-    more = [f"{run}: and {len(notes) - most:,} files more"] if len(notes) > most else []
+    """Return the first notes about damaged files of a run, and the number of further files."""
+    more = [f"{run}: {len(notes) - most:,} more files"] if len(notes) > most else []
     return [*notes[:most], *more]
 
 
 class ShownHit(msgspec.Struct, frozen=True):
-    """Where in a conversation words were found."""
+    """A search hit in a conversation."""
 
     message: int
-    """The message's place in the conversation, from 0; -1 where they are in its task."""
+    """Number of the message, from 0; -1 if the hit is in the task."""
     pieces: tuple[tuple[str, bool], ...]
-    """Its text around the words, in pieces; True where a piece is one of the words. Not escaped."""
+    """The text around the hit in pieces, each with True if it is a search word. Not escaped for HTML."""
     score: float
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A conversation as a list shows it."""
+    """A conversation as shown in a list."""
 
     run: str
     id: str
@@ -49,7 +49,7 @@ class Row(msgspec.Struct, frozen=True):
     others: tuple[str, ...]
     """Roles of other seats."""
     task: str
-    """Its beginning."""
+    """The beginning of the task."""
     stop: str
     model: str
     labels: tuple[str, ...]
@@ -59,79 +59,79 @@ class Row(msgspec.Struct, frozen=True):
     completion: int
     calls: int
     cost: float | None
-    """Dollars, where the price is known."""
+    """In US dollars; None if the price is unknown."""
     shard: int
     row: int
-    """Where it stands: the row in its shard."""
+    """Position in its shard."""
     hit: ShownHit | None = None
-    """What was found in it, where text was searched for."""
+    """The search hit, if the query has a text."""
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
-    """What readers have said about it (`camel.runs.annotations`)."""
+    """With `star` and `tags`: the reader's annotations (`camel.runs.annotations`)."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list."""
+    """A page of a list."""
 
     rows: list[Row]
     next: str | None
-    """The cursor of the page after it; None on the last."""
+    """Cursor of the next page; None on the last page."""
     previous: str | None
-    """The cursor of the page before it, to be given as `before`."""
+    """Cursor of the previous page, for the parameter `before`; None on the first page."""
     total: int
-    """All rows of the query."""
+    """Number of rows of the query."""
     at: int
-    """How many rows are before the first of these."""
+    """Number of rows before this page."""
     notes: tuple[str, ...] = ()
-    """What whoever reads it should know: that only a part was searched, or that an index is missing."""
+    """Notes for the reader, for example that only a part was searched or that an index is missing."""
 
 
-class Neighbours(NamedTuple):
-    """The conversations before and after one in the order of a query."""
+class Neighbors(NamedTuple):
+    """The previous and the next conversation in the order of a query."""
 
     previous: Row | None
     next: Row | None
 
 
 class Summary(NamedTuple):
-    """A number in a few others."""
+    """Mean and quantiles of a number."""
 
     mean: float
     low: float
-    """A twentieth is below."""
+    """5% quantile."""
     median: float
     high: float
-    """A twentieth is above."""
+    """95% quantile."""
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """How often a number has which value."""
+    """The distribution of a number."""
 
     number: str
     edges: list[float]
-    """Where the bars begin, and where the last one ends."""
+    """Start of each bar, and end of the last one."""
     series: dict[str, list[int]]
-    """By value of the facet, or under "" for all: how many conversations each bar has."""
+    """Conversations in each bar, by value of the facet; without a facet, under ""."""
     unknown: int
     """Conversations without the number."""
     summary: Summary | None = None
 
 
-class Behaviours(msgspec.Struct, frozen=True):
-    """What was found in the conversations of a query that were looked through."""
+class Behaviors(msgspec.Struct, frozen=True):
+    """Findings of the detectors in the conversations of a query."""
 
     conversations: int
-    """That were."""
+    """Number of conversations that the detectors scanned."""
     lengths: dict[int, int]
-    """By number of messages."""
+    """Conversations by number of messages."""
     by_turn: dict[str, dict[str, dict[int, int]]]
-    """By detector, seat and message from 0: in how many conversations."""
+    """Conversations by detector, seat and number of the message (from 0)."""
     roles: dict[str, int]
-    """Conversations by role, where that was asked for."""
+    """Conversations by role, if requested."""
     by_role: dict[str, dict[str, int]]
-    """Conversations by detector and role."""
+    """Conversations by detector and role, if requested."""
 
     def reached(self, turn: int) -> int:
-        """Conversations that have a message of this number, from 0; all of them for what concerns the whole."""
+        """Return the number of conversations with a message of this number, from 0; -1 means the whole conversation."""
         return sum(count for length, count in self.lengths.items() if length > turn)

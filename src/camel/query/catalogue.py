@@ -1,4 +1,4 @@
-"""The catalogue: the one place that answers questions about conversations, of one run or of several.
+"""The catalogue: answers all queries about conversations of one or more runs.
 
     catalogue = Catalogue(["runs/ai_society", "s3://bucket/code", "camel_chat.tar.gz"])
     catalogue.facets(Query())                       # {"stop": [("done", 21_034), …], …}
@@ -6,9 +6,9 @@
     catalogue.page(query, after=page.next)
     catalogue.conversation(page.rows[0].run, page.rows[0].id)
 
-The one decision to know: conversations with a restricted label are in no answer of any kind unless consent for that label
-was given (`Catalogue(…, allow=…)`, or `catalogue.allowing("misalignment")` for one reader). It goes by the label in the
-row, never by a file's name, and what is opened is looked at once more.
+The one decision to know: no answer contains a conversation with a restricted label unless the reader has consented to the
+label (`Catalogue(…, allow=…)`, or `catalogue.allowing("misalignment")` for one reader). Rows are filtered by their own
+labels, not by file names, and the labels of an opened conversation are checked again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
 from camel.index.facets import FACETS, NUMBERS
-from camel.query.answers import Behaviours, Histogram, NeedsConsent, Neighbours, Page, Row
+from camel.query.answers import Behaviors, Histogram, NeedsConsent, Neighbors, Page, Row
 from camel.query.counting import count_rows
 from camel.query.database import MEMORY, Database
-from camel.query.histograms import behaviours, histogram
+from camel.query.histograms import behaviors, histogram
 from camel.query.sources import CatalogueRun
 from camel.query.view import CatalogueView, Derived
 from camel.query.where import Query, from_cursor
@@ -36,18 +36,18 @@ from camel.record.release import RESTRICTED
 from camel.runs.annotations import Annotation
 
 LARGEST = 1_000
-"""Rows of a page."""
+"""Maximum rows of a page."""
 _ONE_BY_ONE = 4
-"""Conversations of a shard below which each is read by itself."""
+"""From this number of conversations of one shard, they are read in one pass."""
 PAUSE = 2.0
-"""Seconds between two looks at what has come."""
+"""Seconds between two checks for new data."""
 EVERYTHING = Query()
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-def _again(method: Callable[P, T]) -> Callable[P, T]:
-    """The method, tried once more where an index file has gone or cannot be read: it is then left out."""
+def _retry_once(method: Callable[P, T]) -> Callable[P, T]:
+    """Retry the method once if an index file is missing or damaged; the retry skips that file."""
 
     @wraps(method)
     def tried(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -62,7 +62,7 @@ def _again(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class Catalogue:
-    """Conversations of one or several runs, found and counted."""
+    """Finds and counts conversations of one or more runs."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Catalogue:
         try:
             now = self._now()
             for source in now.state.sources:
-                now.texts(source)  # opened now, and not while the first reader waits
+                now.texts(source)  # open text indexes now, so that the first reader does not wait
         except BaseException:
             self.close()
             raise
 
     def allowing(self, *labels: str) -> Catalogue:
-        """The same catalogue for a reader who has given consent for these labels, and no others."""
+        """Return the same catalogue for a reader who has consented to these labels and no others."""
         other = object.__new__(Catalogue)
         other._shared, other._hidden = self._shared, _hidden(labels)
         return other
@@ -92,11 +92,10 @@ class Catalogue:
     def keep_looking(
         self, stop: threading.Event, find_runs: Callable[[], Sequence[str]] = lambda: ()
     ) -> None:
-        """Work in the background until `stop` is set: look through small runs with the detectors as they grow, and take in
-        the runs that `find_runs` returns as they appear.
+        """Run the detectors over small runs as they grow, and add the runs that `find_runs` returns, until `stop` is set.
 
-        Before that, what would keep the first reader waiting is read once: text indexes, and footers of sorted copies.
-        What fails, as a store may, is tried again later.
+        Call it in a background thread. It first reads text indexes and footers of sorted copies, so that the first reader
+        does not wait for them. Failures, for example of an object store, are retried later.
         """
         trouble = (CamelError, *self._shared.trouble)
         with contextlib.suppress(*trouble):
@@ -107,7 +106,7 @@ class Catalogue:
             with contextlib.suppress(*trouble):
                 if (started := time.monotonic()) >= next_search:
                     self._shared.add_runs(find_runs())
-                    # Where a search takes long, in a large tree or a store far away, it is made less often.
+                    # Search less often if a search takes long, as in a large tree or a remote store.
                     next_search = time.monotonic() + max(PAUSE, 20 * (time.monotonic() - started))
                 self._shared.state()
                 pause = 0.05 if self._shared.look_through() else PAUSE
@@ -127,11 +126,11 @@ class Catalogue:
 
     @property
     def runs(self) -> list[CatalogueRun]:
-        """The runs, by the names under which they are asked for."""
+        """The runs of the catalogue; queries use their names."""
         return list(self._shared.state().sources)
 
     def close(self) -> None:
-        """Give back files and memory."""
+        """Release files and memory."""
         self._shared.close()
 
     def __enter__(self) -> Catalogue:
@@ -140,78 +139,78 @@ class Catalogue:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @_again
+    @_retry_once
     def restricted(self) -> list[str]:
-        """The labels of conversations that are hidden from this reader, without how many there are."""
+        """Return the labels of conversations that are hidden from this reader."""
         return sorted(self._now().restricted())
 
     def notes(self) -> tuple[str, ...]:
-        """What is amiss: runs without an index, files that cannot be read."""
+        """Return notes about problems, such as runs without an index and unreadable files."""
         return self._shared.state().notes
 
-    @_again
+    @_retry_once
     def count(self, query: Query = EVERYTHING) -> int:
-        """How many conversations there are."""
+        """Return the number of conversations."""
         return count_rows(self._now(), query)
 
-    @_again
+    @_retry_once
     def facets(self, query: Query = EVERYTHING) -> dict[str, list[tuple[str, int]]]:
-        """By facet, each value and how many conversations have it, the most first; buckets of numbers in their order.
+        """Return for each facet its values and their numbers of conversations, largest first; number ranges in order.
 
-        The values of a facet are counted as if none of them were chosen, so that one can see what another choice would
-        give. `run` is among the facets where there are several, or one is chosen.
+        A facet's own filter does not apply to its counts, so that a reader sees what another choice would give. `run` is
+        included if there are several runs, or if the query names one.
         """
         return self._now().facets(query)
 
-    @_again
+    @_retry_once
     def page(
         self, query: Query = EVERYTHING, after: str | None = None, before: str | None = None, limit: int = 50
     ) -> Page:
-        """Rows of a list: the first, those `after` a cursor, or those `before` one."""
+        """Return a page of the list: the first one, or the one `after` or `before` a cursor."""
         if after is not None and before is not None:
-            raise InputError("a page is after one cursor or before one, not both")
+            raise InputError("`after` and `before` cannot be combined: give one cursor")
         _check_number("limit", limit, 1, LARGEST)
         cursor = before if after is None else after
         if cursor is None:
             return self._now().jump(query, 0, limit)
         return self._now().beside(query, from_cursor(query, cursor), limit, back=before is not None)
 
-    @_again
+    @_retry_once
     def jump(self, query: Query = EVERYTHING, n: int = 0, limit: int = 50) -> Page:
-        """The page that begins with row `n`, from 0; with the last rows where there are not so many."""
+        """Return the page that begins with row `n`, from 0; if there are fewer rows, with the last row."""
         _check_number("limit", limit, 1, LARGEST)
         _check_number("n", n, 0, 2**62)
         return self._now().jump(query, n, limit)
 
-    @_again
+    @_retry_once
     def sample(self, query: Query = EVERYTHING, n: int = 20, seed: int = 0) -> list[Row]:
-        """`n` rows at random, each equally likely; the same ones for the same seed, while nothing is added."""
+        """Return `n` random rows. The same seed gives the same rows, unless conversations are added."""
         _check_number("n", n, 1, LARGEST)
         return self._now().sample(query, n, seed)
 
-    @_again
-    def neighbours(self, run: str, id: str, query: Query = EVERYTHING) -> Neighbours:
-        """The conversations before and after one in the list of a query."""
+    @_retry_once
+    def neighbors(self, run: str, id: str, query: Query = EVERYTHING) -> Neighbors:
+        """Return the conversations before and after one in the list of a query."""
         now = self._now()
         place = now.place(query, now.find(run, id))
         before, after = (now.beside(query, place, 1, back=back).rows for back in (True, False))
-        return Neighbours(before[0] if before else None, after[0] if after else None)
+        return Neighbors(before[0] if before else None, after[0] if after else None)
 
-    @_again
+    @_retry_once
     def row(self, run: str, id: str) -> Row:
-        """A conversation as a list shows it."""
+        """Return the row of a conversation, as shown in a list."""
         now = self._now()
         return now.rows([now.find(run, id)], Query())[0]
 
-    @_again
+    @_retry_once
     def conversation(self, run: str, id: str) -> Transcript:
-        """Read one conversation; of a run, one row group of one file."""
+        """Read one conversation."""
         key = self._now().find(run, id)
         return self._checked(key.source.read(key.shard, key.row), run, id)
 
-    @_again
+    @_retry_once
     def conversations(self, rows: Sequence[Row]) -> list[Transcript]:
-        """Read the conversations of a page, in its order; several of one shard in one pass over it."""
+        """Read the conversations of a page, in its order."""
         now = self._now()
         shards: dict[tuple[str, int], list[Row]] = {}
         for row in rows:
@@ -229,7 +228,7 @@ class Catalogue:
         return [read[row.run, row.shard, row.row] for row in rows]
 
     def _checked(self, transcript: Transcript, run: str, id: str) -> Transcript:
-        """A conversation that was read, if this reader may see it and it is the one that the index names."""
+        """Return a conversation if this reader may see it and its id is the expected one; otherwise raise."""
         if hidden := self._hidden.intersection(transcript.labels):
             raise NeedsConsent(hidden)
         if transcript.id != id:
@@ -247,16 +246,16 @@ class Catalogue:
         tags: Collection[str] | None = None,
         note: str | None = None,
     ) -> Annotation:
-        """Give a conversation a star, tags or a note, stored next to its run; what is None stays as it is."""
+        """Set the star, the tags or the note of a conversation, stored next to its run. None keeps the current value."""
         self._now().find(run, id)
         return self._shared.annotate(run, id, star=star, tags=tags, note=note)
 
     def check(self, run: str, id: str) -> None:
-        """Raise unless what holds a conversation is as it was committed: for whoever passes it on."""
+        """Raise if the file of a conversation differs from the committed one; call it before an export."""
         key = self._now().find(run, id)
         key.source.check(key.shard)
 
-    @_again
+    @_retry_once
     def histogram(
         self,
         query: Query = EVERYTHING,
@@ -265,38 +264,38 @@ class Catalogue:
         bins: int = 30,
         edges: Sequence[float] | None = None,
     ) -> Histogram:
-        """How a number is distributed, over all or by the value of a facet.
+        """Return the distribution of a number, over all conversations or by the values of a facet.
 
-        `edges` are those of another histogram, to compare with, whose range holds all values; then there is no summary.
+        `edges` reuses the bars of another histogram, whose range must contain all values. Then there is no summary.
         """
         if number not in NUMBERS:
-            raise InputError(f"there is no number {shown(number)}: there are {', '.join(NUMBERS)}")
+            raise InputError(f"unknown number {shown(number)}: use one of {', '.join(NUMBERS)}")
         if by and by not in FACETS:
-            raise InputError(f"there is no facet {shown(by)}: there are {', '.join(FACETS)}")
+            raise InputError(f"unknown facet {shown(by)}: use one of {', '.join(FACETS)}")
         _check_number("bins", bins, 1, 1_000)
         now = self._now()
         given = None if edges is None else list(edges)
         key = ("histogram", query.digest, number, by, bins, None if edges is None else tuple(edges))
         return now.remember(key, lambda: histogram(now, query, number, by, bins, given))
 
-    @_again
+    @_retry_once
     def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:
-        """What `show` makes of a file that was derived from a run, and of a query; the run's name in it is left alone."""
+        """Return the result of `show` for a file derived from a run, such as its map; `query.runs` is ignored."""
         return show(self._now().derived(run, query))
 
-    @_again
-    def behaviours(self, query: Query = EVERYTHING, role: str = "") -> Behaviours:
-        """What was found in conversations, by message and seat; by `role` too, `assistant` or `user`."""
+    @_retry_once
+    def behaviors(self, query: Query = EVERYTHING, role: str = "") -> Behaviors:
+        """Return the findings of detectors by message and seat, and also by role if `role` is `assistant` or `user`."""
         if role not in ("", "assistant", "user"):
-            raise InputError(f"behaviours are counted by assistant or user, not by {shown(role)}")
+            raise InputError(f"role must be assistant or user, not {shown(role)}")
         now = self._now()
-        return now.remember(("behaviours", query.digest, role), lambda: behaviours(now, query, role))
+        return now.remember(("behaviors", query.digest, role), lambda: behaviors(now, query, role))
 
-    @_again
+    @_retry_once
     def search(self, query: Query, limit: int = 50) -> Page:
-        """The conversations in which `query.text` is said, with what was found: the first page of such a query."""
+        """Return the first page of conversations that contain `query.text`, with the hits."""
         if not query.text.strip():
-            raise InputError("there is nothing to search for: give the query a text")
+            raise InputError("the search text is empty: set the query's text")
         return self.page(query, limit=limit)
 
 
@@ -311,4 +310,4 @@ def _check_number(name: str, value: int, low: int, high: int) -> None:
         or not isinstance(cast("Any", value), int)
         or not low <= value <= high
     ):
-        raise InputError(f"{name} is a whole number from {low:,} to {high:,}, not {shown(value)}")
+        raise InputError(f"{name} must be a whole number from {low:,} to {high:,}, not {shown(value)}")

@@ -1,7 +1,7 @@
-"""Queries in the words of the database: conditions, columns and groups, and what comes back from them.
+"""Translation of queries to SQL (conditions, columns, groups), and of its results back to facets.
 
-The one decision to know: a condition is text with question marks, and a list of what stands for them. Nothing that a
-reader wrote is ever part of the text.
+The one decision to know: a condition is SQL with question marks and a list of parameters. The SQL never contains text
+from a reader.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from camel.query.where import Query
 
 
 class Condition(NamedTuple):
-    """A condition, and what stands for its question marks; empty where everything fulfils it."""
+    """An SQL condition with its parameters; empty if every row satisfies it."""
 
     sql: str = ""
     given: Sequence[Any] = ()
 
     @property
     def clause(self) -> str:
-        """With its word, or nothing."""
+        """The condition as a `where` clause, or empty."""
         return f"where {self.sql}" if self.sql else ""
 
     def also(self, sql: str, *given: Any) -> Condition:
-        """This condition and another."""
+        """Return the conjunction of this condition and another."""
         return Condition(f"{self.sql} and {sql}" if self.sql else sql, [*self.given, *given])
 
 
 def element(value: str) -> str:
-    """What of a set is looked for."""
+    """Return an element of a set as the index stores it, with separators."""
     return f"{SEPARATOR}{value}{SEPARATOR}"
 
 
 def is_hidden(labels: str, hidden: frozenset[str]) -> bool:
-    """Whether a set of labels has one that is hidden."""
+    """Return whether a set of labels contains a hidden one."""
     return bool(labels) and not hidden.isdisjoint(elements(labels))
 
 
 def unsorted(query: Query) -> Query:
-    """The same rows in no order."""
+    """Return the query without its order."""
     return msgspec.structs.replace(query, sort="", order="asc")
 
 
 def facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any]]:
-    """The condition that a row has one of these values."""
+    """Return the condition that a row has one of these values."""
     if not values:
         return "true", []
     column = f'"{facet.column}"'
@@ -74,7 +74,7 @@ def facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any]
 
 
 def cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
-    """The same on a cube, whose columns have the facets' names and whose buckets are numbers."""
+    """Return the same condition for a cube, whose columns have the facets' names and whose buckets are numbered."""
     facet = FACETS[name]
     if not facet.edges:
         return facet_condition(facet._replace(column=name), values)
@@ -86,7 +86,7 @@ def cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
 
 
 def grouping(names: Sequence[str]) -> tuple[str, str]:
-    """The columns and the clause that count each of these columns by itself, in one go."""
+    """Return the columns and the clause that count by each of these columns separately, in one query."""
     quoted = [f'"{name}"' for name in names]
     every = ", ".join(quoted)
     return (
@@ -96,10 +96,10 @@ def grouping(names: Sequence[str]) -> tuple[str, str]:
 
 
 def grouped(names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> Iterable[tuple[str, Counter[str]]]:
-    """What such a question gave, by facet."""
+    """Return the results of such a query, by facet."""
     counted: dict[str, Counter[str]] = {}
     for which, *values, number in found:
-        # A bit for each column that is not grouped by, the first the highest.
+        # `which` has a bit for each column; it is 0 for the column that is grouped by. The first column has the highest bit.
         place = next(n for n in range(len(names)) if not which >> (len(names) - 1 - n) & 1)
         into = counted.setdefault(names[place], Counter())
         for value in facet_values(FILTERS[names[place]], values[place]):
@@ -108,7 +108,7 @@ def grouped(names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> Iterable[
 
 
 def facet_values(facet: Facet, value: Any) -> list[str]:
-    """The values of a facet behind what was grouped by."""
+    """Return the values of a facet for a grouped value."""
     if facet.many:
         return elements(value)
     if facet.edges:
@@ -117,7 +117,7 @@ def facet_values(facet: Facet, value: Any) -> list[str]:
 
 
 def ranked(facet: Facet, counts: Counter[str]) -> list[tuple[str, int]]:
-    """The most frequent first; buckets in their order."""
+    """Return values with their counts, most frequent first; buckets in their order."""
     if facet.edges:
         order = [UNKNOWN, *bucket_names(facet)]
         return [(name, counts[name]) for name in order if counts[name]]
@@ -127,19 +127,19 @@ def ranked(facet: Facet, counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def sort_column(name: str) -> str:
-    """What is sorted by: a number that is not known comes before all others."""
+    """Return the SQL of a sort key; unknown numbers come first."""
     return "coalesce(cost, -1)" if name == "cost" else name
 
 
 def up_to(name: str, up: bool) -> str:
-    """The condition that a number is not beyond a value. One that is not known comes before all others."""
+    """Return the condition that a number is not beyond a value; unknown numbers come first."""
     if not up:
         return f"{name} >= ?"
     return "(cost is null or cost <= ?)" if name == "cost" else f"{name} <= ?"
 
 
 def equal(query: Query, value: float) -> Query:
-    """The rows of a query that have one value of what it is sorted by, in the order of the runs."""
+    """Return the query for the rows with one value of the sort key, in the order of the runs."""
     name = query.sorted_by
     if name == "cost" and value < 0:
         if "unknown" not in query.facets.get("cost", (UNKNOWN,)):
@@ -151,5 +151,5 @@ def equal(query: Query, value: float) -> Query:
 
 
 def sortable(value: float | None) -> float:
-    """A number as it is sorted by."""
+    """Return the sort key of a number; -1 if it is unknown."""
     return -1 if value is None else value

@@ -1,4 +1,4 @@
-"""The copies that large index files have in the order of a number, and how rows are read from them."""
+"""Sorted copies of large index files: each has the rows of an index file in the order of one number."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from camel.record.parquet import arrow
 
 
 class Way(NamedTuple):
-    """Which way a list is gone along."""
+    """The direction in which a list is read."""
 
     up: bool
-    """From small values to large ones."""
+    """From small to large values."""
     back: bool = False
-    """Equal ones against the order of the runs."""
+    """Equal values in the reverse order of the runs."""
 
     def first(self, table: Any, count: int) -> Any:
-        """The first rows of a table that way, in order."""
+        """Return the first rows of a table in this direction, sorted."""
         pc = arrow("pyarrow.compute")
         ties = "descending" if self.back else "ascending"
         values = "ascending" if self.up else "descending"
@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 class After(NamedTuple):
-    """A place after which rows are looked for."""
+    """A place, and the direction in which the rows after it are read."""
 
     way: Way
     value: float
@@ -44,7 +44,7 @@ class After(NamedTuple):
     row: int
 
     def mask(self, table: Any, run: int) -> Any:
-        """Which rows of a table, all of one run, are after it."""
+        """Return which rows of a table of one run are after the place."""
         pc = arrow("pyarrow.compute")
         beyond = pc.greater if self.way.up else pc.less
         later = pc.less if self.way.back else pc.greater
@@ -60,7 +60,7 @@ class After(NamedTuple):
 
 
 def numbered(table: Any, run: int) -> Any:
-    """Rows with the number of their run."""
+    """Return a table with an additional column for the number of the run."""
     pa = arrow()
     value = table.column("value").cast(pa.float64())
     runs = pa.repeat(pa.scalar(run, pa.int32()), table.num_rows)
@@ -75,19 +75,19 @@ def _footer(path: Path) -> Any:
 
 
 class Copy(NamedTuple):
-    """The copy of one index file, for the rows of a query that a reader may see."""
+    """The sorted copy of one index file, restricted to the rows of a query that a reader may see."""
 
     query: Query
     hidden: frozenset[str]
     run: int
-    """The number of its run in the catalogue."""
+    """Number of its run in the catalogue."""
     original: Path
-    """The index file that it is a copy of."""
+    """The original index file."""
     path: Path
     said: Ordered
 
     def counts(self) -> list[int] | None:
-        """How many rows each row group has; None where the footer does not tell."""
+        """Return the number of rows of the query in each row group; None if the footer does not contain it."""
         facets = self.query.facets
         fit = [one for one in self.said.counts if set(facets) <= set(one.facets)]
         if not fit:
@@ -107,11 +107,11 @@ class Copy(NamedTuple):
         return total
 
     def between(self, low: float, high: float) -> range:
-        """The row groups that have rows from one value to another."""
+        """Return the row groups with values from `low` to `high`."""
         return range(bisect_left(self.said.high, low), bisect_right(self.said.low, high))
 
     def read(self, groups: Sequence[int], chosen: Callable[[Any], Any]) -> Any:
-        """The rows of some row groups that are chosen by their columns."""
+        """Read the rows of some row groups for which `chosen` returns True."""
         pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
         facets = {FACETS[name]: values for name, values in self.query.facets.items()}
         columns = ["value", "shard", "row", "labels", *(facet.column for facet in facets)]

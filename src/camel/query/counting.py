@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""Counts of the rows of a query: the count paths, and the one place that chooses among them."""
+"""Counting the rows of a query: the count paths, and the choice among them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from camel.query.where import Query
 
 
 class Footers(CountPath):
-    """What index files say about themselves: of all rows, or of one condition whose values exclude each other."""
+    """Counts from the footers of index files: all rows, or one condition whose values exclude each other."""
 
     def __init__(self, parts: Sequence[IndexPart], facet: str, counts: Counter[str]) -> None:
         self.parts, self.key, self._counts = parts, (Footers, facet), counts
 
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Footers | None:
-        """For all of the files or none."""
+        """Return the path for all of the files, or None."""
         if query.text.strip() or any(part.header.counts is None for part in files.parts):
             return None
         names = [*query.facets, *query.ranges, *([facet] if facet else [])]
@@ -55,12 +55,12 @@ class Footers(CountPath):
         return self._counts.total()
 
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-        """The values of the one facet that was asked for."""
+        """Return the counts of the one facet of this path."""
         return ((name, self._counts) for name in names)
 
 
 def _in_footers(parts: Sequence[IndexPart], name: str, hidden: frozenset[str]) -> Counter[str] | None:
-    """The counts of a facet in the files' footers, where all have them."""
+    """Return the counts of a facet from the files' footers; None if a footer lacks them."""
     total: Counter[str] = Counter()
     for part in parts:
         for labels, by in (part.header.counts or {}).items():
@@ -72,7 +72,7 @@ def _in_footers(parts: Sequence[IndexPart], name: str, hidden: frozenset[str]) -
 
 
 class Cube(CountPath):
-    """Combinations of facets that were counted beforehand, for the files that the cubes of a run count."""
+    """Counts from the cubes of a run, which contain precomputed counts of combinations of facets."""
 
     def __init__(self, scope: Scope, counted: CountedParts, number: int, query: Query) -> None:
         self.parts, self.key = counted.parts, (Cube, number)
@@ -90,7 +90,7 @@ class Cube(CountPath):
 
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Cube | None:
-        """Where a cube has all facets that are named, and these are all the files that it counts."""
+        """Return the path if a cube has all facets of the query and all files that it counts are among these."""
         counted = files.source.counted
         if counted is None or query.ranges or query.text.strip() or not counted.parts <= set(files.parts):
             return None
@@ -102,13 +102,13 @@ class Cube(CountPath):
         return int(self._ask(f"select coalesce(sum(n), 0) from {self._cells}", self._given)[0][0])
 
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-        """By facet, from one reading of the cube."""
+        """Return the counts by facet, reading the cube once."""
         columns, group = grouping(names)
         return grouped(names, self._ask(f"select {columns}, sum(n) from {self._cells} {group}", self._given))
 
 
 class Scan(CountPath):
-    """The columns that a query names, read from the index files."""
+    """Counts by reading the columns of the query from the index files."""
 
     def __init__(self, scope: Scope, files: Segment, query: Query) -> None:
         self.parts, self.key = files.parts, (Scan, *files.parts)
@@ -116,7 +116,7 @@ class Scan(CountPath):
 
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Scan:
-        """For everything."""
+        """Return the path for all files; it can count any query."""
         return cls(scope, files, query)
 
     def count(self) -> int:
@@ -125,7 +125,7 @@ class Scan(CountPath):
         return self._ask(f"select count(*) from {table}", given)[0][0]
 
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-        """By facet, from one reading of their columns."""
+        """Return the counts by facet, reading their columns once."""
         named = ", ".join(f'{facet_sql(FILTERS[name])} as "{name}"' for name in names)
         columns, group = grouping(names)
         table, given = self._table()
@@ -138,7 +138,7 @@ COUNT_PATHS: tuple[type[CountPath], ...] = (Footers, Cube, Scan)
 
 
 def choose_counts(scope: Scope, files: Segment, query: Query, facet: str = "") -> Iterable[CountPath]:
-    """The paths that together count index files of a run: each takes what it can, the next one what remains."""
+    """Yield the paths that together count index files of a run. Each takes the files that it can count."""
     for kind in COUNT_PATHS:
         if files.parts and (path := kind.of(scope, files, query, facet)) is not None:
             yield path
@@ -147,12 +147,12 @@ def choose_counts(scope: Scope, files: Segment, query: Query, facet: str = "") -
 
 
 def count_files(scope: Scope, files: Segment, query: Query) -> int:
-    """The rows that index files of a run have of a query."""
+    """Return the number of rows of a query in some index files of a run."""
     return sum(path.count() for path in choose_counts(scope, files, query))
 
 
 def count_rows(scope: Scope, query: Query) -> int:
-    """All rows of a query."""
+    """Return the number of rows of a query."""
     if query.text.strip():
         return len(scope.found(query).keys)
     return scope.remember(
@@ -162,7 +162,7 @@ def count_rows(scope: Scope, query: Query) -> int:
 
 
 def count_facets(scope: Scope, query: Query, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-    """The values of facets and how many rows have each, in portions to be added up."""
+    """Yield the counts of facets in parts; the caller must add them up."""
     for source in scope.chosen(query):
         together: dict[Hashable, tuple[CountPath, list[str]]] = {}
         for name in names:

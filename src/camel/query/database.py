@@ -1,7 +1,7 @@
-"""The database of a catalogue, and what there is to ask it about.
+"""The database of a catalogue, and the state of its runs.
 
-The one decision to know: what there is at one time (`State`) never changes. A run that has grown gets another one, and who
-has begun to answer from the old one goes on with it.
+The one decision to know: a `State` is immutable. When a run has grown there is a new one, and a query that has begun with
+the old one still uses it.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from camel.record.parquet import arrow
 from camel.runs.annotations import Annotation
 
 MEMORY = "400MB"
-"""For the database."""
+"""Memory limit of the database."""
 FRESH = 1.0
-"""Seconds for which what a run has committed is not looked up again."""
+"""Seconds until runs are checked again for new shards."""
 SEGMENT = 4_500_000
-"""Rows that are asked for together while a list is gone along."""
+"""Maximum rows of index files that one database query reads when a list is read in order."""
 _REMEMBERED = 256
-"""Answers that are kept: counts are asked for again on every page."""
+"""Number of cached answers. Every page asks for the same counts."""
 _SEARCHES = 8
-"""Searches that are kept: they are large."""
+"""Number of cached searches, which are large."""
 T = TypeVar("T")
 
 
 class Segment(NamedTuple):
-    """Neighbouring files of one run that are asked together."""
+    """Adjacent index files of one run that are queried together."""
 
     source: CatalogueRun
     parts: list[IndexPart]
 
     @property
     def rows(self) -> int:
-        """Of all of them."""
+        """Number of rows in all files."""
         return sum(part.rows for part in self.parts)
 
     def table(self, where: Condition) -> tuple[str, list[Any]]:
-        """The rows that fulfil a condition, as the database reads them."""
+        """Return the SQL of a table with the rows that satisfy a condition, and its parameters."""
         return f"read_parquet(?) {where.clause}", [[str(part.path) for part in self.parts], *where.given]
 
     def keys(self, places: Iterable[tuple[Any, ...]]) -> list[Key]:
-        """Rows at places (shard, row) of its run."""
+        """Return the keys of rows, given by shard and row."""
         return [Key(self.source, shard, row, None) for shard, row in places]
 
     def position(self, place: Place | None, forward: bool) -> int:
-        """Where the rows begin that are after a place, or end that are before it."""
+        """Return the position of the first row after a place, or the end of the rows before it."""
         if place is None:
             return 0 if forward else self.rows
         at = 0
@@ -68,7 +68,7 @@ class Segment(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is there at one time. Never changes; another takes its place."""
+    """The runs and files at one time; immutable."""
 
     version: int
     sources: tuple[CatalogueRun, ...]
@@ -77,7 +77,7 @@ class State(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A row, and what it is sorted by."""
+    """The place of a row, and its sort key."""
 
     source: CatalogueRun
     shard: int
@@ -86,12 +86,12 @@ class Key(NamedTuple):
 
     @property
     def name(self) -> tuple[str, int, int]:
-        """What tells it from all others."""
+        """Run, shard and row, which identify it."""
         return self.source.name, self.shard, self.row
 
 
 class Database:
-    """What all readers of a catalogue have in common: the files, the database, and answers that are kept."""
+    """What all readers of a catalogue share: the files, the database and the cached answers."""
 
     def __init__(self, runs: Sequence[str], memory: str, annotations: bool = True) -> None:
         self._lock = threading.Lock()
@@ -105,13 +105,13 @@ class Database:
             self._database, self._error = _connect(memory)
             opened.callback(self._database.close)
             for part in ("pyarrow.parquet", "pyarrow.compute"):
-                arrow(part)  # now, and not while the first reader waits
-            arrow().array([0])  # with which Arrow looks for pandas
+                arrow(part)  # import now, so that the first reader does not wait
+            arrow().array([0])  # the first array makes Arrow import pandas
             self.state()
             self._opened = opened.pop_all()
 
     def state(self) -> State:
-        """What there is now, as of a moment ago."""
+        """Return the current state, at most about `FRESH` seconds old."""
         with self._lock:
             started = time.monotonic()
             if started - self._looked > FRESH:
@@ -122,36 +122,36 @@ class Database:
                     )
                     self._kept.clear()
                     self._found.clear()
-                # Where a look takes long, for a large run far away, it is taken less often.
+                # Check less often if a check takes long, as for a large remote run.
                 self._looked = time.monotonic() + 20 * (time.monotonic() - started)
             return self._state
 
     @property
     def trouble(self) -> tuple[type[Exception], ...]:
-        """What is raised where a file cannot be read."""
+        """The errors that an unreadable file causes."""
         return (self._error, OSError, arrow().ArrowException)
 
     def doubt(self) -> None:
-        """Look at every file anew."""
+        """Check every file again."""
         with self._lock:
             self._sources.doubt()
             self._looked = -math.inf
 
     def add_runs(self, runs: Sequence[str]) -> None:
-        """Take in runs that have come."""
+        """Add new runs."""
         with self._lock:
             if self._sources.add(runs):
                 self._looked = -math.inf
 
     def annotate(self, run: str, id: str, **changes: Any) -> Annotation:
-        """Change what readers say about a conversation."""
+        """Change the annotation of a conversation."""
         made = self._sources.annotations(run).change(id, **changes)
         with self._lock:
             self._looked = -math.inf
         return made
 
     def look_through(self, seconds: float = 2.0) -> bool:
-        """Find what the conversations of small runs show that nobody has looked through; whether there is more to do."""
+        """Run the detectors over conversations of small runs for some seconds; return whether more remain."""
         with self._lock:
             waiting = self._sources.unmarked()
         until = time.monotonic() + seconds
@@ -171,7 +171,7 @@ class Database:
         return False
 
     def remember(self, state: State, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
-        """An answer, from those that are kept or made anew."""
+        """Return an answer from the cache, or make and cache it."""
         whole = (state.version, key)
         kept, most = (self._found, _SEARCHES) if large else (self._kept, _REMEMBERED)
         with self._lock:
@@ -186,18 +186,18 @@ class Database:
         return made
 
     def ask(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Ask the database; values are parameters, always."""
+        """Run an SQL query; values must be parameters."""
         with self._database.cursor() as cursor:
             return cursor.execute(sql, parameters).fetchall()
 
     def numbers(self, sql: str, parameters: Sequence[Any]) -> Any:
-        """The one column of numbers that a question gives, as an array: of millions of rows, no object is made for each."""
+        """Return the only column of a query's result as a NumPy array, without a Python object per row."""
         with self._database.cursor() as cursor:
             (column,) = cursor.execute(sql, parameters).fetchnumpy().values()
             return column
 
     def close(self) -> None:
-        """Give back memory and files."""
+        """Release memory and files."""
         self._opened.close()
 
 
@@ -219,7 +219,7 @@ def _connect(memory: str) -> tuple[Any, type[Exception]]:
 
 
 def segmented(sources: Iterable[CatalogueRun]) -> list[Segment]:
-    """The files of runs, in portions of neighbours."""
+    """Return the files of runs in segments."""
     segments: list[Segment] = []
     for source in sources:
         parts: list[IndexPart] = []
@@ -236,7 +236,7 @@ def segmented(sources: Iterable[CatalogueRun]) -> list[Segment]:
 
 
 def positions(segment: Segment, low: int, high: int) -> Iterable[tuple[int, int]]:
-    """Shards and rows at the positions of a segment."""
+    """Yield the shard and row at each position of a segment from `low` to `high`."""
     before = 0
     for part in segment.parts:
         first, last = max(low - before, 0), min(high - before, part.rows)

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""How numbers and findings are distributed over the rows of a query."""
+"""Distributions of numbers and findings over the rows of a query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from camel.index.cube import facet_sql
 from camel.index.facets import FACETS, SEPARATOR, elements
-from camel.query.answers import Behaviours, Histogram, Summary
+from camel.query.answers import Behaviors, Histogram, Summary
 from camel.query.conditions import facet_values
 from camel.query.database import Segment
 from camel.query.scope import Scope
@@ -21,15 +21,15 @@ from camel.query.sorted_copies import SortedCopies
 from camel.query.where import Query
 
 _FINE = 8_192
-"""Steps into which the range of a number is divided to tell its quantiles."""
+"""Number of steps of the fine histogram from which quantiles are computed."""
 Table = tuple[str, list[Any]]
-"""Rows as the database reads them, and what stands for the question marks."""
+"""SQL of a table, and its parameters."""
 
 
 def histogram(
     scope: Scope, query: Query, number: str, by: str, bins: int, edges: list[float] | None = None
 ) -> Histogram:
-    """How a number is distributed, over all rows or by the value of a facet; with given edges, without a summary."""
+    """Return the distribution of a number, over all rows or by the values of a facet; no summary if edges are given."""
     ordered = replace(query, sort=cast("Any", number), order="asc")
     copies = None if by else SortedCopies.of(scope, ordered)
     if copies is not None and (made := _from_copies(copies, bins, edges)) is not None:
@@ -45,11 +45,11 @@ def histogram(
 
 
 def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> Histogram | None:
-    """The same from copies in the order of the number, by how many rows are before each edge; None where they do not tell."""
+    """Return the same from sorted copies, by the number of rows before each edge; None if their footers lack the counts."""
     scope, query, number = copies.scope, copies.query, copies.number
     if (groups := copies.groups()) is None:
         return None
-    # Before all others are those of which the number is not known.
+    # Rows with an unknown number come first.
     unknown = groups.up_to(-1, itself=True) if number == "cost" else 0
     left = [scope.table(query, files) for files in copies.left]
     limits = groups.extremes(0 if number == "cost" else -math.inf)
@@ -83,7 +83,7 @@ def _tables(scope: Scope, query: Query) -> list[Table]:
 
 
 def _extremes(scope: Scope, number: str, tables: Sequence[Table]) -> list[tuple[Any, ...]]:
-    """The least and the greatest value of each table that has any."""
+    """Return the minimum and the maximum of each table that has values."""
     sql = f"select min({number}), max({number}) from"
     found = [scope.ask(f"{sql} {table}", given)[0] for table, given in tables]
     return [one for one in found if one[0] is not None]
@@ -96,8 +96,8 @@ def _limits(extremes: Sequence[tuple[Any, ...]]) -> tuple[float | None, float | 
 def _bars(
     scope: Scope, tables: Sequence[Table], number: str, facet: str, edges: list[float]
 ) -> list[tuple[Any, ...]]:
-    """How many rows of each value of a facet are in each bar; of those without the number the bar is null."""
-    # Not `least` alone: it passes over what is null.
+    """Return the number of rows for each value of a facet and each bar; the bar is null if the number is unknown."""
+    # Not `least` alone, because it ignores null.
     bar = f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
     sql = f"select {facet} as f, {bar} as bar, count(*) from"
     steps = [edges[0], edges[1] - edges[0]]
@@ -109,7 +109,7 @@ def _bars(
 def _summary(
     scope: Scope, number: str, tables: Sequence[Table], low: float | None, high: float | None
 ) -> Summary | None:
-    """The mean, and quantiles as exact as a fine histogram: a sketch of them costs ten times as much."""
+    """Return the mean, and quantiles from a fine histogram, which is ten times as fast as a quantile sketch."""
     if low is None or high is None:
         return None
     whole = number != "cost"
@@ -136,8 +136,8 @@ def _summary(
     return Summary(total / rows, quantile(0.05), quantile(0.5), quantile(0.95))
 
 
-def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
-    """What was found in rows that were looked through, by message and seat, and by role."""
+def behaviors(scope: Scope, query: Query, role: str) -> Behaviors:
+    """Return the findings of detectors in the scanned rows, by message and seat, and by role."""
     lengths: Counter[int] = Counter()
     roles: Counter[str] = Counter()
     by_turn: dict[str, dict[str, dict[int, int]]] = {}
@@ -163,11 +163,11 @@ def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
                 for detector in elements(findings):
                     by_role.setdefault(detector, Counter())[value] += number
     found = {name: dict(counts) for name, counts in by_role.items()}
-    return Behaviours(sum(lengths.values()), dict(lengths), by_turn, dict(roles), found)
+    return Behaviors(sum(lengths.values()), dict(lengths), by_turn, dict(roles), found)
 
 
 def _edges(low: float | None, high: float | None, bins: int, *, whole: bool) -> list[float]:
-    """Where bars begin and end: of whole numbers each as wide as the others."""
+    """Return the edges of the bars. For whole numbers, all bars contain the same number of values."""
     if low is None or high is None:
         return [0.0, 1.0]
     if whole:

@@ -1,4 +1,4 @@
-"""Files of other formats as a run: in a folder of this process, or kept in the user's cache."""
+"""Imports files of other formats as a run, into a temporary folder or the user's cache."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from camel.runs.markers import new_attempt
 from camel.runs.run import RunFolder, open_folder
 
 KEPT_FROM = 4_000_000
-"""Bytes of data of another format from which its import is kept, in the user's cache."""
+"""Minimum bytes of data whose import is kept in the user's cache."""
 FORGOTTEN = 30 * 86_400.0
-"""Seconds after which one that nobody opened is removed."""
+"""Seconds after which an unused import is removed from the cache."""
 
 
 def import_files(path: Path, scratch: Path) -> RunFolder:
-    """Files of the original's formats as a run: in a folder of this process, or, of large ones, in one that is kept."""
+    """Import files of the original CAMEL formats as a run; the user's cache keeps large imports."""
     kept = _kept_import(path)
     if kept is None:
         return _import(path, scratch)
     for name in IMPORTERS:
-        if (kept / name / "run.json").exists():  # which is written last
+        if (kept / name / "run.json").exists():  # it is written last
             with contextlib.suppress(OSError):
                 os.utime(kept)
             return open_folder(kept / name)
@@ -39,10 +39,10 @@ def import_files(path: Path, scratch: Path) -> RunFolder:
         writing.mkdir(mode=0o700, parents=True)
         _forget_imports(kept.parent)
         name = _import(path, writing).root.name
-        with contextlib.suppress(OSError):  # somebody else's is as good
+        with contextlib.suppress(OSError):  # another process was first, and its import is equal
             writing.rename(kept)
         return open_folder((kept if (kept / name).exists() else writing) / name)
-    except OSError:  # a home that cannot be written to
+    except OSError:  # the cache is not writable
         shutil.rmtree(writing, ignore_errors=True)
         return _import(path, scratch)
     except BaseException:
@@ -51,7 +51,7 @@ def import_files(path: Path, scratch: Path) -> RunFolder:
 
 
 def _kept_import(path: Path) -> Path | None:
-    """Where the import of a file or folder is kept, by what it is now; None where it is read as quickly."""
+    """Return the cache folder for the current contents of a file or folder; None if it is too small to be cached."""
     below = sorted(path.rglob("*")) if path.is_dir() else [path]
     seen = [
         (str(one), status.st_size, status.st_mtime_ns)
@@ -66,7 +66,7 @@ def _kept_import(path: Path) -> Path | None:
 
 
 def _forget_imports(folder: Path) -> None:
-    """Remove what has not been looked at for long, and what was left half done."""
+    """Remove old and incomplete imports."""
     for one in folder.iterdir():
         with contextlib.suppress(OSError):
             age = time.time() - one.stat().st_mtime
@@ -85,4 +85,4 @@ def _import(path: Path, into: Path) -> RunFolder:
             shutil.rmtree(into / name, ignore_errors=True)
         else:
             return folder
-    raise InputError(f"{path} is not a run, and cannot be read as other data: {errors[0]}")
+    raise InputError(f"{path} is not a run and has no format that can be imported: {errors[0]}")

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""Lists in the order of a number, from its column: footers and a histogram narrow the range that has to be sorted."""
+"""Lists sorted by a number, from its column. Footers and a histogram narrow the range of values that must be sorted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from camel.query.scope import Scope
 from camel.query.where import Place, Query
 
 _SORTED_AT_ONCE = 100_000
-"""Rows up to which going to one far down a sorted list is done by sorting."""
+"""Up to this number of rows, sorting is fast enough to find a row far down a list."""
 _STEPS = 4_096
-"""Into which the range of a number is divided to find a row far down."""
+"""Number of steps of the histogram that finds a row far down a list."""
 
 
 class NumberScan(ListPath):
-    """The rows of a query in the order of a number; equal ones in the order of the runs."""
+    """The rows of a query sorted by a number; equal ones in the order of the runs."""
 
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
@@ -30,11 +30,11 @@ class NumberScan(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> NumberScan | None:
-        """For every number."""
+        """Return the path if the query is sorted by a number."""
         return cls(scope, query) if query.sorted_by in NUMBERS else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
-        """The rows from `n` on, without sorting all: first which value the `n`th has."""
+        """Return the rows from `n` on. It first finds the value of row `n`, so that not all rows are sorted."""
         if n < _SORTED_AT_ONCE:
             return self._sorted(None, limit, skip=n)
         low, high, before = self._narrowed(n)
@@ -46,16 +46,16 @@ class NumberScan(ListPath):
         return self.filled(keys, limit)
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """The rows after a place, or before it."""
+        """Return the rows after a place, or before it."""
         return self._sorted(place, limit, back=back)
 
     def ties(self, value: float, n: int, limit: int, counts: list[int] | None = None) -> list[Key]:
-        """The rows from `n` on that have one value: they are in the order of the runs."""
+        """Return the rows with one value, from the `n`th on, in the order of the runs."""
         found = RunOrder(self.scope, equal(self.query, value)).nth(n, limit, counts)
         return [key._replace(value=value) for key in found]
 
     def filled(self, keys: list[Key], limit: int) -> list[Key]:
-        """The same rows and those after them, as many as a page has."""
+        """Return these rows and those after them, up to `limit` rows."""
         if keys and len(keys) < limit:
             place = Place(0, keys[-1].value, *keys[-1].name)
             keys += self.beside(place, limit - len(keys), back=False)
@@ -71,7 +71,7 @@ class NumberScan(ListPath):
         return []
 
     def _after(self, place: Place, up: bool, back: bool) -> Condition:
-        """The condition that a row is after a place, that way."""
+        """Return the condition that a row is after a place in this direction."""
         value, run = sortable(place.value), self.scope.number(place.run)
         beyond, after = (">" if up else "<"), ("<" if back else ">")
         sql = (
@@ -83,7 +83,7 @@ class NumberScan(ListPath):
     def _ask(
         self, within: Condition, limit: int, skip: int, up: bool, *, back: bool, likely: float | None = None
     ) -> list[Key]:
-        """The first rows that way of those that fulfil a condition, in the order of the list."""
+        """Return the first rows in this direction that satisfy a condition, in the order of the list."""
         table, parameters = self._values(likely, up)
         way, ties = ("asc" if up else "desc"), ("desc" if back else "asc")
         order = f"order by value {way}, run {ties}, shard {ties}, row {ties} limit ? offset ?"
@@ -93,7 +93,7 @@ class NumberScan(ListPath):
         return keys[::-1] if back else keys
 
     def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
-        """What is sorted by, with its place, as a table and its parameters; up to a value, if one is given."""
+        """Return the SQL of a table with sort key and place of each row, and its parameters; `likely` limits the values."""
         selects: list[str] = []
         parameters: list[Any] = []
         for source in self.sources:
@@ -108,15 +108,15 @@ class NumberScan(ListPath):
         return " union all ".join(selects), parameters
 
     def _bounds(self) -> list[tuple[Any, Any]]:
-        """The least and the greatest value of each row group, of all rows and not only of the query's."""
+        """Return the minimum and maximum of each row group, over all rows and not only those of the query."""
         files = (self.scope.files(source, self.query) for source in self.sources)
         return [bound for one in files for part in one.parts for bound in part.extremes(self.number)]
 
     def _likely(self, place: Place | None, count: int, up: bool) -> Iterable[float | None]:
-        """Values up to which enough rows are likely to be found, closer ones first, in the end without any.
+        """Yield limits within which enough rows are likely, closer ones first; the last one is None.
 
-        A row group has a row with its greatest value. So as many rows as there are groups are at least as great as the
-        least of those, and all other groups need not be looked at.
+        A row group contains a row with its maximum. So at least `k` rows are not below the `k`th largest maximum, and
+        groups with a smaller maximum need not be read.
         """
         bounds = [bound[0 if up else 1] for bound in self._bounds()]
         if place is not None:
@@ -129,7 +129,7 @@ class NumberScan(ListPath):
         yield None
 
     def _narrowed(self, n: int) -> tuple[float, float, int]:
-        """A short range of values that the `n`th row is in, and how many rows are before that range."""
+        """Return a short range of values that contains row `n`, and the number of rows before that range."""
         table, parameters = self._values()
         bounds, whole = self._bounds(), self.number != "cost"
         low = float(min((bound[0] for bound in bounds), default=0)) if whole else -1.0

@@ -1,4 +1,4 @@
-"""One index file of a catalogue, of one shard or of many."""
+"""Access to one index file of a catalogue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_copy(number: str) -> Path | None:
 
 
 class IndexPart:
-    """An index file: of one shard or of many."""
+    """An index file, which covers one or more shards."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class IndexPart:
     ) -> None:
         self.path, self.header = path, header
         self._copy = copy or _no_copy
-        """Where its copy in the order of a number is, if it has one."""
+        """Returns the path of its copy sorted by a number, if it has one."""
         self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
         if metadata is not None:
             self._metadata = metadata
@@ -49,15 +49,15 @@ class IndexPart:
         self._starts = [0, *accumulate(one.rows for one in header.shards)]
         self.rows = self._starts[-1]
         self.damage, self.tried = "", -math.inf
-        """What was said when its conversations could not be read, and when."""
+        """The error if its conversations could not be read, and when that happened."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
         self._with: dict[str, list[Any]] = {}
         self.places: dict[tuple[int, int], int] = {}
-        """Where rows are, in a file that has only some rows of its shards."""
+        """Positions by shard and row, for a file with only some rows of its shards."""
 
     @property
     def sound(self) -> bool:
-        """Whether all of it can be read."""
+        """Whether the whole file is readable."""
         try:
             with arrow("pyarrow.parquet").ParquetFile(self.path) as file:
                 return sum(batch.num_rows for batch in file.iter_batches()) == self.rows
@@ -66,7 +66,7 @@ class IndexPart:
 
     @cached_property
     def labels(self) -> Counter[str]:
-        """Rows by set of labels."""
+        """Number of rows by set of labels."""
         counts = self.header.counts
         if counts is None:
             column = arrow("pyarrow.parquet").read_table(self.path, columns=["labels"]).column("labels")
@@ -75,18 +75,18 @@ class IndexPart:
 
     @cached_property
     def unknown(self) -> int:
-        """Rows of which nobody has said what is found in them."""
+        """Number of rows that the current detectors have not scanned."""
         return sum(one.rows for one in self.header.shards if one.looked != looked_by())
 
     def position(self, shard: int, row: int) -> int:
-        """Of a row in the file."""
+        """Return the position of a row in the file."""
         if self.places:
             return self.places[shard, row]
         at = bisect_right(self._shards, shard) - 1
         return self._starts[at] + row
 
     def before(self, shard: int, row: int) -> int:
-        """How many rows are before a place; its shard may be another file's."""
+        """Return the number of rows before a place, whose shard may be in another file."""
         at = bisect_right(self._shards, shard) - 1
         if at < 0:
             return 0
@@ -97,7 +97,7 @@ class IndexPart:
         )
 
     def place(self, position: int) -> tuple[int, int]:
-        """The shard and the row in it at a position."""
+        """Return the shard and row at a position."""
         at = bisect_right(self._starts, position) - 1
         return self._shards[at], position - self._starts[at]
 
@@ -107,15 +107,15 @@ class IndexPart:
 
     @cached_property
     def _groups(self) -> list[int]:
-        """Where the row groups begin, and where the last one ends."""
+        """Start of each row group, and end of the last one."""
         return group_starts(self._metadata)
 
     def groups_with(self, id: str) -> list[int]:
-        """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
+        """Return the row groups that may contain this id; only a few if the rows are sorted by id."""
         return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
 
     def rows_with(self, ids: Iterable[str]) -> list[Any]:
-        """The rows of these ids, in tables. What was read is kept: it is asked for again with every new id."""
+        """Return the rows of these ids as tables. They are cached, because each new annotation asks for all of them again."""
         wanted = sorted(ids)
         pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
         new = [id for id in wanted if id not in self._with]
@@ -132,7 +132,7 @@ class IndexPart:
         return [table for id in wanted for table in self._with[id]]
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
-        """The shard, the row and the labels of a conversation, if one of these row groups has it."""
+        """Return the shard, the row and the labels of a conversation; None if none of these row groups contains it."""
         pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
         with pq.ParquetFile(self.path, metadata=self._metadata) as file:
             for group in groups:
@@ -143,7 +143,7 @@ class IndexPart:
         return None
 
     def extremes(self, name: str) -> list[tuple[Any, Any]]:
-        """The least and the greatest value of a column in each row group that has any, from the footer."""
+        """Return the minimum and maximum of a column for each row group with values, from the footer."""
         if name not in self._extremes:
             column = schema().get_field_index(name)
             groups = range(self._metadata.num_row_groups)
@@ -154,7 +154,7 @@ class IndexPart:
         return self._extremes[name]
 
     def ordered(self, number: str) -> tuple[Path, Ordered] | None:
-        """Its copy in the order of a number, and what that says about itself."""
+        """Return its copy sorted by a number with the copy's header; None if there is no valid copy."""
         if number not in self._ordered:
             self._ordered[number] = None
             with contextlib.suppress(CamelError, OSError):
@@ -165,26 +165,26 @@ class IndexPart:
         return self._ordered[number]
 
     def forget_copies(self) -> None:
-        """Go without them: one has gone or cannot be read."""
+        """Stop using sorted copies, because one is missing or unreadable."""
         self._copy = _no_copy
         self._ordered.clear()
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Rows by their positions, read from the row groups that hold them."""
+        """Return rows by position, reading only the row groups that contain them."""
         pq = arrow("pyarrow.parquet")
         with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
             return read_rows(file, self._groups, positions, _SHOWN)
 
 
 def group_starts(metadata: Any) -> list[int]:
-    """Where the row groups of a file begin, and where the last one ends."""
+    """Return the start of each row group of a file, and the end of the last one."""
     return [0, *accumulate(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
 
 
 def read_rows(
     file: Any, starts: Sequence[int], positions: Iterable[int], columns: Sequence[str]
 ) -> dict[int, dict[str, Any]]:
-    """Rows of a Parquet file by their positions, read from the row groups that hold them."""
+    """Return rows of a Parquet file by position, reading only the row groups that contain them."""
     wanted: dict[int, list[int]] = {}
     for position in sorted(set(positions)):
         wanted.setdefault(bisect_right(starts, position) - 1, []).append(position)
@@ -196,7 +196,7 @@ def read_rows(
 
 
 class CountedParts(NamedTuple):
-    """A file of cubes, and the parts that it counts."""
+    """A file of cubes, and the index files whose rows it counts."""
 
     path: Path
     cubes: Cubes

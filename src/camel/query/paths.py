@@ -1,19 +1,19 @@
-"""Access paths: the ways in which questions about rows are answered, behind two small interfaces.
+"""Access paths: the interfaces of the algorithms that find and count rows.
 
 A list path finds the rows of a page in the order of a query; a count path counts the rows of some index files.
 
-    list    Found         the conversations in which a text is said        (`scope.py`)
+    list    Found         results of a text search                         (`scope.py`)
             RunOrder      in the order of the runs: by position, or by     (`run_order.py`)
-                          reading until there is enough
-            SortedCopies  by a number, from copies in that order           (`sorted_copies.py`)
-            NumberScan    by a number, from the columns that are named     (`number_scan.py`)
-    count   Footers       what index files say about themselves            (`counting.py`)
-            Cube          combinations of facets, counted beforehand       (`counting.py`)
-            Scan          any rows, from the columns that are named        (`counting.py`)
+                          reading until there are enough rows
+            SortedCopies  sorted by a number, from sorted copies           (`sorted_copies.py`)
+            NumberScan    sorted by a number, from the query's columns     (`number_scan.py`)
+    count   Footers       from the footers of index files                  (`counting.py`)
+            Cube          from precomputed combinations of facets          (`counting.py`)
+            Scan          any rows, from the query's columns               (`counting.py`)
 
-The one decision to know: each path says itself whether it can answer (`of`), and the chooser takes the first that can.
-They are listed by what they cost, the cheapest first (`view.LIST_PATHS`, `counting.COUNT_PATHS`), so that there is
-nothing else to decide: a new path is a class and its place in a list.
+The one decision to know: the method `of` of each path decides whether it can answer a query, and the first path that can is
+used. The lists of paths are ordered by cost, the cheapest first (`view.LIST_PATHS`, `counting.COUNT_PATHS`). To add a path,
+write a class and add it to a list.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ if TYPE_CHECKING:
 
 
 class ListPath(ABC):
-    """A way to the rows of a query, in its order."""
+    """Finds the rows of a query, in its order."""
 
     @classmethod
     @abstractmethod
     def of(cls, scope: Scope, query: Query) -> ListPath | None:
-        """The path for a query; None where it cannot answer it."""
+        """Return the path for a query; None if it cannot answer the query."""
 
     @abstractmethod
     def nth(self, n: int, limit: int) -> list[Key]:
-        """The rows from `n` on."""
+        """Return up to `limit` rows, from row `n` on."""
 
     @abstractmethod
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """The rows after a place, or those before it, in the order of the list."""
+        """Return the rows after a place, or before it, in the order of the list."""
 
     def at(self, wanted: Sequence[int]) -> list[Key]:
-        """The rows at these positions, ascending."""
+        """Return the rows at these positions, which must be ascending."""
         return [key for position in wanted for key in self.nth(position, 1)]
 
 
 class CountPath(ABC):
-    """A way to count the rows that index files of a run have of a query."""
+    """Counts the rows of a query in some index files of a run."""
 
     parts: Collection[IndexPart]
-    """The files that it counts; the chooser gives what remains to the next path."""
+    """The files that it counts; the next path counts the others."""
     key: Hashable
-    """Equal for paths that can count several facets in one go."""
+    """Paths with equal keys can count their facets in one pass."""
 
     @classmethod
     @abstractmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> CountPath | None:
-        """The path that counts some of these files, by a facet or in all where that is empty; None where it cannot."""
+        """Return the path that counts some of these files, by a facet if it is not empty; None if it cannot."""
 
     @abstractmethod
     def count(self) -> int:
-        """All rows."""
+        """Return the number of rows."""
 
     @abstractmethod
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-        """By facet, its values and how many rows have each."""
+        """Return for each facet its values with their numbers of rows."""

@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""Lists in the order of the runs, or against it.
+"""Lists in the order of the runs, or in reverse order.
 
-The one decision to know: only places (shard, row) are looked for here, on the few columns that a query names; whole rows
-are read afterwards, and only those of the page. Where there is nothing to look for, a place is told from a position.
+The one decision to know: queries here return only places (shard, row) and read only the columns of their conditions. The
+complete rows of a page are read afterwards. Without a condition, a place is computed from its position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from camel.query.where import Place, Query
 
 
 class RunOrder(ListPath):
-    """The rows of a query in the order in which the runs have them."""
+    """The rows of a query in the order of the runs."""
 
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
@@ -28,11 +28,11 @@ class RunOrder(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> RunOrder | None:
-        """Where no number is sorted by."""
+        """Return the path if the query is not sorted by a number."""
         return None if query.sorted_by in NUMBERS else cls(scope, query)
 
     def nth(self, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:
-        """The rows from `n` on; `counts` are those of the segments, if known."""
+        """Return the rows from `n` on; `counts` gives the rows of each segment, if known."""
         if n == 0 and counts is None:
             return self.along(None, limit, back=False)
         counts = self._count_segments() if counts is None else counts
@@ -48,7 +48,7 @@ class RunOrder(ListPath):
         return keys[::-1] if self.down else keys
 
     def at(self, wanted: Sequence[int]) -> list[Key]:
-        """The rows at these positions, ascending."""
+        """Return the rows at these positions, which must be ascending."""
         starts = [0, *accumulate(self._count_segments())]
         keys: list[Key] = []
         for number, segment in enumerate(self.scope.segments(self.query)):
@@ -68,11 +68,11 @@ class RunOrder(ListPath):
         return keys
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """The rows after a place, or before it."""
+        """Return the rows after a place, or before it."""
         return self.along(place, limit, back=back)
 
     def along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
-        """The rows that follow a place, or are before it; without a place, the first."""
+        """Return the rows after a place, or before it; without a place, the first rows."""
         forward = back == self.down
         segments = self.scope.segments(self.query)
         run = None if place is None else self.scope.number(place.run)
@@ -87,19 +87,19 @@ class RunOrder(ListPath):
         return keys[::-1] if back else keys
 
     def _count_segments(self) -> list[int]:
-        """Rows of each segment, for going straight to a row far down."""
+        """Return the number of rows of each segment, to find a row far down the list."""
         return self.scope.remember(
             ("counts", unsorted(self.query).digest),
             lambda: [count_files(self.scope, one, self.query) for one in self.scope.segments(self.query)],
         )
 
     def _slice(self, segment: Segment, low: int, high: int) -> list[Key]:
-        """The rows from `low` to `high` of those that a segment has."""
+        """Return the rows of a segment from `low` to `high`."""
         where = self.scope.where(self.query, segment)
         if not where.sql:
             return segment.keys(positions(segment, low, high))
         table, given = segment.table(where)
-        # The files are given in order and the database keeps it: it need not sort, and stops when it has enough.
+        # The database keeps the order of the files. So it need not sort, and stops when it has enough rows.
         sql = f"select shard, row from {table} limit ? offset ?"
         return segment.keys(self.scope.ask(sql, [*given, high - low, low]))
 
@@ -121,7 +121,7 @@ class RunOrder(ListPath):
         if not segment.parts:
             return []
         table, given = segment.table(where)
-        # Forward the files are in order already, and the database keeps it: it stops when it has enough.
+        # Forward, the database keeps the order of the files, and stops when it has enough rows.
         order = "" if forward else "order by shard desc, row desc"
         return segment.keys(
             self.scope.ask(f"select shard, row from {table} {order} limit ?", [*given, limit])

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""What one reader may see at one time: which runs, which rows of their index files, and what a search finds in them.
+"""The rows that one reader may see at one time, and the results of text searches in them.
 
-The one decision to know: restricted rows are kept out here, by `where`, which every question to an index file goes through.
+The one decision to know: `where` excludes restricted rows, and every query to an index file uses it.
 """
 
 from __future__ import annotations
@@ -29,54 +29,54 @@ AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
 
 
 class Scope:
-    """The rows that a reader may see, at one time."""
+    """The rows that one reader may see at one time."""
 
     def __init__(self, database: Database, state: State, hidden: frozenset[str]) -> None:
         self.database, self.state, self.hidden = database, state, hidden
         self.ask = database.ask
 
     def remember(self, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
-        """An answer to this reader, from those that are kept or made anew."""
+        """Return an answer for this reader from the cache, or make and cache it."""
         return self.database.remember(self.state, (key, self.hidden), make, large=large)
 
     def source(self, run: str) -> CatalogueRun:
-        """A run by its name."""
+        """Return a run by its name."""
         for one in self.state.sources:
             if one.name == run:
                 return one
-        raise NotThere(f"there is no run {shown(run)}")
+        raise NotThere(f"there is no run {shown(run)} in this catalogue")
 
     def number(self, run: str) -> int:
-        """The number of the run that a place is in."""
+        """Return the number of a run in the catalogue."""
         for number, one in enumerate(self.state.sources):
             if one.name == run:
                 return number
-        raise InputError("this page is of a run that is not here: begin with the first")
+        raise InputError(f"this page is in the run {shown(run)}, which is gone: start at the first page")
 
     def chosen(self, query: Query) -> list[CatalogueRun]:
-        """The runs that a query is about."""
+        """Return the runs of a query that have index files."""
         for run in sorted(query.runs):
             self.source(run)
         named = [one for one in self.state.sources if not query.runs or one.name in query.runs]
         return [one for one in named if self.files(one, query).parts]
 
     def files(self, source: CatalogueRun, query: Query, facet: str = "") -> Segment:
-        """The files in which a query looks for rows of a run, and counts them by a facet."""
+        """Return the index files of a run that a query reads, also to count by a facet."""
         if facet in ANNOTATED or query.annotated:
             return Segment(source, [source.annotated] if source.annotated else [])
         return Segment(source, source.parts)
 
     def segments(self, query: Query) -> list[Segment]:
-        """Their files, in portions."""
+        """Return the files of a query's runs in segments."""
         chosen = self.chosen(query)
         if query.annotated:
             return [self.files(one, query) for one in chosen]
         return [one for one in self.state.segments if one.source in chosen]
 
     def where(self, query: Query, files: Segment) -> Condition:
-        """What a row of index files must fulfil to be one of a query that this reader may see."""
+        """Return the condition for rows of a query that this reader may see."""
         where = Condition()
-        # No condition where the files say that they hold nothing restricted.
+        # Skip the condition if the files contain no restricted rows.
         if any(is_hidden(labels, self.hidden) for part in files.parts for labels in part.labels):
             for label in sorted(self.hidden):
                 where = where.also("not contains(labels, ?)", element(label))
@@ -93,15 +93,15 @@ class Scope:
         return where
 
     def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
-        """The rows that index files have of a query, as the database reads them."""
+        """Return the SQL of a table with the rows of a query, and its parameters."""
         return files.table(self.where(query, files))
 
     def found(self, query: Query) -> Found:
-        """All conversations in which a text is said, in the order of the query."""
+        """Return the conversations that contain the query's text, in the order of the query."""
         return self.remember(("found", query.digest), lambda: self._search(query), large=True)
 
     def texts(self, source: CatalogueRun) -> list[TextIndex]:
-        """The text indexes of a run."""
+        """Return the text indexes of a run."""
         return self.database.remember(self.state, ("text", source.name), lambda: indexes_of(source))
 
     def _search(self, query: Query) -> Found:
@@ -121,7 +121,7 @@ class Scope:
         order = {source.name: number for number, source in enumerate(self.state.sources)}
         keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
         if query.sorted_by == "relevance":
-            keys.sort(key=lambda key: cast("float", key.value))  # the best first, whatever the order
+            keys.sort(key=lambda key: cast("float", key.value))  # always the best first
         elif query.sorted_by != "order":
             keys.sort(key=lambda key: cast("float", key.value), reverse=query.order == "desc")
         elif query.order == "desc":
@@ -131,7 +131,7 @@ class Scope:
     def _values_of(
         self, source: CatalogueRun, query: Query, found: TextFound
     ) -> dict[tuple[int, int], float] | None:
-        """Of what was found, the rows that fit the query, with what they are sorted by; None where all of them do."""
+        """Return the sort keys of the hits that match the query's filters; None if all of them match."""
         if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
             return None
         if not found.hits:
@@ -145,7 +145,7 @@ class Scope:
 
 
 class Found(ListPath):
-    """What a search gave: its best hits, in memory."""
+    """The best hits of a text search, in memory."""
 
     def __init__(
         self, keys: list[Key], hits: dict[tuple[str, int, int], TextHit], notes: tuple[str, ...]
@@ -154,17 +154,17 @@ class Found(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> Found | None:
-        """For every query with a text."""
+        """Return the path if the query has a text."""
         return scope.found(query) if query.text.strip() else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
-        """The rows from `n` on."""
+        """Return the rows from `n` on."""
         return self.keys[n : n + limit]
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """The rows after a place, or before it."""
+        """Return the rows after a place, or before it."""
         name = place.run, place.shard, place.row
-        # Where it is not among them, a neighbour was asked for, or an index has come since.
+        # The place is missing if it came from a conversation that is no hit, or if an index is new.
         missing = min(place.at, len(self.keys))
         at = next((n for n, key in enumerate(self.keys) if key.name == name), missing)
         return self.keys[max(0, at - limit) : at] if back else self.keys[at + 1 : at + 1 + limit]

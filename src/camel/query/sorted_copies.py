@@ -1,10 +1,9 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""Lists in the order of a number, from the copies that large index files have in that order.
+"""Lists sorted by a number, from the sorted copies of large index files.
 
-The one decision to know: how many rows come before a value is known from the footers, but for one row group of each file,
-which is read. So a page and a row far down are found by reading about one row group of each file, whatever the size of the
-run. Values that very many rows have (of messages there are few different numbers) are not sorted at all: those rows are
-read in the order of the run, in which they are to be shown.
+The one decision to know: the footers contain the number of rows before each row group. So a page or a row far down is found
+by reading about one row group per file, in a run of any size. Rows with a very frequent value (message counts have few
+different values) are not sorted: they are read in the order of the run, which is the order of the list.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ from camel.query.where import Place, Query
 from camel.record.parquet import arrow
 
 TIED = 100_000
-"""Rows of one value from which they are read in the order of the run instead of sorted."""
+"""From this number of rows with the same value, they are read in the order of the run and not sorted."""
 _LEFT = 500_000
-"""Rows of index files without a sorted copy up to which those of the others are of use."""
+"""Maximum rows in index files without a sorted copy; with more, the copies are not worth using."""
 
 
 class SortedCopies(NumberScan):
-    """The rows of a query in the order of a number, read from copies; the few files without one are looked through."""
+    """The rows of a query sorted by a number, from sorted copies; the few files without a copy are scanned."""
 
     def __init__(self, scope: Scope, query: Query, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
         super().__init__(scope, query)
         self.copies = copies
         files = [Segment(source, [part for part in source.parts if part in left]) for source in self.sources]
         self.left = [one for one in files if one.parts]
-        """By run, the index files that have no copy: small ones."""
+        """Index files without a copy, by run; they are small."""
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
-        """Where the copies have all columns that are named, and few rows are without one."""
+        """Return the path if the copies have all columns of the query, and few rows have no copy."""
         if query.sorted_by not in NUMBERS or query.ranges or query.text.strip():
             return None
         if not set(query.facets) <= set(KEPT):
@@ -64,7 +63,7 @@ class SortedCopies(NumberScan):
         return cls(scope, query, copies, left) if copies and few else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
-        """The rows from `n` on."""
+        """Return the rows from `n` on."""
         if n == 0:
             return self._along(None, limit, back=False)
         if (groups := self.groups()) is None:
@@ -91,11 +90,11 @@ class SortedCopies(NumberScan):
         return self.filled(self._keys(table and table.slice(n - before)), limit)
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """The rows after a place, or before it."""
+        """Return the rows after a place, or before it."""
         return self._along(place, limit, back=back)
 
     def groups(self) -> RowGroups | None:
-        """The row groups with how many rows of the query each has; None where the footers do not tell."""
+        """Return the row groups with their numbers of rows of the query; None if a footer lacks them."""
         counts = [copy.counts() for copy in self.copies]
         known = [one for one in counts if one is not None]
         left = sum(files.rows for files in self.left)
@@ -103,7 +102,7 @@ class SortedCopies(NumberScan):
 
     @cached_property
     def tied(self) -> list[float]:
-        """Values that very many rows have."""
+        """The most frequent values, sorted."""
         rows: Counter[float] = Counter()
         for copy in self.copies:
             said = copy.said
@@ -113,7 +112,7 @@ class SortedCopies(NumberScan):
         return sorted(value for value, count in rows.items() if count >= TIED)
 
     def _tie_after(self, value: float, up: bool) -> float:
-        """The next such value, or none in that direction: infinity."""
+        """Return the next value of `tied` in a direction; infinity if there is none."""
         if up:
             at = bisect_right(self.tied, value)
             return self.tied[at] if at < len(self.tied) else math.inf
@@ -121,7 +120,7 @@ class SortedCopies(NumberScan):
         return self.tied[at - 1] if at else -math.inf
 
     def _reached_after(self, count: float, start: float, up: bool) -> float:
-        """A value up to which, from another one on, there are about so many rows; infinity where there are not."""
+        """Return a value such that about `count` rows are between `start` and it; infinity if there are fewer."""
         ends = [
             (high if up else low, rows)
             for copy in self.copies
@@ -136,7 +135,7 @@ class SortedCopies(NumberScan):
         return math.inf if up else -math.inf
 
     def _along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
-        """The rows that follow a place, or are before it; without a place, the first."""
+        """Return the rows after a place, or before it; without a place, the first rows."""
         run = None if place is None else self.scope.number(place.run)
         way = Way(self.down == back, back)
         up = way.up
@@ -144,7 +143,7 @@ class SortedCopies(NumberScan):
         share = max(1, count_rows(self.scope, self.query)) / max(1, rows)
         at = (-math.inf if up else math.inf) if place is None else sortable(place.value)
         whole = place is None
-        """Whether all rows with the value that was reached have been taken."""
+        """Whether all rows with the value `at` have been read."""
         keys: list[Key] = []
         wanted = 1.5 * limit / share
         while len(keys) < limit:
@@ -174,7 +173,7 @@ class SortedCopies(NumberScan):
         return keys
 
     def _read(self, low: float, high: float, after: After | None, most: int, way: Way) -> Any:
-        """The rows from one value to another, those of index files without a copy too: the first that way, or all."""
+        """Return the first rows in a direction with values from `low` to `high`, also from index files without a copy."""
         pa, pc = arrow(), arrow("pyarrow.compute")
         low, high = max(low, -1e300), min(high, 1e300)
         tables: list[Any] = []
@@ -207,7 +206,7 @@ class SortedCopies(NumberScan):
         return [Key(sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
 
     def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
-        """How many rows with a value each segment has: from the copies, and of what has none by counting."""
+        """Return the number of rows with a value in each segment, from copies or, without a copy, by counting."""
         query = equal(self.query, value)
         ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=True)}
         counts: list[int] = []
@@ -218,7 +217,7 @@ class SortedCopies(NumberScan):
         return counts
 
     def _left_up_to(self, value: float, itself: bool) -> int:
-        """Rows up to a value in index files that have no copy."""
+        """Return the number of rows up to a value in index files without a copy."""
         most = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
         value = max(-1e300, min(value, 1e300))
         total = 0
@@ -229,7 +228,7 @@ class SortedCopies(NumberScan):
 
 
 class RowGroups:
-    """The row groups of copies, with how many rows of their query each has."""
+    """The row groups of copies, with the number of rows of the query in each."""
 
     def __init__(self, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
         self._pairs = list(zip(copies, counts, strict=True))
@@ -237,14 +236,14 @@ class RowGroups:
         self._lows = _summed(sorted(one for said, its in each for one in zip(said.low, its, strict=True)))
         self._highs = _summed(sorted(one for said, its in each for one in zip(said.high, its, strict=True)))
         self._left = left
-        """Rows without a copy."""
+        """Number of rows without a copy."""
 
     def up_to(self, value: float, *, itself: bool) -> int:
-        """Exactly how many rows of the copies are up to a value, with those that have it or without."""
+        """Return the exact number of rows of the copies up to a value, with or without the value itself."""
         return sum(self._each_up_to(value, itself=itself))
 
     def ties(self, value: float) -> list[int]:
-        """How many rows of each copy have a value."""
+        """Return the number of rows with a value in each copy."""
         with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
         return [a - b for a, b in zip(with_it, without, strict=True)]
 
@@ -254,7 +253,7 @@ class RowGroups:
         each: list[int] = []
         for copy, counts in self._pairs:
             low, high = copy.said.low, copy.said.high
-            # Groups are in order: whole ones first, then at most one that is cut, then none.
+            # Groups are sorted: complete ones first, then at most one that is only partly up to the value.
             whole = bisect_right(high, value) if itself else bisect_left(high, value)
             found = sum(counts[:whole])
             if whole < len(low) and (low[whole] <= value if itself else low[whole] < value):
@@ -264,11 +263,11 @@ class RowGroups:
 
     @property
     def total(self) -> int:
-        """All rows."""
+        """Number of rows in the copies."""
         return self._lows[1][-1]
 
     def extremes(self, least: float) -> list[tuple[float, float]]:
-        """The least and the greatest value, from a value on, of the rows that each copy has of the query."""
+        """Return pairs of values that include the minimum and maximum of the query's rows in each copy, from `least` on."""
         pc = arrow("pyarrow.compute")
         found: list[tuple[float, float]] = []
         for copy, counts in self._pairs:
@@ -283,16 +282,16 @@ class RowGroups:
         return found
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
-        """Values between which row `n` is: greater than the first, at most the second."""
+        """Return two values; that of row `n` is greater than the first and at most the second."""
         values = sorted({*self._lows[0], *self._highs[0]})
 
         def below(value: float) -> bool:
-            """Whether the row is surely greater."""
+            """Return whether row `n` is certainly greater than the value."""
             most = self._left + self._lows[1][bisect_right(self._lows[0], value)]
             return n < total - most if down else most <= n
 
         def within(value: float) -> bool:
-            """Whether it is surely not greater."""
+            """Return whether row `n` is certainly at most the value."""
             least = self._highs[1][bisect_right(self._highs[0], value)]
             return n >= total - least if down else least > n
 
@@ -302,7 +301,7 @@ class RowGroups:
 
 
 def _summed(pairs: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
-    """Values, and how many rows all before each of them have."""
+    """Return the values, and the cumulative number of rows before each of them."""
     sums = [0]
     for _, count in pairs:
         sums.append(sums[-1] + count)

@@ -1,8 +1,8 @@
-"""Where a catalogue's rows come from: runs on a disk or in an object store, and files of the original's formats.
+"""The sources of a catalogue: runs on a disk or in an object store, and files of the original CAMEL formats.
 
-The one decision to know: everything becomes a run with an index. Shards without one get it here, in a folder that goes
-with this process; files of other formats are imported into such a folder first, or into the user's cache where they are
-large. So there is one way to ask.
+The one decision to know: every source becomes a run with an index, so that queries need only one implementation. Shards
+without an index get one in a temporary folder. Files of other formats are imported into such a folder, or into the user's
+cache if they are large.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from camel.storage.store import BucketStore, DiskStore, is_remote
 
 _READ_ROWS = 64
 MANY_PARTS = 200
-"""Index files of a run beyond which asking them all takes noticeably longer."""
+"""Above this number of index files, queries become noticeably slower."""
 
 
 class CatalogueRun:
-    """One run of a catalogue, as it is now."""
+    """One run of a catalogue at one time."""
 
     def __init__(
         self,
@@ -81,32 +81,32 @@ class CatalogueRun:
 
     @property
     def address(self) -> str:
-        """Where it is, as people write it."""
+        """Its path or URL."""
         return self.folder.address
 
     @property
     def damage(self) -> list[str]:
-        """Files whose conversations could not be looked through."""
+        """Notes about files that the detectors could not scan."""
         bad = [part for part in self.parts if part.damage]
-        said = "conversations cannot be looked through"
+        said = "conversations cannot be scanned for behaviors"
         return first_few(self.name, [f"{self.name}: {part.rows:,} {said}: {part.damage}" for part in bad])
 
     @cached_property
     def annotated(self) -> IndexPart | None:
-        """The file with the rows of annotated conversations, if there are any."""
+        """The index file of annotated conversations, if there are any."""
         return annotated_part(self.parts, self.annotations, self._scratch) if self.annotations else None
 
     def part_of(self, shard: int) -> IndexPart:
-        """The index file that covers a shard."""
+        """Return the index file that covers a shard."""
         return self.parts[bisect_right(self._first, shard) - 1]
 
     def read(self, shard: int, row: int) -> Transcript:
-        """One conversation, from one row group of one file."""
+        """Read one conversation, from one row group of one file."""
         with self._opened(shard) as (file, start):
             return _one(file, start + row)
 
     def check(self, shard: int) -> None:
-        """Raise unless the file that holds a shard is, on a disk, the one that was committed."""
+        """Raise if the file of a shard on a disk differs from the committed one."""
         if self.folder.on_disk:
             marker = self.folder.marker(self.stage, shard)
             parts = parts_of(self.folder, self.stage, [marker])
@@ -115,7 +115,7 @@ class CatalogueRun:
                 next(files)
 
     def shard(self, shard: int, count: int) -> Iterator[Transcript]:
-        """The conversations of one shard."""
+        """Yield the first `count` conversations of a shard."""
         with self._opened(shard) as (file, start):
             for group, (first, end) in enumerate(pairwise(group_starts(file.metadata))):
                 low, high = max(first, start), min(end, start + count)
@@ -124,7 +124,7 @@ class CatalogueRun:
 
     @contextlib.contextmanager
     def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
-        """The data file that holds a shard, and where it begins in it."""
+        """Open the data file of a shard; yields it with the shard's first row."""
         name, start = self.data_of(shard)
         pq, store = arrow("pyarrow.parquet"), self.folder.store
         try:
@@ -138,13 +138,13 @@ class CatalogueRun:
             raise damaged(self.folder, name, f"is damaged: {said}") from None
 
     def data_of(self, shard: int) -> tuple[str, int]:
-        """The data file that holds a shard, and the row at which it begins."""
+        """Return the name of the data file that contains a shard, and the shard's first row in it."""
         for one in self._compactions:
             if shard in one.shards:
                 return one.file, sum(one.rows[: shard - one.first])
         name = self.folder.marker(self.stage, shard).file
         if not self.folder.store.exists(name):
-            # Compacted since, and the small file removed.
+            # The shard was compacted since, and its small file removed.
             del self._compactions
             if any(shard in one.shards for one in self._compactions):
                 return self.data_of(shard)
@@ -156,20 +156,20 @@ class CatalogueRun:
 
 
 def _one(file: Any, position: int) -> Transcript:
-    """One row. Of its row group, what stands before it must be read, and what stands after it need not be."""
+    """Read one row. Only the rows before it in its row group are read, not those after it."""
     for group, (start, end) in enumerate(pairwise(group_starts(file.metadata))):
         if start <= position < end:
             for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
                 if position < start + batch.num_rows:
                     return next(iter(rows(arrow().Table.from_batches([batch.slice(position - start, 1)]))))
                 start += batch.num_rows
-    raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
+    raise InputError("an index has more rows than its data file: remove the run's folder 'index'")
 
 
 AGAIN = 30.0
-"""Seconds after which a damaged file is tried again: it may have been restored."""
+"""Seconds until a damaged file is tried again, because it may have been restored."""
 LOOKED_THROUGH = 5_000
-"""Conversations of a run that are looked through here, beside those who read; of more, `camel run index` is asked for it."""
+"""Maximum conversations per run that are scanned in the background; for more, a note recommends `camel run index`."""
 
 
 class _Watched:
@@ -180,32 +180,32 @@ class _Watched:
         self.annotations = annotations
         self._files = Readable(folder, self._scratch)
         self._parts: dict[int, IndexPart] = {}
-        """Of single shards."""
+        """Index files of single shards."""
         self._merged: dict[str, IndexPart | None] = {}
-        """None where a file is damaged, or of another run."""
+        """Merged index files by name; None if a file is damaged or belongs to another run."""
         self._unread: dict[int, str] = {}
-        """Shards without an index whose data cannot be read, and what is said of each."""
+        """Shards without an index whose data is unreadable, each with a note."""
         self._built = 0
-        """Shards that had no index."""
+        """Number of shards that had no index."""
         self._seen: Any = None
         self._doubted = False
-        """Whether something could not be read: then what is believed is read in full first."""
+        """Whether a file was unreadable. After that, files are read completely before they are used."""
         self.source = CatalogueRun(name, folder, LAST_STAGES[0], [])
 
     def look(self) -> bool:
-        """See what has been committed or indexed since; whether there is anything new."""
+        """Check for new shards, index files and annotations; return whether there are any."""
         stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
-        anew = rewritten_files(self.folder, stage)
+        rewritten = rewritten_files(self.folder, stage)
         annotations = self.annotations.read()
-        seen = (stage, committed, files.merged, files.cubes, texts, anew, annotations)
+        seen = (stage, committed, files.merged, files.cubes, texts, rewritten, annotations)
         if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint
         self._parts = {
-            shard: part for shard, part in self._parts.items() if are_newest(part.header.shards, anew)
+            shard: part for shard, part in self._parts.items() if are_newest(part.header.shards, rewritten)
         }
         merged: dict[str, IndexPart] = {}
         reached = -1
@@ -213,7 +213,7 @@ class _Watched:
             if first <= reached or not committed.issuperset(range(first, last + 1)):
                 continue
             part = self._read_merged(name, fingerprint, stage, first, last)
-            if part is not None and are_newest(part.header.shards, anew):
+            if part is not None and are_newest(part.header.shards, rewritten):
                 merged[name] = part
                 reached = last
         covered = {one.shard for part in merged.values() for one in part.header.shards}
@@ -232,7 +232,7 @@ class _Watched:
         return True
 
     def doubt(self) -> None:
-        """Look at every index file anew: one has gone or cannot be read."""
+        """Check every index file again, because one is missing or unreadable."""
         self._parts = {shard: part for shard, part in self._parts.items() if part.sound}
         there = [(name, part) for name, part in self._merged.items() if part is None or part.path.exists()]
         self._merged = {name: part if part is not None and part.sound else None for name, part in there}
@@ -242,19 +242,19 @@ class _Watched:
         self._seen, self._doubted = None, True
 
     def unmarked(self) -> list[IndexPart]:
-        """Index files whose conversations nobody has looked through, where they are few enough to do it here."""
+        """Return the index files with conversations to scan; empty if there are too many of them."""
         unknown = [part for part in self.source.parts if part.unknown]
         few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
         tried = time.monotonic() - AGAIN
         return [part for part in unknown if part.tried < tried] if few else []
 
     def leave(self, part: IndexPart, error: Exception) -> None:
-        """Go on without what is found in the conversations of an index file: they cannot be read, or a detector fails."""
+        """Skip the scan of an index file's conversations for now, after a read error or a failed detector."""
         part.damage, part.tried = " ".join(str(error).split()), time.monotonic()
         self._seen = None
 
     def mark(self, part: IndexPart) -> IndexPart:
-        """The same index file with what is found in its conversations."""
+        """Scan the conversations of an index file, and return a copy of it with the findings."""
         by, whole = looked_by(), arrow("pyarrow.parquet").read_table(part.path)
         pieces: list[Any] = []
         start = 0
@@ -274,7 +274,7 @@ class _Watched:
         return IndexPart(path, header)
 
     def take(self, part: IndexPart, better: IndexPart) -> None:
-        """Have an index file of a run in the place of another one."""
+        """Replace an index file by another one."""
         for shard, known in self._parts.items():
             if known is part:
                 self._parts[shard] = better
@@ -285,21 +285,21 @@ class _Watched:
 
     @property
     def notes(self) -> list[str]:
-        """What is amiss with it."""
+        """Notes about problems of the run, with the command that fixes them."""
         how = f"camel run index {self.folder.address}"
         said: list[str] = []
         unknown = sum(part.unknown for part in self.source.parts)
         if unknown > LOOKED_THROUGH:
             said.append(
-                f"{self.name}: what {unknown:,} conversations show is not known; {how} --findings finds it"
+                f"{self.name}: {unknown:,} conversations have not been scanned for behaviors; run {how} --findings"
             )
         said += [f"{self.name}: {note}" for note in list(self._unread.values())[:3]]
         said += self.source.damage
         if self._built:
-            said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
+            said.append(f"{self.name}: {self._built:,} shards have no index; run {how} to add it")
         elif len(self.source.parts) > MANY_PARTS:
             said.append(
-                f"{self.name}: its index is in {len(self.source.parts):,} files; {how} puts them together"
+                f"{self.name}: its index has {len(self.source.parts):,} files; run {how} to merge them"
             )
         return said
 
@@ -316,12 +316,12 @@ class _Watched:
         return self._merged[name]
 
     def _copy(self, index: str, number: str) -> Path | None:
-        """The copy of an index file in the order of a number, if it is there."""
+        """Return the path of an index file's copy sorted by a number; None if there is none."""
         name = ordered_name(index, number)
         return self._files.path(name) if self.folder.store.exists(name) else None
 
     def _read_cubes(self, merged: dict[str, IndexPart], stage: str, listed: list[str]) -> CountedParts | None:
-        """The cubes that count these files, if all are the run's own: what was found here, no cube has counted."""
+        """Return the cubes of these files; None if one of them was replaced here, because cubes lack its findings."""
         digest = digest_of(list(merged))
         name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
         if merged and name in listed:
@@ -336,7 +336,7 @@ class _Watched:
         return None
 
     def _single(self, marker: Marker, listed: dict[str, str]) -> IndexPart:
-        """The index of a shard: its own, or one made here from the data."""
+        """Return the index of a shard: the stored one, or a temporary one built from the data."""
         stem = Path(marker.file).stem
         if stem in listed:
             with contextlib.suppress(CamelError, OSError):
@@ -361,7 +361,7 @@ class Sources:
 
     def __init__(self, runs: Sequence[str], annotations: bool = True) -> None:
         if not runs:
-            raise InputError("name at least one run")
+            raise InputError("no run was given: name at least one run")
         self._annotations = annotations
         self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
         self._watched: list[_Watched] = []
@@ -374,7 +374,7 @@ class Sources:
             raise
 
     def add(self, runs: Iterable[str]) -> bool:
-        """Watch those of these runs that are new and can be opened; whether there are any."""
+        """Add the runs that are new and can be opened; return whether there are any."""
         before = len(self._watched)
         for run in runs:
             if run not in self._given:
@@ -391,39 +391,39 @@ class Sources:
         self._given.add(run)
 
     def annotations(self, run: str) -> Annotations:
-        """The annotations of a run, to be changed."""
+        """Return the annotations of a run, which the caller may change."""
         return next(one.annotations for one in self._watched if one.name == run)
 
     @property
     def all(self) -> list[CatalogueRun]:
-        """As they are now."""
+        """The runs at this time."""
         return [one.source for one in self._watched]
 
     def doubt(self) -> None:
-        """Look at every index file anew."""
+        """Check every index file again."""
         for one in self._watched:
             one.doubt()
 
     def unmarked(self) -> list[tuple[_Watched, IndexPart]]:
-        """Index files without what is found in their conversations, of runs that are small enough."""
+        """Return the index files with conversations to scan, of runs that are small enough."""
         return [(one, part) for one in self._watched for part in one.unmarked()]
 
     def look(self) -> bool:
-        """See what has come; whether there is anything new."""
+        """Check all runs for new data; return whether there is any."""
         looks = [one.look() for one in self._watched]
         return any(looks)
 
     def notes(self) -> tuple[str, ...]:
-        """What is amiss with them."""
+        """Return notes about problems of all runs."""
         return tuple(note for one in self._watched for note in one.notes)
 
     def close(self) -> None:
-        """Remove what was made for this process."""
+        """Remove the temporary files."""
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def _name(run: str, taken: Collection[str]) -> str:
-    """A short name that fits into a URL, and that no other run of the catalogue has."""
+    """Return a short name for a run that is valid in a URL and unique in the catalogue."""
     last = [part for part in re.split(r"[/\\]", run) if part not in ("", ".", "..")][-1:] or ["run"]
     base = re.sub(r"[^\w.-]+", "-", last[0]).strip(".-") or "run"
     return next(

@@ -1,7 +1,7 @@
-"""Words in conversations: found through the text index where there is one, else by reading a bounded part of the run.
+"""Text search in conversations: by the text index if there is one, otherwise by reading a limited part of the run.
 
-The one decision to know: an answer holds the best `MOST` conversations and no more, and says so. With those in hand,
-filters, counts and pages of a search are as quick and as exact as those of a list.
+The one decision to know: a result has at most the best `MOST` conversations, and a note if there are more. They fit into
+memory, so filters, counts and pages of a search are as fast and exact as those of a list.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from camel.query.sources import CatalogueRun
 
 MOST = 2_000
-"""Conversations that one search gives."""
+"""Maximum conversations in a result."""
 SCANNED = 5_000
-"""Conversations that are read at most where there is no text index."""
+"""Maximum conversations that are read without a text index."""
 PATIENCE = 2.0
-"""Seconds after which such reading stops."""
+"""Seconds after which reading without a text index stops."""
 AROUND = 90
-"""Characters before and after what was found."""
+"""Characters of context before a hit; twice as many after it."""
 
 _SEARCHING = ThreadPoolExecutor(4, "camel-search")
 _SPACED = rf"[^\W_{UNSPACED}]"
-"""A character of a word that ends at a space, or where a script without spaces begins."""
+"""A character of a script that separates words by spaces."""
 _WORD = re.compile(rf"[{UNSPACED}]+|{_SPACED}+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 
 Pieces = tuple[tuple[str, bool], ...]
 Shown = tuple[int, Pieces]
-"""The message in which words were found, from 0, -1 for the task; and its text around them."""
+"""Number of the message with the hit (from 0; -1 for the task), and the text around the hit."""
 
 
 class TextHit(NamedTuple):
-    """A conversation in which a text was found."""
+    """A conversation that contains the search text."""
 
     shard: int
     row: int
@@ -51,16 +51,16 @@ class TextHit(NamedTuple):
 
 
 class TextFound(NamedTuple):
-    """What a search of one run gave."""
+    """The result of a search in one run."""
 
     hits: list[TextHit]
     notes: list[str]
     narrowed: bool = False
-    """Whether all filters by facet have been applied to them already."""
+    """Whether the hits already satisfy all facet filters."""
 
 
 def phrases_of(text: str, words: Callable[[str], list[str]]) -> list[list[str]]:
-    """What must be said: words, and "words in quotes" that belong together."""
+    """Split a search text into phrases: single words, and words in quotes that must be adjacent."""
     found = [words(quoted or word) for quoted, word in _ASKED.findall(text)]
     return [some for some in found if some][:32]
 
@@ -70,13 +70,13 @@ def _plain_words(text: str) -> list[str]:
 
 
 def pattern_of(phrases: Iterable[Sequence[str]]) -> re.Pattern[str]:
-    """Finds any of the phrases in a text."""
-    ways = [_one_after_the_other(words) for words in sorted(phrases, key=len, reverse=True)]
+    """Return a pattern that matches any of the phrases."""
+    ways = [_adjacent(words) for words in sorted(phrases, key=len, reverse=True)]
     return re.compile("|".join(ways), re.IGNORECASE)
 
 
-def _one_after_the_other(words: Sequence[str]) -> str:
-    """Finds words next to each other. Between two scripts there need not be a space."""
+def _adjacent(words: Sequence[str]) -> str:
+    """Return a pattern that matches adjacent words. Words of different scripts need no space between them."""
     unspaced = [bool(_UNSPACED.match(word)) for word in words]
     text = "" if unspaced[0] else rf"(?<!{_SPACED})"
     for number, word in enumerate(words):
@@ -93,9 +93,9 @@ def search(
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
-    """The conversations of a run in which all of a text is said, the best first, those with a hidden label left out."""
+    """Return the conversations that contain all phrases of a text, the best first, without those with hidden labels."""
     if not phrases_of(text, _plain_words):
-        return TextFound([], ["there are no words in what is searched for"])
+        return TextFound([], ["the search text contains no words: enter at least one word"])
     if not indexes:
         return _scan(source, phrases_of(text, _plain_words), hidden, set())
     found = _look_up(source, indexes, text, facets, hidden)
@@ -114,10 +114,10 @@ def _look_up(
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
-    # An empty value is no word of an index; such a filter is applied to what was found.
+    # The text index cannot filter by an empty value; such a filter is applied to the hits later.
     narrow = {name: values for name, values in facets.items() if name in KEPT and values and "" not in values}
     phrases, pattern = phrases_of(text, words_of), pattern_of(phrases_of(text, _plain_words))
-    if not phrases:  # marks alone, which the engine does not index
+    if not phrases:  # only punctuation, which the engine does not index
         return TextFound([], [])
     scored: list[tuple[float, int, Any]] = []
     total = 0
@@ -125,7 +125,7 @@ def _look_up(
     def ask(index: TextIndex) -> tuple[list[tuple[float, Any]], int]:
         return index.search(phrases, narrow, hidden, MOST)
 
-    # In threads: the engine releases the interpreter while it searches.
+    # In threads, because the engine releases the GIL while it searches.
     answers = _SEARCHING.map(ask, indexes)
     for number, (found, count) in enumerate(answers):
         total += count
@@ -138,7 +138,7 @@ def _look_up(
         for place, (score, address) in zip(places, mine, strict=True):
             show = partial(_read, index, address, pattern)
             hits.append(TextHit(place >> 32, place & 0xFFFFFFFF, score, show))
-    said = f"{source.name}: {total:,} conversations match; the best {MOST:,} are listed and counted"
+    said = f"{source.name}: {total:,} conversations match; only the best {MOST:,} are listed and counted"
     return TextFound(hits, [said] if total > MOST else [], narrow.keys() == facets.keys())
 
 
@@ -153,7 +153,7 @@ def _given(shown: Shown) -> Shown:
 def _scan(
     source: CatalogueRun, phrases: Sequence[Sequence[str]], hidden: frozenset[str], covered: set[int]
 ) -> TextFound:
-    """Read conversations one after the other, as many as there is time for."""
+    """Read conversations one by one until a limit of time or number."""
     single, pattern = [pattern_of([words]) for words in phrases], pattern_of(phrases)
     started, read = time.monotonic(), 0
     hits: list[TextHit] = []
@@ -165,10 +165,10 @@ def _scan(
         try:
             for row, transcript in enumerate(source.shard(one.shard, one.rows)):
                 if read >= SCANNED or (read % 64 == 0 and time.monotonic() - started > PATIENCE):
-                    which = "the rest of it has no text index" if covered else "it has no text index"
+                    which = "a part of it has no text index" if covered else "it has no text index"
                     notes.append(
-                        f"{source.name}: {which}, and only {read:,} conversations were searched; "
-                        f"camel run index {source.address} --text makes it"
+                        f"{source.name}: {which}, and only {read:,} conversations without one were searched; run "
+                        f"camel run index {source.address} --text to search all"
                     )
                     break
                 read += 1
@@ -180,13 +180,13 @@ def _scan(
                     show = partial(_given, snippet(texts, pattern))
                     hits.append(TextHit(one.shard, row, float(sum(counts)), show))
         except Damaged as error:
-            damage.append(f"{source.name}: not all of it was searched: {error}")
+            damage.append(f"{source.name}: some conversations could not be searched: {error}")
     hits.sort(key=lambda hit: -hit.score)
     return TextFound(hits[:MOST], [*first_few(source.name, damage), *notes])
 
 
 def snippet(texts: Sequence[str], pattern: re.Pattern[str]) -> Shown:
-    """The message with the first hit, preferring what was said to the task, and its text around it."""
+    """Return the first message with a hit and the text around it; the task only if no message has one."""
     for number in [*range(1, len(texts)), 0]:
         if match := pattern.search(texts[number]):
             return number - 1, cut(texts[number], match, pattern)
@@ -194,7 +194,7 @@ def snippet(texts: Sequence[str], pattern: re.Pattern[str]) -> Shown:
 
 
 def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
-    """A text around a hit, in pieces; True where a piece is a hit."""
+    """Return the text around a hit in pieces, each with True if it is a hit."""
     start, end = max(0, match.start() - AROUND), min(len(text), match.end() + 2 * AROUND)
     part = ("…" if start else "") + " ".join(text[start:end].split()) + ("…" if end < len(text) else "")
     pieces: list[tuple[str, bool]] = []
@@ -206,5 +206,5 @@ def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
 
 
 def indexes_of(source: CatalogueRun) -> list[TextIndex]:
-    """The text indexes of a run."""
+    """Open the text indexes of a run."""
     return opened(source.folder, source.stage, source.folder.settings().fingerprint)

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""The answers that one reader gets at one time: whole rows, pages, counts; and the choice of the path to a list."""
+"""The answers for one reader at one time: rows, pages and counts; and the choice of a list path."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from camel.query.where import Place, Query, to_cursor
 LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
 """The cheapest first."""
 _FEW_GROUPS, _SMALL = 4, 20_000
-"""An id is looked for in row groups of files of more rows than that one by one, if only so few groups can have it; else
-by the database."""
+"""An id is searched row group by row group if the file has more than `_SMALL` rows and at most `_FEW_GROUPS` groups may
+contain it; otherwise by the database."""
 
 
 def choose_list(scope: Scope, query: Query) -> ListPath:
-    """The path to the rows of a query: the first that can answer it."""
+    """Return the first list path that can answer a query."""
     return next(path for kind in LIST_PATHS if (path := kind.of(scope, query)) is not None)
 
 
 class Derived(NamedTuple):
-    """What a view needs of a file that was derived from a run, such as its map."""
+    """What is needed to show a file derived from a run, such as its map."""
 
     source: CatalogueRun
     query: Query
     hidden: frozenset[str]
     """Labels whose rows this reader may not see."""
     narrow: Callable[[str], Any] | None
-    """Finds the rows of a file that fit the query, as an array; None where all do."""
+    """Returns the row numbers of a file that match the query, as an array; None if all rows match."""
     remember: Callable[[Hashable, Callable[[], Any]], Any]
-    """What was made for a key, as long as the run stays as it is."""
+    """Returns the value for a key from the cache, or makes it; valid until the run changes."""
 
 
 class CatalogueView(Scope):
-    """What one reader may see at one time, and the answers made of it."""
+    """The answers for one reader at one time."""
 
     def facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
-        """By facet, each value and how many rows have it."""
+        """Return for each facet its values with their numbers of rows."""
         return self.remember(("facets", query.digest), lambda: self._facets(query))
 
     def _facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
@@ -75,20 +75,20 @@ class CatalogueView(Scope):
         return result
 
     def sample(self, query: Query, n: int, seed: int) -> list[Row]:
-        """Rows at random."""
+        """Return random rows."""
         total = count_rows(self, query)
         chosen = sorted(random.Random(seed).sample(range(total), min(n, total)))  # noqa: S311
-        # Of a search the rows are there; others are found quickest in the order of the runs.
+        # The rows of a search are in memory; others are found fastest in the order of the runs.
         asked = query if query.text.strip() else replace(query, sort="order", order="asc")
         return self.rows(choose_list(self, asked).at(chosen), query)
 
     def restricted(self) -> set[str]:
-        """Labels of what is hidden."""
+        """Return the labels of hidden rows."""
         labels = {one for segment in self.state.segments for part in segment.parts for one in part.labels}
         return {one for some in labels for one in elements(some)} & self.hidden
 
     def find(self, run: str, id: str) -> Key:
-        """The place of a conversation that this reader may see."""
+        """Return the place of a conversation; raises if it does not exist or this reader may not see it."""
         source = self.source(run)
         for shard, row, labels in self._named(source, id):
             if hidden := self.hidden.intersection(elements(labels)):
@@ -97,7 +97,7 @@ class CatalogueView(Scope):
         raise NotThere(f"{run} has no conversation {shown(id)}")
 
     def _named(self, source: CatalogueRun, id: str) -> Iterator[tuple[int, int, str]]:
-        """Where conversations of an id stand, and their labels. One that stands twice is an imported one; the first is meant."""
+        """Yield the place and labels of conversations with an id. Only imported runs may have an id twice; the first counts."""
         many: list[IndexPart] = []
         for part in source.parts:
             groups = part.groups_with(id)
@@ -111,18 +111,18 @@ class CatalogueView(Scope):
             yield from self.ask(sql, [[str(part.path) for part in many], id])
 
     def place(self, query: Query, key: Key) -> Place:
-        """Where a row stands in the order of a query, as far as its neighbours need."""
+        """Return the place of a row in the order of a query; `at` is not set."""
         value = None
         if query.sorted_by in NUMBERS:
             value = sortable(getattr(self.rows([key], Query())[0], query.sorted_by))
         return Place(0, value, key.source.name, key.shard, key.row)
 
     def rows(self, keys: Sequence[Key], query: Query) -> list[Row]:
-        """Whole rows, in the order of their keys."""
+        """Return complete rows, in the order of their keys."""
         wanted: dict[IndexPart, list[int]] = {}
         where: list[tuple[IndexPart, int]] = []
         for key in keys:
-            # Rows that are far apart in the index are next to each other in the file of annotated ones.
+            # Annotated rows are close together in their own file, but far apart in the index.
             small = key.source.annotated if query.annotated else None
             part = small or key.source.part_of(key.shard)
             position = part.position(key.shard, key.row)
@@ -143,7 +143,7 @@ class CatalogueView(Scope):
         return rows
 
     def page(self, query: Query, keys: list[Key], at: int, total: int) -> Page:
-        """The page with these rows, which begins at a place."""
+        """Return the page with these rows, which begins at row `at`."""
         rows = self.rows(keys, query)
         first = last = None
         if keys:
@@ -156,20 +156,20 @@ class CatalogueView(Scope):
         )
 
     def jump(self, query: Query, n: int, limit: int) -> Page:
-        """The page that begins with the `n`th row."""
+        """Return the page that begins with row `n`."""
         total = count_rows(self, query)
         n = min(n, max(0, total - 1))
         return self.page(query, choose_list(self, query).nth(n, limit), n, total)
 
     def beside(self, query: Query, place: Place, limit: int, *, back: bool) -> Page:
-        """The page after a place, or before it."""
+        """Return the page after a place, or before it."""
         total = count_rows(self, query)
         keys = choose_list(self, query).beside(place, limit, back=back)
         at = max(0, place.at - len(keys)) if back else place.at + 1
         return self.page(query, keys, at, max(total, at + len(keys)))
 
     def derived(self, run: str, query: Query) -> Derived:
-        """What a view of a file needs that was derived from a run."""
+        """Return what is needed to show a file derived from a run."""
         source = self.source(run)
         asked = replace(query, runs=(run,), sort="", order="asc")
         plain = not (asked.facets or asked.ranges or asked.text.strip())
@@ -182,7 +182,7 @@ class CatalogueView(Scope):
         )
 
     def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
-        """The rows of a derived file that fit a query, as an array; it has the columns of an index."""
+        """Return the row numbers of a derived file that match a query; the file has the columns of an index."""
         files = self.files(source, query)
         where = self.where(query, files) if files.parts else Condition("false")
         if query.annotated and files.parts:

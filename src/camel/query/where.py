@@ -1,7 +1,7 @@
-"""A question about conversations: which, in what order. The same in Python, in a URL and in a cursor.
+"""A query for conversations: filters and order. It is the same in Python, in a URL and in a cursor.
 
-The one decision to know: a query is plain data that came from anywhere. What it names is checked here, once; what it
-compares with only ever reaches the database as a parameter.
+The one decision to know: a query is untrusted data. Its names are checked here, and its values reach the database only as
+parameters.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]
 _SORTS = ("", "order", "relevance", *NUMBERS)
 PARAMETERS = frozenset(("run", "q", "sort", "order", *FILTERS, *(f"{name}-range" for name in NUMBERS)))
-"""Names of a query's parameters in an address."""
+"""Names of a query's parameters in a URL."""
 PAGING = frozenset(("after", "before", "at", "sample", "seed", "pin", "view"))
-"""Those that stand beside them in the address of a list, and say what is shown of it."""
+"""Names of further parameters in the URL of a list, which select the visible part."""
 MOST_VALUES = 200
-"""Of one facet in a query."""
+"""Maximum values of one facet in a query."""
 MOST_CHARS = 1_000
-"""Of a value, and of what is searched for."""
+"""Maximum characters of a value or of the search text."""
 
 Range = tuple[float | None, float | None]
-"""From and to, both included; None where there is no limit."""
+"""Minimum and maximum, both included; None: no limit."""
 
 
 class Query(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which conversations, in what order. Every field may be left out; an empty query is everything, in the run's order."""
+    """Filters and order of conversations. An empty query selects all conversations, in the order of the runs."""
 
     runs: tuple[str, ...] = ()
-    """Names of runs of the catalogue; none means all."""
+    """Names of runs of the catalogue; empty: all runs."""
     text: str = ""
-    """Words that must be said in it; "in quotes" those next to each other."""
+    """Words that a conversation must contain; words "in quotes" must be adjacent."""
     facets: dict[str, tuple[str, ...]] = {}
-    """By facet, the values of which a conversation must have one; an empty value means that it has none. Annotations are
-    facets too: `{"starred": ("yes",), "noted": ("yes",), "tag": ("odd",)}`."""
+    """For each facet, the accepted values; an empty value accepts conversations without one. Annotations are facets too:
+    `{"starred": ("yes",), "noted": ("yes",), "tag": ("odd",)}`."""
     ranges: dict[str, Range] = {}
-    """By number (messages, tokens, calls, cost), from and to."""
+    """Minimum and maximum for each number (messages, tokens, calls, cost)."""
     sort: Sort = ""
-    """Empty: by relevance where there is text, else the order of the run."""
+    """Empty: by relevance if there is a text, otherwise in the order of the runs."""
     order: Order = "asc"
 
     def __post_init__(self) -> None:
@@ -59,14 +59,14 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         _texts("runs", self.runs)
         for name, values in self.facets.items():
             if name not in FILTERS:
-                raise InputError(f"there is no facet {shown(name)}: there are {', '.join(FILTERS)}")
+                raise InputError(f"unknown facet {shown(name)}: use one of {', '.join(FILTERS)}")
             _texts(name, values)
-            # Of what nobody has annotated there is no file: it cannot be asked for.
+            # Conversations without annotations are in no annotation file, so a query cannot ask for them.
             _check(name not in ANNOTATED or "" not in values, name, values)
             _check(name not in ("starred", "noted") or set(values) <= {YES}, name, values)
         for name, limits in self.ranges.items():
             if name not in NUMBERS:
-                raise InputError(f"there is no number {shown(name)}: there are {', '.join(NUMBERS)}")
+                raise InputError(f"unknown number {shown(name)}: use one of {', '.join(NUMBERS)}")
             good = len(limits) == 2 and all(
                 one is None
                 or (
@@ -81,21 +81,21 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def annotated(self) -> bool:
-        """Whether it is about annotated conversations."""
+        """Whether it selects only annotated conversations."""
         return not self.facets.keys().isdisjoint(ANNOTATED)
 
     @property
     def sorted_by(self) -> str:
-        """What it is sorted by."""
+        """The effective sort key."""
         return self.sort or ("relevance" if self.text.strip() else "order")
 
     def without(self, facet: str) -> Query:
-        """The same without the values of one facet."""
+        """Return the query without the filter of one facet."""
         left = {name: values for name, values in self.facets.items() if name != facet}
         return msgspec.structs.replace(self, facets=left)
 
     def to_params(self) -> list[tuple[str, str]]:
-        """As the parameters of a URL, in one order, so that equal queries have equal URLs."""
+        """Return the parameters of a URL, in a fixed order, so that equal queries have equal URLs."""
         params = [("run", name) for name in self.runs]
         params += [("q", self.text)] if self.text else []
         for name in FILTERS:
@@ -109,7 +109,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any] | Iterable[tuple[str, str]]) -> Query:
-        """From the parameters of a URL: pairs, or a mapping to values or lists of values. Others are left alone."""
+        """Make a query from the parameters of a URL, as pairs or as a mapping. Unknown parameters are ignored."""
         given = cast(
             "Iterable[tuple[str, Any]]",
             cast("Mapping[str, Any]", params).items() if isinstance(params, Mapping) else params,
@@ -135,13 +135,13 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Tells queries apart."""
+        """Hash of the query."""
         return hashlib.blake2b(repr(self.to_params()).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def _check(good: bool, name: str, value: object) -> None:
     if not good:
-        raise InputError(f"{name} of a query cannot be {shown(value)}")
+        raise InputError(f"the query has an invalid value for {name}: {shown(value)}")
 
 
 def _texts(name: str, values: tuple[str, ...]) -> None:
@@ -164,40 +164,40 @@ def _read(name: str, text: str) -> Range:
     with contextlib.suppress(ValueError):
         limits = (float(low) if low.strip() else None, float(high) if high.strip() else None)
     if not dots or limits is None:
-        raise InputError(f"{name}-range is written as 10..20, 10.. or ..20, not {shown(text)}")
+        raise InputError(f"{name}-range must have the form 10..20, 10.. or ..20, not {shown(text)}")
     return limits
 
 
 class Place(NamedTuple):
-    """A row in the order of a query: enough to find the rows before and after it, whatever has come since."""
+    """The place of a row in a list. It remains valid when rows are added to the list."""
 
     at: int
-    """How many were before it."""
+    """Number of rows before it."""
     value: float | None
-    """What it is sorted by, where that is a number."""
+    """Sort key, if it is a number."""
     run: str
     shard: int
     row: int
 
 
 def to_cursor(query: Query, place: Place) -> str:
-    """A place as an opaque text that fits into a URL."""
+    """Encode a place as an opaque text for a URL."""
     data = msgspec.json.encode((query.digest, *place))
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def from_cursor(query: Query, cursor: str) -> Place:
-    """The place that a cursor of this query stands for."""
+    """Decode a cursor; raises an `InputError` if it is damaged or belongs to another query."""
     try:
         data = base64.urlsafe_b64decode(cursor[:2_000].encode() + b"=" * (-len(cursor) % 4))
         digest, at, value, run, shard, row = msgspec.json.decode(
             data, type=tuple[str, int, float | None, str, int, int]
         )
     except (ValueError, UnicodeError):
-        raise InputError("this is not a page of the list: begin with the first") from None
+        raise InputError("the page's address is damaged: start at the first page") from None
     if digest != query.digest:
-        raise InputError("this page is of another search: begin with the first")
+        raise InputError("this page belongs to another search: start at the first page")
     found = Place(at, value, run, shard, row)
     if not (abs(found.at) < 2**62 and 0 <= found.shard < 2**31 and 0 <= found.row < 2**31):
-        raise InputError("this is not a page of the list: begin with the first")
+        raise InputError("the page's address is damaged: start at the first page")
     return found

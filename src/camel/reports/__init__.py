@@ -1,1 +1,1 @@
-"""Reports: what they are made of, and how they are drawn."""
+"""Reports: their parts, and how they are rendered."""

@@ -55,7 +55,7 @@ class OutcomeBar:
 
 @dataclass(frozen=True)
 class Shade:
-    """A cell that is the darker the larger a share or a difference is, between -1 and 1."""
+    """A cell with a shade: the larger a share or a difference between -1 and 1 is, the darker."""
 
     text: str
     value: float = 0.0
@@ -75,14 +75,14 @@ class Muted:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row with one text: what the rows below have in common."""
+    """A row with one text: the title of the rows below it."""
 
     title: Inline
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The title of what follows."""
+    """The title of the blocks that follow."""
 
     text: str
 
@@ -111,7 +111,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table, numbered if it has a title. All columns but the first `left` hold numbers; a `wide` one breaks lines in its cells."""
+    """A table, numbered if it has a title. Columns after the first `left` are numbers; a `wide` one breaks lines in its cells."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell] | Muted | RowGroup]
@@ -122,14 +122,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot of the report, by name; left out where the report has none of that name."""
+    """A plot of the report, by name; omitted if the report has no plot with that name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Quote:
-    """Words of a model or a person as they are, below a line that says whose they are."""
+    """Text of a model or a person, unchanged, below a line that names the author."""
 
     head: Inline
     said: Inline
@@ -170,7 +170,7 @@ Block = Heading | Paragraph | Note | Points | Grid | Picture | Quote | Columns |
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of the margin next to the headline: what was compared, by whom, how much of it, at what cost."""
+    """A line in the margin next to the headline, such as the judges, the number of tasks or the cost."""
 
     name: Inline
     value: Inline
@@ -178,7 +178,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks with a name in the page's navigation; left out where it has nothing to show."""
+    """Blocks with a name in the page's navigation; omitted if there is nothing to show."""
 
     name: str
     blocks: Sequence[Block]
@@ -186,7 +186,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report."""
+    """A report."""
 
     kind: str
     """What kind of report it is, such as "Study"."""
@@ -197,21 +197,21 @@ class Report:
     facts: Sequence[Fact]
     sections: Sequence[Section]
     plots: Sequence[Plot] = ()
-    """All that are drawn; a page shows those that a `Picture` names."""
+    """All plots; a page shows those that a `Picture` names."""
     run: str = ""
-    """The name of the run it is about; empty where it is about several or none."""
+    """The name of its run; empty if the report is about several runs or none."""
     warning: Inline = ""
 
 
 def settings_block(config: Any) -> Details:
-    """The configuration that leads to the same figures again."""
+    """Return a block with the configuration that reproduces the figures."""
     return Details(
         "Configuration", [Code(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), "json")]
     )
 
 
 def share_cell(rate: Rate) -> Inline:
-    """A share with its interval; where there are few items, how many of how many."""
+    """Return a share with its interval; for few items, the count and the total."""
     return (
         [f"{share(rate)} ", Span(interval(rate), "interval")]
         if rate.of >= FEW
@@ -222,7 +222,7 @@ def share_cell(rate: Rate) -> Inline:
 
 
 def styled(template: LiteralString, *values: object) -> list[Span]:
-    """Our own words in styles (`**strong**`, `*em*`, `` `mono` ``); each `{}` is replaced by a value, which is plain text."""
+    """Parse styles in a fixed text (`**strong**`, `*em*`, `` `mono` ``), and replace each `{}` by a value as plain text."""
     rest, spans = iter(values), list[Span]()
     for mark, marked, plain in re.findall(r"(\*\*|\*|`)(.+?)\1|([^*`]+)", template):
         text = re.sub(r"\{\}", lambda _: str(next(rest)), marked or plain)
@@ -231,7 +231,7 @@ def styled(template: LiteralString, *values: object) -> list[Span]:
 
 
 def joined(spans: Iterable[Span]) -> list[str | Span]:
-    """Names in a row, with commas between them."""
+    """Return the spans with commas between them."""
     return [part for span in spans for part in (", ", span)][1:]
 
 

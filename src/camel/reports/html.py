@@ -1,8 +1,8 @@
-"""Reports as HTML pages: one file that requests nothing, in the look of all other pages, light and dark.
+"""Renders reports as HTML pages: one file that loads nothing, in the style of all other pages, light and dark.
 
-The one decision to know: everything that is not ours (model text, roles, names of runs) passes through `text`, which
-escapes it and replaces characters that a browser must not see. The policy in the page's head allows our own style, our own
-script and our fonts by their hashes, and nothing else.
+The one decision to know: all text from elsewhere (model text, roles, names of runs) passes through `text`, which escapes it and
+replaces control characters. The policy in the page's head allows only our own style and script, by their hashes, and the
+included fonts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from camel.reports.blocks import Block, Cell, Inline, Report, Span, spans_of
 from camel.reports.plots import LOOK, Plot
 
 FONTS = ("plex-sans", "source-serif")
-"""The fonts that a report carries; others are the system's."""
+"""The fonts that are included in a report; for others, the system's fonts are used."""
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _TAGS = {"strong": "b", "em": "em", "mark": "mark"}
 _CLASSES = {
@@ -33,7 +33,7 @@ _PRINT = '<button class="btn opt" id="print" type="button">Print</button>'
 
 
 def policy(style: str, *scripts: str, fonts: str = "data:") -> str:
-    """A Content-Security-Policy for a page that consists of this style and these scripts."""
+    """Return a Content-Security-Policy for a page with this style and these scripts."""
     allowed = " ".join(map(_hash, scripts))
     return (
         f"default-src 'none'; img-src data:; font-src {fonts}; base-uri 'none'; form-action 'none'; "
@@ -56,7 +56,7 @@ _TOKENS, _COMPONENTS = ((LOOK / name).read_text("utf-8") for name in ("tokens.cs
 STYLE = re.sub(r"@font-face \{.*?fonts/([\w-]+)\.woff2.*?\}\n", _font, _TOKENS) + _COMPONENTS
 SCRIPT = (Path(__file__).parent / "report.js").read_text("utf-8")
 POLICY = policy(STYLE, SCRIPT)
-"""The explorer sends it with a report, so that nothing in a changed file can run either."""
+"""The policy that the explorer sends with a report, so that a script in a changed file cannot run."""
 
 
 def render_html(
@@ -67,7 +67,7 @@ def render_html(
     run_link: str = "",
     others: Iterable[tuple[str, str]] = (),
 ) -> str:
-    """The whole page. `pictures` has the SVGs of each plot by its name, `others` are links to other reports of the run.
+    """Return the page. `pictures` are the SVGs of each plot by name, `others` are links to other reports of the run.
 
     With a `name` the page links to the files that are written next to it (`report_files.write_report`).
     """
@@ -97,12 +97,12 @@ def render_html(
 
 
 def text(value: object) -> str:
-    """Anything as text of the page."""
+    """Escape a value as text of the page."""
     return html.escape(_UNSEEN.sub("\ufffd", str(value)), quote=True)
 
 
 def line_of(line: Inline) -> str:
-    """A line in its styles."""
+    """Render a line with its styles."""
     return "".join(map(_span, spans_of(line)))
 
 
@@ -117,7 +117,7 @@ def _span(span: Span) -> str:
 
 
 def _figure(plot: Plot, pictures: Sequence[str], *, has_files: bool) -> tuple[str, str]:
-    """A figure, and what its margin shows: the caption and the downloads."""
+    """Return a figure, and the content of its margin: the caption and the downloads."""
     wide, *narrow = pictures
     label = f'role="img" aria-label="{text(plot.title)}: {text(plot.caption)}"'
     both = f'<div class="{"w-wide" if narrow else "scroll"}" {label}>{wide}</div>'
@@ -132,7 +132,7 @@ def _figure(plot: Plot, pictures: Sequence[str], *, has_files: bool) -> tuple[st
 
 
 def _rows(blocks: Iterable[Block], figures: Mapping[str, tuple[str, str]]) -> str:
-    """The blocks of a section, each with its notes in the margin."""
+    """Render the blocks of a section, each with its notes in the margin."""
     rows: list[list[str]] = []
     for block in blocks:
         if isinstance(block, kinds.Note):

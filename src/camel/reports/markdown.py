@@ -1,4 +1,4 @@
-"""Reports as Markdown. Model text is escaped or fenced, so that it cannot become markup."""
+"""Renders reports as Markdown. Model text is escaped or fenced, so that it cannot become markup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKS = {"strong": "**{}**", "em": "*{}*", "mark": "**{}**", "interval": "({})"
 
 
 def render_markdown(report: Report) -> str:
-    """The whole report."""
+    """Return the report as Markdown."""
     about = f"{report.kind} of {report.run}." if report.run else f"{report.kind}."
     lines = [f"# {line_of(report.headline)}", "", paragraph([f"{about} ", *spans_of(report.lede)]), ""]
     lines += [paragraph(report.warning), ""] if report.warning else []
@@ -25,7 +25,7 @@ def render_markdown(report: Report) -> str:
 
 
 def line_of(line: Inline) -> str:
-    """Text in a line of Markdown, with all markup escaped."""
+    """Render a line of Markdown, with all markup in its text escaped."""
     parts: list[str] = []
     for span in spans_of(line):
         escaped = re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", span.text)
@@ -34,12 +34,12 @@ def line_of(line: Inline) -> str:
 
 
 def paragraph(line: Inline) -> str:
-    """A line that begins no list and no heading."""
+    """Render a line that cannot begin a list or a heading."""
     return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", line_of(line))
 
 
 def fenced(value: str, kind: str = "text") -> list[str]:
-    """A text as it is."""
+    """Return a text as a fenced block."""
     longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{kind}", *value.splitlines(), fence]
@@ -82,16 +82,14 @@ def _block(block: Block, plots: Mapping[str, Plot]) -> Iterable[str]:
 
 
 def _spaced(line: Inline) -> Inline:
-    """The parts of a line, which a page sets apart, with commas between them."""
+    """Put commas between the parts of a line, which a page separates by space."""
     first, *others = spans_of(line)
     return [first, *(part for span in others for part in (", ", span))]
 
 
 def _table(table: kinds.Grid) -> Iterator[str]:
     head, rows = plain_table(table)
-    left = (
-        table.left - len(table.head) + len(head)
-    )  # without the columns of bars, which are among the left ones
+    left = table.left - len(table.head) + len(head)  # without columns of bars, which are on the left
     if table.title:
         yield from (f"## {line_of(table.title)}", "")
     yield f"| {' | '.join(map(line_of, head))} |"

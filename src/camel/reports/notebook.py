@@ -1,7 +1,7 @@
-"""A transcript as HTML for a notebook, which needs no style sheet and no script.
+"""Renders a transcript as HTML for a notebook, without a style sheet or a script.
 
-The one decision to know: every text is escaped and shown as it was written. A notebook runs what it displays, so there is
-no Markdown and no link. Colors are by seat, as on all pages, in shades that can be read on light and on dark ground.
+The one decision to know: every text is escaped and shown unformatted. A notebook executes the HTML that it displays, so there
+is no Markdown and no link. Seats have their colors, in shades that are readable on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 MOST_MESSAGES = 200
 MOST_CHARS = 4_000
-"""Of one message. A notebook's file stores what it shows, and a very long one cannot be opened."""
+"""Maximum length of a message. A notebook's file stores its output, and a very long file cannot be opened."""
 _SEATS = ("user", "assistant", "critic")
 _HUES = ("#3a7fd5", "#c8681f", "#8b6fd8", "#1a8f8a", "#a3830a", "#c25a50", "#3b8fb8", "#a8629a")
 _SOFT = "opacity:.65;font-size:.9em"
 
 
 def transcript_html(transcript: Transcript) -> str:
-    """A conversation: who, what about, every message, how it ended."""
+    """Render a conversation: roles, task, messages and ending."""
     roles = {one.name: one.role for one in transcript.speakers}
     roles |= {one.speaker: one.role for one in transcript.messages}
     seats = [*(seat for seat in _SEATS if seat in roles), *(seat for seat in roles if seat not in _SEATS)]
@@ -73,9 +73,9 @@ def _box(*parts: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, and not too long."""
+    """Escape a text and limit its length."""
     more = len(text) - MOST_CHARS
     shown = escape(text[:MOST_CHARS].encode("utf-8", "replace").decode())
-    # A dollar sign would begin a formula in some notebooks.
+    # In some notebooks, a dollar sign would start a formula.
     shown = shown.replace("$", "&#36;")
     return f"{shown}… ({more:,} more characters)" if more > 0 else shown

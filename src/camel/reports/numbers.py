@@ -1,6 +1,6 @@
-"""Numbers as people read them, for reports, web pages and the terminal.
+"""Formats numbers for reports, web pages and the terminal.
 
-The one decision to know: intervals are whole percents, and fewer than `FEW` items have no percentage at all.
+The one decision to know: intervals are whole percents, and there is no percentage for fewer than `FEW` items.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from camel.reports.intervals import Rate
 
 FEW = 10
-"""Below this number of items a share is "1 of 3": a percentage would claim more than the items can show."""
+"""Below this number of items a share is written as "1 of 3", because a percentage would suggest too much precision."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -26,7 +26,7 @@ def short(number: float) -> str:
 
 
 def money(dollars: float | None) -> str:
-    """Dollars with as many digits as matter; empty where they are unknown."""
+    """Dollars with as many digits as matter; empty if unknown."""
     if dollars is None:
         return ""
     if 0 < dollars < 0.0001:
@@ -35,7 +35,7 @@ def money(dollars: float | None) -> str:
 
 
 def cost(dollars: float | None) -> str:
-    """What a step of a report cost: amounts below a dollar have four digits, so that small steps can be compared."""
+    """The cost of a step in a report. Amounts below a dollar have four digits, so that small steps can be compared."""
     return "price unknown" if dollars is None else f"${dollars:,.{4 if dollars < 1 else 2}f}"
 
 
@@ -61,18 +61,18 @@ def percent(value: float) -> str:
     if points < 0.1:
         return f"{points:.1g}%" if points >= 1e-4 else "<0.0001%"
     digits = 1 if points < 10 else 0
-    while round(points, digits) == 100 and digits < 6:  # not quite all is not all
+    while round(points, digits) == 100 and digits < 6:  # less than 100% must not be shown as 100%
         digits += 1
     return f"{points:.{digits}f}%"
 
 
 def share(rate: Rate) -> str:
-    """A share: 61%, or 1 of 3 where there are few."""
+    """A share: 61%, or 1 of 3 for few items."""
     return percent(rate.rate) if rate.of >= FEW else f"{rate.count:,} of {rate.of:,}"
 
 
 def share_with_interval(rate: Rate) -> str:
-    """A share with its interval where there are enough items for one: 61% (51 to 70%), or 1 of 3."""
+    """A share with its interval: 61% (51 to 70%), or 1 of 3 for few items."""
     return f"{share(rate)} ({interval(rate)})" if rate.of >= FEW else share(rate)
 
 
@@ -82,7 +82,7 @@ def interval(rate: Rate) -> str:
 
 
 def bounds(low: float, high: float) -> str:
-    """The interval of a share or of a difference of shares in whole percents; more digits where both ends would be equal."""
+    """An interval of shares or of their differences in whole percents; with more digits if both ends would be equal."""
     digits = 0
     while low != high and digits < 4 and f"{100 * low:.{digits}f}" == f"{100 * high:.{digits}f}":
         digits += 1

@@ -1,4 +1,4 @@
-"""What all plots share: the rules that they follow, and Vega-Lite drawn by vl-convert. Nothing is fetched.
+"""Functions that all plots share. vl-convert draws their Vega-Lite specifications without network access.
 
 The one decision to know: a plot carries the light colors of `look/vega-config.json`, and the page maps them to its tokens
 (`look/components.css`), so that one drawing serves both themes. It is drawn once per width and never scaled, so that its
@@ -33,28 +33,28 @@ SEATS = {
     "critic": (PALETTE[2], "diamond"),
 }
 WIDE, NARROW = 928, 328
-"""Pixels: the column of a report, and a phone."""
+"""Widths in pixels: the column of a report, and a phone."""
 
 
 class Plot(NamedTuple):
-    """A plot, and what it says."""
+    """A plot with its title and caption."""
 
     name: str
-    """Of its files."""
+    """The name of its files."""
     title: str
     caption: str
     spec: Spec
     narrow: Spec | None = None
-    """The same for a phone; without it the page scrolls the wide one."""
+    """The specification for a phone; if None, the page scrolls the wide one."""
 
 
 def plot(name: str, title: str, caption: str, draw: Callable[[int], Spec]) -> Plot:
-    """A plot drawn for both widths."""
+    """Make a plot by calling `draw` with both widths."""
     return Plot(name, title, caption, draw(WIDE), draw(NARROW))
 
 
 def drawn(plot: Plot) -> list[str]:
-    """The plot as SVG: the wide one, then the narrow one if there is one."""
+    """Return the plot as SVG: the wide one, then the narrow one if there is one."""
     both = [svg(plot)]
     if plot.narrow is not None:
         both.append(svg(plot._replace(name=f"{plot.name}-narrow", spec=plot.narrow)))
@@ -62,19 +62,19 @@ def drawn(plot: Plot) -> list[str]:
 
 
 def svg(plot: Plot) -> str:
-    """The plot as SVG, with names of its own for what it refers to, so that several fit on one page."""
+    """Return the plot as SVG. Its ids start with the plot's name, so that a page can contain several plots."""
     made: str = _converter().vegalite_to_svg(_whole(plot.spec))
     made = re.sub(r'\bid="([^"]+)"', rf'id="{plot.name}-\1"', made)
     return re.sub(r"url\(#([^)]+)\)", rf"url(#{plot.name}-\1)", made)
 
 
 def png(plot: Plot) -> bytes:
-    """The plot as PNG on white, at twice its size."""
+    """Return the plot as PNG on white, at twice its size."""
     return bytes(_converter().vegalite_to_png({**_whole(plot.spec), "background": "#ffffff"}, scale=2))
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The data of a plot. Text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Return the data of a plot as CSV. Text that a spreadsheet would interpret as a formula gets an apostrophe."""
     text = io.StringIO()
     fields = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, fields, lineterminator="\n")
@@ -107,7 +107,7 @@ def dots(
     domain: tuple[float, float] | None = None,
     middle: float | None = None,
 ) -> Spec:
-    """A dot with its interval per row, between the row's name and its figures; of shares unless a `domain` is given.
+    """Return a plot with a dot and its interval per row, between the row's name and its figures. The default domain is shares.
 
     A row has `name`, `value`, `low`, `high`, `says` and `span` (the figures in words), and optionally `color` and `shape`.
     A row with nothing but a `name` is the title of those below it.
@@ -120,21 +120,21 @@ def dots(
 
 
 def outcomes(rows: Sequence[Spec], width: int) -> Spec:
-    """Won, drawn and lost, seen from A, as one bar per row.
+    """Return a plot with the shares that A won, drew and lost as one bar per row.
 
-    A row has `name`, the shares `won`, `drawn` and `lost`, the same in words (`won_words` …), and, where the share won has
-    an interval, `low`, `high` and `says`.
+    A row has `name`, the shares `won`, `drawn` and `lost`, the same in words (`won_words` …), and, if the share won has an
+    interval, `low`, `high` and `says`.
     """
     return drawing("outcomes", [{"says": "", **row, "row": at} for at, row in enumerate(rows)], width, 92)
 
 
 def bars(rows: Sequence[Spec], width: int) -> Spec:
-    """Counts by `name`, each with its `count` at the end of its bar."""
+    """Return a bar plot of counts by `name`, with the `count` at the end of each bar."""
     return drawing("bars", rows, width, 28)
 
 
 def heat(rows: Sequence[Spec], size: tuple[int, int], *, most: float = 1.0) -> Spec:
-    """Cells by `row` and `column`, the darker the larger their `size` is; `most` is the size of the darkest.
+    """Return a heat map of cells by `row` and `column`. A larger `size` is darker; `most` is the size of the darkest.
 
     A cell has a `color` and `words`, and optionally a `span` below them; some are `outlined`. Labels break at spaces, so that
     none has to be rotated.
@@ -145,7 +145,7 @@ def heat(rows: Sequence[Spec], size: tuple[int, int], *, most: float = 1.0) -> S
 
 
 def panels(rows: list[Spec], field: str, unit: Spec, width: int, *, columns: int = 3) -> Spec:
-    """The same drawing for each value of a field, on scales of their own; a single value has no title."""
+    """Return one plot per value of a field, each with its own scale; a single value has no title."""
     order = list(dict.fromkeys(row[field] for row in rows))
     columns = min(columns if width > 600 else 1, len(order) or 1)
     unit = {"width": width // columns - 60, "height": 210 if len(order) == 1 else 120, **unit}
@@ -162,12 +162,12 @@ def panels(rows: list[Spec], field: str, unit: Spec, width: int, *, columns: int
 
 
 def count_axis(most: float) -> Spec:
-    """An axis of counts up to `most`. `tickMinStep` alone still puts ticks at halves: there must be no more ticks than steps."""
+    """Return an axis of counts up to `most`. `tickMinStep` alone allows ticks at halves, so the number of ticks is limited too."""
     return {"tickCount": max(1, min(4, int(most))), "tickMinStep": 1, "format": "d"}
 
 
 def drawing(name: str, rows: Sequence[Spec], width: int, step: int = 0, **params: Any) -> Spec:
-    """A drawing of `specs/`, filled with data."""
+    """Return a specification of `specs/` with data."""
     made: Spec = msgspec.json.decode((Path(__file__).parent / "specs" / f"{name}.json").read_bytes())
     values = [{"name": key, "value": value} for key, value in {"wide": width > 600, **params}.items()]
     height = {"height": {"step": step}} if step else {}
@@ -175,18 +175,18 @@ def drawing(name: str, rows: Sequence[Spec], width: int, step: int = 0, **params
 
 
 def names(field: str, order: Iterable[str], **axis: Any) -> Spec:
-    """A channel of names in an order."""
+    """Return a channel of names in this order."""
     return {"field": field, "type": "nominal", "sort": list(order), "title": None, "axis": axis}
 
 
 def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) -> Spec:
-    """A channel of colors for names in an order."""
+    """Return a channel of colors for names in this order."""
     scale = {"domain": list(order), "range": list(range)}
     return {"field": field, "type": "nominal", "sort": list(order), "scale": scale, **more}
 
 
 def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
-    """The layers of a line with a band from `low` to `high` around it."""
+    """Return the layers of a line and of a band from `low` to `high` around it."""
     return [
         {"mark": {"type": "area", "opacity": 0.16}, "encoding": {"y": low, "y2": {"field": "high"}}},
         {"mark": line, "encoding": {"y": {**low, "field": value}}},
@@ -194,7 +194,7 @@ def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
 
 
 def seat_colors(seats: Sequence[str]) -> list[str]:
-    """Colors by seat; members of a society take the rest of the palette in order, and those beyond it are gray."""
+    """Return the colors of seats. Members of a society get the other colors of the palette in order, then gray."""
     own = {seat: SEATS[seat][0] for seat in seats if seat in SEATS}
     free = iter([color for color in PALETTE if color not in own.values()])
     return [own.get(seat) or next(free, GRAY) for seat in seats]
@@ -208,5 +208,5 @@ def _converter() -> Any:
 
 
 def _whole(spec: Spec) -> Spec:
-    schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name, not an address: nothing is fetched
+    schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name, not downloaded
     return {"$schema": schema, "config": {**CONFIG, "aria": False}, **spec}

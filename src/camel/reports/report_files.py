@@ -1,4 +1,4 @@
-"""The files of a report: the page, the same as Markdown, its figures as JSON, and the plots."""
+"""Writes the files of a report: the page, the same as Markdown, the figures as JSON, and the plots."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from camel.reports.plots import drawn, write_plots
 from camel.storage import inside
 
 REPORTS = {"study": "Study", "evaluation": "Evaluation"}
-"""Reports that a run's folder holds by default, each in a folder of its name."""
+"""Reports that are in a run's folder by default, each in a folder with its name."""
 
 
 def write_report(folder: Path, name: str, report: Report, figures: bytes) -> None:
     """Write `<name>.html`, `<name>.md`, `<name>.json` and the folder `plots`.
 
-    In the folder of its run, the page links to that folder and to the run's other reports. The explorer serves the run's page
-    where the folder is.
+    If the folder is in that of its run, the page links to the run's folder and to its other reports. In the explorer, the link
+    opens the page of the run.
     """
     pictures = {plot.name: drawn(plot) for plot in report.plots}
     write_plots(folder, report.plots, pictures)

@@ -30,9 +30,7 @@ class Passing(msgspec.Struct, frozen=True):
 def pass_at(n: int, passed: int, k: int) -> float:
     """Return the probability that k of n samples, of which `passed` pass, contain at least one that passes."""
     if not 0 < k <= n or not 0 <= passed <= n:
-        raise ValueError(
-            f"pass@{k} of {n} samples, {passed} passed: k must be from 1 to {n}, and passed from 0 to {n}"
-        )
+        raise ValueError(f"pass@{k} of {n} samples, {passed} passed: k must be from 1 to {n}")
     # Integers are exact; there is only one division.
     return 1.0 if n - passed < k else (comb(n, k) - comb(n - passed, k)) / comb(n, k)
 

@@ -254,9 +254,7 @@ def notes(made: HumanEvalReport) -> list[str]:
     if made.refused:
         said.append(f"The endpoint refused {made.refused:,} samples; they count as not passed.")
     if made.problems < COUNT:
-        said.append(
-            f"Only {made.problems:,} of {COUNT} problems were used, so the figures cannot be compared with the paper's."
-        )
+        said.append("Only some problems were used, so the figures cannot be compared with the paper's.")
     if not made.contained:
         said.append("The programs ran without a sandbox and could have forged their results.")
     return said

@@ -143,9 +143,7 @@ def _samples(made: HumanEvalReport) -> list[Block]:
         title = WORDS.get(kind, kind)
         quotes = [_sample(one) for one in made.examples if one.kind == kind]
         folds.append(Details(title[:1].upper() + title[1:], quotes, open=not folds))
-    note = (
-        "Random samples of each result. Each shows the program that ran, or the reply if it contained none."
-    )
+    note = "Random samples of each result: the program that ran, or the reply if it contained none."
     return [Heading("Samples"), Note(note), *folds]
 
 

@@ -163,14 +163,14 @@ async function list(area) {
   if (area) await fill(`${frame.dataset.rows}&area=${encodeURIComponent(area)}`, true);
 }
 
-async function fill(link, afresh) {
+async function fill(link, replace) {
   const answer = await fetch(link);
   if (!answer.ok) return;
   const points = document.querySelector("#points");
   const html = document.createElement("template");
   html.innerHTML = await answer.text();
   points.querySelector(".more")?.remove();
-  if (afresh) points.replaceChildren(html.content);
+  if (replace) points.replaceChildren(html.content);
   else points.append(html.content);
 }
 

@@ -1,1 +1,1 @@
-"""The voting app: people compare two solutions without knowing whose they are."""
+"""The voting app: people compare two solutions without knowing which system wrote them."""

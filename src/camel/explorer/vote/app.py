@@ -1,7 +1,7 @@
 """The voting app: a task, two solutions next to each other, and four answers.
 
 The one decision to know: no page reveals which system wrote a solution. A page gets a task and two texts in the order drawn
-for this voter, and pairs are named by signatures instead of their ids. Only this module knows which system "A" is, when the
+for this voter, and pairs are identified by signatures instead of their ids. Only this module maps "A" to a system, when the
 answer arrives. There is no page with results: `camel vote FOLDER --results` prints them.
 
 The server answers after the vote is on disk, never before.
@@ -37,7 +37,7 @@ _NONCE = re.compile(r"[0-9a-f]{0,32}")
 
 
 class Booth:
-    """What the pages show, and what answers mean. It knows the systems; the values that it returns do not."""
+    """Provides what the pages show, and interprets answers. Its return values do not reveal the systems."""
 
     def __init__(self, pairs: Sequence[Pair], box: BallotBox) -> None:
         self.box, self.dealer = box, Dealer(pairs, box)

@@ -28,12 +28,12 @@ class Passes:
         self._cookie = f"camel-voter-{keys.suffix}"
 
     def of(self, voter: str) -> str:
-        """The pass of a voter; that of "" is for whoever is to choose a name."""
+        """Return the pass of a voter; that of "" is for a voter who will choose a name."""
         name = base64.urlsafe_b64encode(voter.encode()).decode().rstrip("=")
         return f"{name}.{self._keys.sign(self._signed(voter))}"
 
     def voter(self, token: str) -> str | None:
-        """Whose pass it is; None where it is nobody's."""
+        """Return the voter of a pass; None if the pass is invalid."""
         name, _, signature = token[:1_000].partition(".")
         try:
             voter = base64.urlsafe_b64decode(name.encode() + b"=" * (-len(name) % 4)).decode()
@@ -42,15 +42,15 @@ class Passes:
         return voter if self._keys.signed(self._signed(voter), signature) else None
 
     def link(self, voter: str) -> str:
-        """The path of an invitation."""
+        """Return the path of an invitation link."""
         return f"/join?pass={quote(self.of(voter))}"
 
     def shown(self, request: Request) -> str | None:
-        """Whose pass a browser shows: "" is one for choosing a name, None is none."""
+        """Return the voter whose pass a browser sent: "" if they have not chosen a name, None without a pass."""
         return self.voter(request.cookies.get(self._cookie, ""))
 
     def give(self, response: Response, voter: str) -> None:
-        """Have the browser keep a pass. Lax, so that it is shown when somebody comes by a link in a mail."""
+        """Store a pass in the browser. The cookie is lax, so that it is also sent after a click on a link in a mail."""
         response.set_cookie(
             self._cookie,
             self.of(voter),
@@ -62,7 +62,7 @@ class Passes:
         )
 
     def take(self, response: Response) -> None:
-        """Have it forget."""
+        """Delete the pass from the browser."""
         response.delete_cookie(self._cookie, httponly=True, samesite="lax", secure=self._secure, path="/")
 
     @staticmethod

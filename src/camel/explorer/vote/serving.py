@@ -1,8 +1,7 @@
-"""Serve the votes on some pairs until Ctrl-C, and make the links for voters.
+"""Serves the voting app until Ctrl-C, and makes the links for voters.
 
-The one decision to know: a voter on a loopback address is at this machine and may enter any name. Where others can connect
-(another address to listen on, another name under which it is reached), voters need a link: their own, or one for choosing
-a name that is still free.
+The one decision to know: on a loopback address, voters are at this machine and may enter any name. If other machines can
+connect (another address or another host name), voters need a link: a personal one, or one with which they choose a free name.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ def serve(
     asked = urlsplit(url)
     if url and (asked.scheme not in ("http", "https") or not asked.hostname or asked.path.strip("/")):
         raise InputError(
-            f"--url is the address that voters open, e.g. https://vote.example.org, not {shown(url)}"
+            f"--url must be the address that voters open, such as https://vote.example.org, not {shown(url)}"
         )
     by_name = is_loopback(host) and not url and not allow_hosts
     with listening(host, port) as opened:
         invited = asyncio.run(keep_invited(votes_folder(pairs), invited))
         box = BallotBox(votes_folder(pairs))
-        # Of all addresses of this machine, its name is the one that others can use.
+        # If the server listens on all addresses, other machines can use this machine's name.
         base = url or link_to(socket.gethostname() if is_any(host) else host, opened.getsockname()[1], "")
         base = base.rstrip("/")
         known = {*allow_hosts, socket.gethostname(), host, asked.hostname or host}

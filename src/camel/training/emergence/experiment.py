@@ -228,7 +228,7 @@ class Emergence(Job):
                 judge_sampling=config.verdicts,
                 cut_replies="keep",  # a model early in the chain may not end its answers
             ),
-            summariser=self._asked(f"judge {self._judges[0].label}", self._judges[0]),
+            summarizer=self._asked(f"judge {self._judges[0].label}", self._judges[0]),
             writers=writers,
             judges=[self._asked(f"judge {one.label}", one) for one in self._judges],
             matches=self.matches(),
