@@ -462,7 +462,7 @@ def test_the_command_takes_good_input(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     """The witness does count: two calls, the specifier's and the user's."""
-    file = tmp_path / "talk.json"
+    file = tmp_path / "conversation.json"
     assert camel(endpoint, monkeypatch, "--save", str(file), "--max-messages", "3") == (0, 2)
     assert Transcript.from_json(file.read_bytes()).messages[0].content == "<CAMEL_TASK_DONE>"
     assert capsys.readouterr().err == ""

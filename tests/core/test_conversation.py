@@ -133,7 +133,7 @@ async def test_the_last_offending_message_is_kept():
     assert transcript.stop.reason == "done"
 
 
-async def test_breaking_out_and_going_on():
+async def test_a_loop_that_was_left_can_be_resumed():
     user, assistant = Recorder("u0", "u1", "u2"), Recorder("a0", "a1", "a2")
     conversation, transcript = talk(*pair(user, assistant))
     async for message in conversation:
@@ -182,7 +182,7 @@ async def test_a_cancelled_call_leaves_no_trace():
     assert (transcript.messages, transcript.stop) == ([], None)
 
 
-async def test_lone_surrogates_are_replaced_before_anybody_hears_them():
+async def test_lone_surrogates_are_replaced_before_others_hear_them():
     user, assistant = Recorder("half \ud800 of one"), Recorder("a0")
     conversation, transcript = talk(*pair(user, assistant), limit=2)
     assert await contents(conversation) == ["half ? of one", "a0"]
@@ -227,7 +227,7 @@ async def test_a_star_is_chaired_from_its_middle():
         ("user", "left: l0"),
         ("assistant", "c1"),
         ("user", "right: r0"),
-    ], "who hears several is told who speaks"
+    ], "a listener with several speakers gets their names"
 
 
 async def test_what_was_heard_since_one_last_spoke_is_one_entry():
@@ -242,7 +242,7 @@ def rounds_of(*names: str) -> Callable[[Sequence[Message]], Sequence[str]]:
     return lambda messages: names[len(messages) % len(names) :]
 
 
-async def test_those_who_speak_together_hear_each_other_afterwards():
+async def test_agents_that_speak_together_hear_each_other_afterwards():
     models = {name: Recorder(f"{name}0", f"{name}1") for name in "abc"}
     agents = [Agent(name, name.upper(), model) for name, model in models.items()]
     conversation, transcript = talk(*agents, turns=rounds_of(*"abc"))
@@ -276,7 +276,7 @@ async def test_what_was_paid_for_in_a_round_is_kept_when_one_of_it_fails():
     assert (transcript.stop.reason, transcript.stop.speaker) == ("error", "b")
 
 
-async def test_whoever_stops_in_a_round_gets_the_rest_of_it_later():
+async def test_a_round_that_was_interrupted_is_completed_later():
     agents = [Agent(name, name.upper(), Recorder(f"{name}0", f"{name}1")) for name in "abc"]
     conversation, _ = talk(*agents, turns=rounds_of(*"abc"))
     async for message in conversation:
@@ -332,7 +332,7 @@ async def test_a_critic_decides_what_is_said_and_a_fork_has_none():
     assert conversation._histories["user"].tokens < 1000, "the count of all calls is not that of the prompt"
 
 
-async def test_one_speaker_may_talk_to_itself():
+async def test_a_single_speaker_continues_its_own_messages():
     model = Recorder("one", "two")
     conversation, _ = talk(Agent("solo", "Role", model, opening="Go."), limit=2)
     assert await contents(conversation) == ["one", "two"]
@@ -362,7 +362,7 @@ async def test_a_person_is_a_model():
     assert transcript.usage.calls == 4
 
 
-async def test_a_critic_stands_between_a_speaker_and_the_others():
+async def test_others_hear_only_what_a_critic_chose():
     """A critic needs no loop of its own: it wraps the model whose proposals it judges."""
 
     class Criticised(Model):

@@ -1,4 +1,4 @@
-"""A critic in the loop: proposals, judgements, revisions, and what is recorded of them."""
+"""A critic in the loop: proposals, judgments, revisions, and the record of them."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def critics(model: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", list(critics(Speaker())))
 @settings(max_examples=12)
 @given(st.integers(0, 60), st.integers(0, 2**32), st.sampled_from([0, 1, 2, 100]), st.sampled_from([0, 2]))
-async def test_a_killed_conversation_goes_on_where_it_was(
+async def test_a_killed_conversation_resumes_where_it_was(
     kind: str, death: int, seed: int, most: int, mute: int
 ):
     """Calls of a wave end in any order, and the process dies after any of them; nothing journaled is asked again."""
@@ -395,7 +395,7 @@ async def test_the_transcript_alone_replays_to_the_same_conversation(kind: str):
     assert msgspec.json.encode(again) == msgspec.json.encode(transcript)
 
 
-async def test_critics_of_those_who_speak_together_take_turns():
+async def test_critics_of_agents_that_speak_together_take_turns():
     """Otherwise the order of their later calls would depend on timing."""
     orders: set[tuple[str, ...]] = set()
     names = ["a", "b", "c"]

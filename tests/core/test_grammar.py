@@ -165,11 +165,11 @@ WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
         "Instruction: Übersetze „Hallo“.\nInput: „Welt“ und “World”",
         {"instruction": "Übersetze „Hallo“.", "input": "„Welt“ und “World”"},
     ),
-    "after a Polish quotation": ("To jest „ok”.\nInstruction: Go on", {"instruction": "Go on"}),
+    "after a Polish quotation": ("To jest „ok”.\nInstruction: Continue", {"instruction": "Continue"}),
     "after a Danish quotation": ("Det er »godt«.\nInstruction: Go «on»", {"instruction": "Go «on»"}),
     "after a German quotation, done": (f"Danke für die „Lösung“.\n{DONE_TOKEN}", {"done": True}),
     "between German and English quotations, done": (f"Danke für „das“.\n{DONE_TOKEN}\nSo “long”.", {"done": True}),
-    "quotation never closed": ("It is “fine.\nInstruction: Go on", {"instruction": "Go on"}),
+    "quotation never closed": ("It is “fine.\nInstruction: Continue", {"instruction": "Continue"}),
     "German quotation closed in another paragraph": (
         'Es ist „gut".\n\nInstruction: Go „on“',
         {"instruction": "Go „on“"},
@@ -288,7 +288,7 @@ def test_parse_never_raises_and_is_never_done_with_an_instruction(text: str):
 def test_a_rendered_instruction_reads_back(instruction: str, given_input: str | None, done_after: bool):
     move = Move(instruction=instruction, input=given_input)
     assert parse(move.render()) == move
-    if done_after:  # whoever still asks is not done
+    if done_after:  # a message with an instruction does not end the task
         assert parse(f"{move.render()}\n{DONE_TOKEN}") == move
 
 
@@ -357,8 +357,8 @@ MENTIONS = {
 def test_what_is_mentioned_is_not_used(how: str, before: str, lines: list[str], after: str):
     text = f"{before}\n\n{MENTIONS[how](lines)}\n\n{after}"
     assert parse(text) == Move()
-    # And it does not spoil what is used beside it.
-    assert parse(f"{text}\n\nInstruction: Go on").instruction == "Go on"
+    # An instruction after it is still read.
+    assert parse(f"{text}\n\nInstruction: Continue").instruction == "Continue"
 
 
 @given(

@@ -1,4 +1,4 @@
-"""What each speaker heard can be rebuilt from the record, whoever hears whom and whoever speaks at the same time."""
+"""The record shows what each speaker heard, for every choice of listeners and of simultaneous speakers."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_a_record_that_cannot_be_is_refused():
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_summary_stands_where_the_turns_were():
+async def test_a_summary_replaces_the_turns():
     model = Witness(900)
     transcript = await held(pair(model, "summarize", sampling=SAMPLING))
     first = next(message for message in transcript.messages if message.summary)

@@ -173,11 +173,11 @@ def test_two_packages_under_one_name_are_both_named(install: Install):
 
 def test_a_plugged_exporter_cannot_leak_what_is_restricted(install: Install, tmp_path: Path):
     install("exporters", "ids", "plugged_code:ROWS")
-    labelled = Transcript("secret", Task("t"), labels=["misalignment"])
+    labeled = Transcript("secret", Task("t"), labels=["misalignment"])
     with pytest.raises(InputError, match="acknowledge"):
-        FORMATS["ids"].write([labelled], tmp_path / "out")
+        FORMATS["ids"].write([labeled], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    FORMATS["ids"].write([labelled], tmp_path / "out", release=Release(True, "guid"))
+    FORMATS["ids"].write([labeled], tmp_path / "out", release=Release(True, "guid"))
     assert (tmp_path / "out").read_text() == "secret"
 
 

@@ -192,7 +192,7 @@ def test_ctrl_c_in_a_notebook_stops_the_calls():
         role_play(Interrupted(), rules=[MaxMessages(1000)]).run()
 
     loop = asyncio.new_event_loop()
-    # Whoever starts the tests in the background has a shell that ignores Ctrl-C for them.
+    # A shell that starts the tests in the background makes them ignore Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -203,7 +203,7 @@ def test_ctrl_c_in_a_notebook_stops_the_calls():
         loop.close()
 
 
-async def test_breaking_out_and_going_on():
+async def test_a_loop_that_was_left_can_be_resumed():
     model = ScriptedModel(["A specific task", *SCRIPT])
     play = role_play(model, specifier=TaskSpecifier())
     async for message in play:

@@ -25,7 +25,7 @@ from camel.core.turns import Addressed, Moderated, Policy, RoundRobin, Rounds, a
 from camel.models.recorded import RecordedModel
 from camel.models.scripted import ScriptedModel
 
-CALL = NextCall("anybody")
+CALL = NextCall("Ada")
 NAMES = ("Ada", "Bob", "Stock Trader", "Ann", "Ann Lee")
 
 
@@ -58,8 +58,8 @@ def hums(request: Request) -> str:
         ("@Ann Lee should know.", "Ann Lee"),
         ("@Ann should know.", "Ann"),
         ("@Anna should know.", None),
-        ("Bob, go on.", "Bob"),
-        ("Thanks.\n**Bob**, go on.", "Bob"),
+        ("Bob, please continue.", "Bob"),
+        ("Thanks.\n**Bob**, please continue.", "Bob"),
         ("What do you think, Bob?", "Bob"),
         ("Ada, you said so. Next: Bob\nOr rather not.", "Bob"),
         ("I agree with Bob and with Ada.", None),

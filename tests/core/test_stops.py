@@ -290,7 +290,7 @@ NOT_LOOPS = {
         for i in range(8)
         for line in (
             f"Instruction: Continue.\nInput: row {i}",
-            "Solution: This is not financial advice. Past results do not tell the future. Talk to a professional before you trade. "
+            "Solution: This is not financial advice. Past results do not tell the future. Ask a professional before you trade. "
             f"All figures are estimates. With that said, the answer for row {i} is {CITIES[i]}. Next request.",
         )
     ],
@@ -310,7 +310,7 @@ NOT_LOOPS = {
             "Solution: Yes.\nNext request.",
         )
     ],
-    "go on, said again": [
+    "the same instruction to continue": [
         line
         for i in range(8)
         for line in (
@@ -326,7 +326,7 @@ NOT_LOOPS = {
             f"Solution: The board now has X in row {a} column {b}.\nNext request.",
         )
     ],
-    "thanks, but still at work": [
+    "thanks, but still working": [
         line
         for i in range(5)
         for line in (f"Thank you!\n\nInstruction: Add item {i}.\nInput: None", f"Solution: You're welcome! Item {i} is in. Next request.")

@@ -1,4 +1,4 @@
-"""Thought and speech in one text are told apart in every form in which models write them."""
+"""Thought and speech in one text are separated in every form in which models write them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_thought_before_speech_is_found_whatever_it_holds(thought: str, speech
     ),
     st.lists(st.integers(1, 5), max_size=40),
 )
-def test_whoever_watches_sees_speech_however_the_text_is_cut(text: str, sizes: list[int]):
+def test_viewers_see_all_speech_however_the_text_is_cut(text: str, sizes: list[int]):
     watched, seen, rest = SpeechFilter(), "", text
     for size in [*sizes, len(text)]:
         seen += watched.feed(rest[:size])

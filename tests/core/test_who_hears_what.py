@@ -1,4 +1,4 @@
-"""Edges of the loop: who hears whom and in which words, what a rule is told, and what a fork shares."""
+"""Edge cases of the loop: who hears whom and in which words, what a rule receives, and what a fork shares."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_nobody_hears_itself_whatever_the_edges_say():
     assert heard(a) == [("assistant", "a0"), ("user", "b0")]
 
 
-async def test_names_are_told_only_to_those_who_hear_several():
+async def test_only_listeners_with_several_speakers_get_names():
     a, b, c = agents(a=["a0", "a1"], b=["b0", "b1"], c=["c0", "c1"])
     await contents(talk([a, b, c], hears={"a": ["c"], "b": ["c"], "c": ["a"]}))
     assert heard(c) == [("user", "a: a0\n\nb: b0"), ("assistant", "c0"), ("user", "a: a1\n\nb: b1")]
@@ -108,7 +108,7 @@ async def test_turns_that_name_nobody_are_an_error():
         await asyncio.wait_for(contents(talk(agents(a=["a0"]), turns=lambda messages: [])), 60)
 
 
-async def test_what_a_rule_is_told_of_each_call():
+async def test_what_a_rule_receives_for_each_call():
     calls: list[NextCall] = []
 
     class Note:

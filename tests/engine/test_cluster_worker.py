@@ -359,7 +359,7 @@ async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path
     async def until_out(index: int, step: int) -> None:
         while not team.sites["a"].halt.reason:
             await asyncio.sleep(0.01)
-        raise JournalBroken("a file that somebody else has removed")
+        raise JournalBroken("a file that another process removed")
 
     bench.before = until_out
     team.hire("a")
@@ -372,7 +372,7 @@ async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path
 
 
 @virtual_time
-async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
+async def test_a_worker_that_was_declared_dead_leaves(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench, ttl=30)
 
@@ -454,7 +454,7 @@ async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Pa
     team.hire("a")
     team.hire("b")
     await team.run_pass()
-    assert len(bench.folder.committed("talk")) == 5
+    assert len(bench.folder.committed(bench.workload.name)) == 5
     bench.before = bench.nothing
     await team.run_pass(attempt=1)
     assert bench.data() == bench.expected()
@@ -613,7 +613,7 @@ def test_no_shard_for_who_has_no_room():
 
 def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
     def asked(workers: int, ttl: float) -> float:
-        """How far apart the last of so many workers is told to ask."""
+        """The interval that the coordinator gives the last of these workers."""
         coordinator = Coordinator(1_000, ttl=ttl, now=lambda: 0.0)
         return [coordinator.beat(Heartbeat(f"w{n}", 0, WorkerReport())).apart for n in range(workers)][-1]
 
@@ -642,7 +642,7 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
                 ),
                 "small": ModelReport(Usage(calls=1), served=1),
             },
-            {"talk": StageReport(2, calls, 1, {"stop.done": calls})},
+            {"conversations": StageReport(2, calls, 1, {"stop.done": calls})},
             {"big": {"http://one": EndpointReport(1, 2, 3, calls, 1, 1, 100, 50, 2, calls == 2, calls)}},
             4,
             1,
@@ -663,7 +663,7 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
             ),
             "small": ModelReport(Usage(calls=3), served=3),
         },
-        {"talk": StageReport(4, 3, 2, {"stop.done": 3})},
+        {"conversations": StageReport(4, 3, 2, {"stop.done": 3})},
         {"big": {"http://one": EndpointReport(2, 4, 6, 3, 2, 2, 200, 100, 4, True, 2)}},
         8,
         2,
@@ -675,7 +675,7 @@ def test_reports_and_shares_are_the_same_in_another_process():
     endpoint = EndpointReport(3, 4, -1.0, 10, 1, 1, 100, 50, 2, True, 3, 0.5)
     report = WorkerReport(
         {"m": ModelReport(Usage(1, 2, 0, 3, 1, usd=0.5), {"ServerFailed": 1}, words="down")},
-        {"talk": StageReport(1, 2, 3, {"stop.done": 2})},
+        {"conversations": StageReport(1, 2, 3, {"stop.done": 2})},
         {"m": {"http://one": endpoint}},
         follows=0,
         account=7,

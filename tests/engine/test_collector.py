@@ -1,4 +1,4 @@
-"""The collector is calm while anybody works, and afterwards as it was."""
+"""The garbage collector runs rarely while jobs run, and has its old thresholds afterwards."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def as_found():
     gc.set_threshold(*before)
 
 
-def test_it_is_as_before_whoever_leaves_last():
+def test_the_last_to_leave_restores_the_thresholds():
     gc.set_threshold(700, 10, 10)
     first, second = ExitStack(), ExitStack()
     first.enter_context(relaxed_collection())
     second.enter_context(relaxed_collection())
     first.close()
-    assert gc.get_threshold() == (YOUNG, 10, 10), "the other still works"
+    assert gc.get_threshold() == (YOUNG, 10, 10), "the other is still running"
     second.close()
     assert gc.get_threshold() == (700, 10, 10)
 

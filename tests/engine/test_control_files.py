@@ -64,4 +64,4 @@ async def test_another_limit_stops_as_well_and_nothing_is_looked_at_afterwards(t
         assert halt.reason == over
     wish(one, "stop")
     await look()
-    assert read_wish(one) == "stop", "it is for somebody else"
+    assert read_wish(one) == "stop", "it is for the next process"

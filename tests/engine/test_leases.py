@@ -51,7 +51,7 @@ class History(RuleBasedStateMachine):
         if shard is None:
             return
         assert shard not in self.done, "leased after it was done"
-        assert self.now <= self.until[name], "leased to somebody whose time is over"
+        assert self.now <= self.until[name], "leased to a worker whose lease has expired"
         for other, held in self.holds.items():
             if self.until.get(other, -1) >= self.now:
                 assert shard not in held, f"{name} and {other} hold {shard}"
@@ -60,7 +60,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: any(self.holds.values()))
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
-        """Also of somebody who is out: a marker is a marker."""
+        """A worker whose lease has expired may finish a shard, too: the marker counts."""
         shard = data.draw(st.sampled_from(sorted(set[int]().union(*self.holds.values()))))
         assert self.leases.finish(shard) == (shard not in self.done)
         self.done.add(shard)
@@ -74,7 +74,7 @@ class History(RuleBasedStateMachine):
 
     @rule(worker=WORKERS)
     def cannot_be_reached(self, worker: str) -> None:
-        """It may be alive, and goes on until its own clock says that its time is over."""
+        """It may be alive, and continues until its lease expires by its own clock."""
         name = self.name(worker)
         self.leases.mark_unreachable(name)
         assert not self.leases.beat(name, self.now)

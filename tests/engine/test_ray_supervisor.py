@@ -80,7 +80,7 @@ def test_who_may_be_alive_keeps_its_shards_until_its_lease_is_over(
     assert supervisor.calls == [(told, "w1")]
     assert supervisor.killed == ([] if left else ["actor of w1"])
     assert supervisor._error is None
-    # Who says goodbye was told of when its lease ran out.
+    # A worker that left by itself was reported when its lease ran out.
     assert [text.split(" (")[0] for _, text, _ in supervisor._notices] == (
         [] if left else ["worker w1 died" if told == "lost" else "worker w1 is unreachable"]
     )
@@ -112,7 +112,7 @@ def test_a_node_that_cannot_work_does_not_end_what_others_do(module: Any, superv
 
 
 @pytest.mark.parametrize(("there", "free"), [(4, 0.5), (4, 3.0), (0, 0.0)])
-def test_why_nobody_works_is_told_once(
+def test_why_no_worker_runs_is_reported_once(
     module: Any,
     supervisor: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -141,7 +141,7 @@ def test_why_nobody_works_is_told_once(
     snapshot("status", text)
     live["w1"] = None
     supervisor._pass_on()
-    assert not supervisor._told_placeless, "should they all go, it is told again"
+    assert not supervisor._told_placeless, "if all of them stop, it is reported again"
 
 
 def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monkeypatch: pytest.MonkeyPatch):

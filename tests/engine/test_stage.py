@@ -35,7 +35,7 @@ async def work(index: int, steps: Steps) -> Any:
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 9])
 @pytest.mark.parametrize("size", [1, 4, 10])
 def test_every_item_is_in_exactly_one_shard(count: int, size: int):
-    workload = Workload(name="talk", count=count, work=work, write=write_lines, shard_size=size)
+    workload = Workload(name="conversations", count=count, work=work, write=write_lines, shard_size=size)
     shards = [list(workload.indices(shard)) for shard in workload.numbers]
     assert [item for shard in shards for item in shard] == list(range(count))
     assert all(len(shard) == size for shard in shards[:-1])
@@ -102,10 +102,10 @@ def test_a_step_is_read_as_it_was_written():
 async def test_what_open_journals_have_paid_for(tmp_path: Path):
     folder = RunFolder(tmp_path)
     for shard, tokens in ((0, 10), (1, 20), (2, 40)):
-        log = folder.open_journal("talk", shard, "attempt")
+        log = folder.open_journal("conversations", shard, "attempt")
         for step in range(2):
             reply = Reply((Choice("said"),), Usage(tokens, 1, 0, 1))
             await log.append(write_step(JournaledStep(shard, step, b"check", write_step(reply))))
         await log.close()
-    assert [used.prompt for _, used in journaled(folder, "talk")] == [10, 10, 20, 20, 40, 40]
+    assert [used.prompt for _, used in journaled(folder, "conversations")] == [10, 10, 20, 20, 40, 40]
     assert list(journaled(folder, "other")) == []

@@ -43,7 +43,7 @@ async def test_every_item_exactly_once_and_in_order(tmp_path: Path, count: int, 
 
     assert await bench.run(concurrency=width, committed=note)
     assert bench.data() == bench.expected()
-    assert sorted(told) == [("talk", shard) for shard in bench.workload.numbers]
+    assert sorted(told) == [(bench.workload.name, shard) for shard in bench.workload.numbers]
     assert set(bench.taken.values()) <= {1}
     assert bench.most <= width
     assert bench.files("journal") == []
@@ -139,7 +139,7 @@ async def test_several_workloads_share_one_window(tmp_path: Path):
         bench.before = count
     benches[0].before = one_is_slow
     assert await run_all(benches, committed=note)
-    assert told[-1] == ("talk", 0), "a slow item of one workload holds up the next"
+    assert told[-1] == (benches[0].workload.name, 0), "a slow item of one workload holds up the next"
     assert sorted(told) == sorted(
         (one.workload.name, shard) for one in benches for shard in one.workload.numbers
     )
@@ -269,13 +269,13 @@ async def test_a_shard_that_was_committed_meanwhile_is_not_worked_on(tmp_path: P
         halt=Halt(),
         committed=lambda workload, shard: told.append((workload.name, shard)),
     )
-    assert told == [("talk", 0), ("talk", 1)]
+    assert told == [(bench.workload.name, 0), (bench.workload.name, 1)]
     assert set(bench.taken.values()) == {1}
     assert bench.files("journal") == []
 
 
 @virtual_time
-async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_committed(tmp_path: Path):
+async def test_journals_that_vanish_while_they_are_read_mean_that_another_worker_committed(tmp_path: Path):
     bench = Bench(tmp_path, 4)
     halt = Halt()
 
@@ -289,7 +289,7 @@ async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_commi
     def overtaken(stage: str, shard: int) -> Any:
         for path in bench.files("journal"):
             path.unlink()
-        bench.folder.commit(Marker("talk", 0, "data/talk/theirs", 4, "", "f"))
+        bench.folder.commit(Marker(stage, 0, f"data/{stage}/theirs", 4, "", "f"))
         yield from real(stage, shard)
         raise FileNotFoundError("gone")
 
@@ -318,7 +318,7 @@ async def test_a_worker_whose_lease_has_run_out_begins_nothing(tmp_path: Path):
 
 
 @virtual_time
-async def test_whoever_has_no_room_for_journals_makes_no_call(
+async def test_without_room_for_journals_no_call_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Callable[..., None]
 ):
     bench = Bench(tmp_path)
@@ -334,7 +334,7 @@ async def test_whoever_has_no_room_for_journals_makes_no_call(
 
 
 @virtual_time
-async def test_whoever_is_cancelled_as_a_place_comes_free_hands_it_on():
+async def test_a_task_that_is_canceled_as_a_place_comes_free_hands_it_on():
     window = Window(1)
     await window.acquire()
     first, second = (asyncio.create_task(window.acquire()) for _ in range(2))
@@ -398,23 +398,23 @@ async def test_replay_of_another_question_stops_the_run(tmp_path: Path, journals
         path.with_name(f"{path.name}0").write_bytes(path.read_bytes())
     bench.check = lambda index, step: b"something else"  # type: ignore[method-assign]
     bench.before = bench.nothing
-    with pytest.raises(ReplayMismatch, match=r"\bstep 0 .*\bitem 0 .*\btalk\b"):
+    with pytest.raises(ReplayMismatch, match=rf"\bstep 0 .*\bitem 0 .*\b{bench.workload.name}\b"):
         await bench.run(concurrency=1)
     assert bench.taken.total() == taken, "paid before it was noticed"
-    assert bench.folder.committed("talk") == set()
+    assert bench.folder.committed(bench.workload.name) == set()
 
 
 @pytest.mark.parametrize(
     ("lengths", "paid"), [({"a": 5, "b": 3}, 1), ({"a": 3, "b": 5}, 1), ({"a": 4, "b": 4}, 2)]
 )
 @virtual_time
-async def test_of_two_ways_an_item_went_the_longer_goes_on(
+async def test_of_two_histories_of_an_item_the_longer_continues(
     tmp_path: Path, lengths: dict[str, int], paid: int
 ):
-    """A paused worker wakes up and goes on beside the one that replaced it; the third finds both their journals."""
+    """A paused worker resumes next to the one that replaced it. A third worker finds the journals of both."""
     bench = Bench(tmp_path, 1)
     for attempt, length in lengths.items():
-        log = bench.folder.open_journal("talk", 0, attempt)
+        log = bench.folder.open_journal(bench.workload.name, 0, attempt)
         told = ""
         for step in range(length):
             answer = f"{told} {attempt}{step}"
@@ -433,7 +433,7 @@ async def test_of_two_ways_an_item_went_the_longer_goes_on(
             told = await steps.once(told, go_on)
         return told.decode()
 
-    bench.workload = Workload(name="talk", count=1, work=work, write=write)
+    bench.workload = Workload(name=bench.workload.name, count=1, work=work, write=write)
     assert await bench.run()
     own, new = 6 - paid, range(6 - paid, 6)
     longer = max(lengths, key=lambda name: lengths[name])
@@ -463,14 +463,14 @@ async def test_a_damaged_step_is_paid_again_and_the_item_continues_over_any_numb
             said = await steps.once(said, make)
         return said.decode()
 
-    bench.workload = Workload(name="talk", count=1, work=work, write=_fail)
+    bench.workload = Workload(name=bench.workload.name, count=1, work=work, write=_fail)
     with pytest.raises(CommitFailed):
         await bench.run(concurrency=1)
     [path] = bench.files("journal")
     data = bytearray(path.read_bytes())
     data[data.index(b" 0 1")] ^= 1
     path.write_bytes(data)
-    bench.workload = Workload(name="talk", count=1, work=work, write=write)
+    bench.workload = Workload(name=bench.workload.name, count=1, work=work, write=write)
     starts = 0
     while True:
         halt, attempt = Halt(), "" if same else "'"
@@ -517,7 +517,7 @@ async def test_an_unfinished_item_leaves_its_shard_open_and_lets_go_of_it(tmp_pa
 
     bench.before = fail_one_in_each
     assert not await bench.run()
-    assert bench.folder.committed("talk") == set()
+    assert bench.folder.committed(bench.workload.name) == set()
     assert most < 30, "shards that cannot be finished now are held open"
     bench.before = bench.nothing
     assert await bench.run()
@@ -526,7 +526,7 @@ async def test_an_unfinished_item_leaves_its_shard_open_and_lets_go_of_it(tmp_pa
 
 
 class Kept(str):
-    """A record that is counted for as long as anybody holds it."""
+    """A record that counts as kept while there is a reference to it."""
 
     made: ClassVar[list[int]] = []
     gone: ClassVar[list[int]] = []  # grown by whichever thread lets go of it
@@ -551,7 +551,7 @@ async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, un
 
     Kept.made, Kept.gone, Kept.most = [], [], 0
     bench = Bench(tmp_path, 1)
-    bench.workload = Workload(name="talk", count=200, work=work, write=write, shard_size=4)
+    bench.workload = Workload(name=bench.workload.name, count=200, work=work, write=write, shard_size=4)
     assert await bench.run(concurrency=5) is not unfinished
     assert Kept.most <= 2 * 5 * 4, "each of five in flight may wait for the commit of its shard"
     gc.collect()
@@ -565,11 +565,11 @@ async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path)
 
     def slow(path: Path, records: Sequence[Any]) -> Written:
         nonlocal uncommitted
-        uncommitted = max(uncommitted, len(bench.taken) - len(bench.folder.committed("talk")))
+        uncommitted = max(uncommitted, len(bench.taken) - len(bench.folder.committed(bench.workload.name)))
         time.sleep(0.005)
         return write(path, records)
 
-    bench.workload = Workload(name="talk", count=60, work=bench.work, write=slow, shard_size=1)
+    bench.workload = Workload(name=bench.workload.name, count=60, work=bench.work, write=slow, shard_size=1)
     assert await bench.run(concurrency=3)
     assert uncommitted <= 6
 
@@ -577,18 +577,18 @@ async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path)
 @virtual_time
 async def test_who_comes_second_removes_its_own_file(tmp_path: Path):
     bench = Bench(tmp_path, 4)
-    theirs = bench.folder.data_path("talk", 0, "theirs", ".parquet")
+    theirs = bench.folder.data_path(bench.workload.name, 0, "theirs", ".parquet")
     write(theirs, bench.expected())
 
     async def overtaken(index: int, step: int) -> None:
         file = str(theirs.relative_to(bench.folder.root))
-        bench.folder.commit(Marker("talk", 0, file, 4, "", "f"))
+        bench.folder.commit(Marker(bench.workload.name, 0, file, 4, "", "f"))
 
     bench.before = overtaken
     assert await bench.run()
     assert bench.files("data") == [theirs]
     assert bench.files("journal") == []
-    assert bench.folder.marker("talk", 0).file.endswith("000000-theirs.parquet")
+    assert bench.folder.marker(bench.workload.name, 0).file.endswith("000000-theirs.parquet")
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])
@@ -628,7 +628,7 @@ async def test_disk_full_at_the_commit_leaves_no_half_file(tmp_path: Path):
 
     whole, bench.workload = (
         bench.workload,
-        Workload(name="talk", count=8, work=bench.work, write=full, shard_size=4),
+        Workload(name=bench.workload.name, count=8, work=bench.work, write=full, shard_size=4),
     )
     with pytest.raises(CommitFailed, match="No space"):
         await bench.run()

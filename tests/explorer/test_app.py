@@ -198,7 +198,7 @@ def test_statistics_lead_to_the_rows_they_count(app: TestClient):
 @pytest.mark.parametrize("name", PLOTS)
 def test_a_plot_can_be_taken_away_with_its_data(rows: tuple[Catalogue, list[Transcript]], name: str):
     catalogue, made = rows
-    assert not catalogue._shared.look_through(60)  # type: ignore[reportPrivateUsage] - as the server does beside its readers
+    assert not catalogue._shared.look_through(60)  # type: ignore[reportPrivateUsage] - as the server does meanwhile
     app = client(catalogue)
     seen = [one for n, one in enumerate(made) if n not in RESTRICTED]
     drawn = app.get(f"/statistics/{name}.svg?user=Poet")
@@ -271,7 +271,7 @@ def test_deliberation_is_shown(
         assert words in said
 
 
-def test_findings_stand_at_their_message(
+def test_findings_are_shown_at_their_message(
     app: TestClient, rows: tuple[Catalogue, list[Transcript]], monkeypatch: pytest.MonkeyPatch
 ):
     found = [

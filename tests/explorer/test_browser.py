@@ -138,9 +138,9 @@ def test_pulses_are_drawn_after_the_list_and_after_a_filter(reader: Reader):
     page.wait_for_selector(".row .pulse rect")
 
 
-def test_a_run_is_paused_and_goes_on_from_its_page(reader: Reader, runs: tuple[Path, Path, Path]):
+def test_a_run_is_paused_and_resumed_from_its_page(reader: Reader, runs: tuple[Path, Path, Path]):
     live = open_folder(runs[2])
-    with live.locked():  # as whoever works on it does
+    with live.locked():  # as the process of the run does
         reader.go("/watch/live")
         page = reader.page
         page.click("#control >> text=Pause")

@@ -131,7 +131,7 @@ def test_a_line_around_points_becomes_a_list_and_a_link(reader: Reader):
     until(page, "document.querySelectorAll('#points .point').length === 80")
     assert "area=" in page.url
     assert SECRET not in page.inner_text("#points")
-    # The link shows the same to whoever opens it.
+    # The link shows the same selection in another browser.
     page = open_map(reader, page.url)
     until(page, "chosen => document.querySelector('#chosen').innerText === chosen", chosen)
     assert page.locator("#points .point").count() == 40

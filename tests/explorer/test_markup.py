@@ -74,7 +74,7 @@ def test_maths_is_drawn_by_the_browser_itself():
     assert as_math("\\frac{") == '<code class="formula">\\frac{</code>'
 
 
-def test_code_has_its_colours_and_its_language():
+def test_code_has_its_colors_and_its_language():
     html = as_html("```python\nprint('<b>')\n```")
     assert "<header><span>python</span>" in html
     assert "&lt;b&gt;" in html

@@ -1,4 +1,4 @@
-"""The site export: pages that are whole, safe and complete, and restricted rows only for whoever asked in words."""
+"""The site export: pages are safe and complete, and restricted rows need an explicit acknowledgment."""
 
 from __future__ import annotations
 
@@ -91,17 +91,17 @@ def test_the_first_of_a_run(run: Path, tmp_path: Path):
     assert SECRET not in "".join(found.values())
 
 
-def test_every_page_names_model_and_licence_and_no_cost(run: Path, tmp_path: Path):
+def test_every_page_names_model_and_license_and_no_cost(run: Path, tmp_path: Path):
     with Catalogue([run]) as catalogue:
         rows = [msgspec.structs.replace(row, cost=1.25) for row in chosen(catalogue, first=3)]
         models = ", ".join(dict.fromkeys(row.model for row in rows))
         write_site(catalogue, rows, tmp_path / "stated", license="cc-by-<4>.0")
         write_site(catalogue, rows, tmp_path / "silent")
-    for site, licence in (("stated", "cc-by-<4>.0"), ("silent", "none stated")):
+    for site, license in (("stated", "cc-by-<4>.0"), ("silent", "none stated")):
         for html in check(tmp_path / site).values():
             said = Page(html).said
             assert f"written by {models}," in said
-            assert f"License: {licence}" in said
+            assert f"License: {license}" in said
             assert "$1.25" not in said
 
 

@@ -81,7 +81,7 @@ def on_disk(folder: Path) -> list[CastVote]:
 
 
 def test_what_is_clicked_is_what_counts(opened: Open, tmp_path: Path):
-    """The witness is the page itself: whose text stood in the chosen half is known here, not there."""
+    """The expected votes are read from the page: the text in the chosen half shows whose it is."""
     made = pairs(24)
     client = opened(made)
     assert enter(client, "Ada").status_code == 303
@@ -134,13 +134,13 @@ def test_double_clicks_reloads_retries_and_tabs(opened: Open, tmp_path: Path):
     answers = [client.post(path, data=form) for _ in range(3)]
     assert {one.status_code for one in answers} == {303}
     assert len({one.headers["location"] for one in answers}) == 1, "a second click does not run ahead"
-    # Another tab, opened before: it is told, and nothing changes.
+    # Another tab, opened before: its page shows a warning, and nothing changes.
     told = client.post(path, data=other_tab)
     assert told.status_code == 409
     assert 'class="note warn"' in told.text
     assert client.post(path, data={**other_tab, "choice": "A"}).status_code == 303
     assert [one.choice == one.first for one in on_disk(tmp_path)] == [True]
-    # From the page that it was told on, the vote can be changed.
+    # The vote can be changed from the page with the warning.
     assert client.post(path, data={**hidden_fields(told.text), "choice": "B"}).status_code == 303
     assert [one.choice == one.first for one in on_disk(tmp_path)] == [False]
     # The first form, sent late by a network that had kept it.
@@ -187,9 +187,7 @@ def test_what_is_no_answer(opened: Open, tmp_path: Path, changed: dict[str, str]
     assert on_disk(tmp_path) == []
 
 
-def test_a_disk_that_is_full_is_told_to_the_voter(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_voter_sees_that_the_disk_is_full(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     client = opened(pairs(2))
     enter(client, "Ada")
     path = go_on(client)
@@ -220,7 +218,7 @@ def test_by_name_on_this_machine(opened: Open):
     assert enter(client, "Grace  Hopper").status_code == 303
     path = go_on(client)
     cast(client, path, "A")
-    # The same name on another browser goes on where it was.
+    # The same name in another browser continues where it was.
     other = browser(client)
     assert other.get(path).status_code == 401
     assert enter(other, "grace hopper").status_code == 303
@@ -246,7 +244,7 @@ def test_elsewhere_only_by_a_link(opened: Open, tmp_path: Path):
         assert "Welcome, Grace Hopper" in answer.text
         assert "httponly" in answer.headers["set-cookie"].lower()
         assert go_on(device).startswith("/pair/")
-    # The link for anybody: a name that is free.
+    # The link for guests: any name that is free.
     guest = browser(client)
     page = guest.get(passes.link("")).text
     for taken in ("Grace Hopper", "GRACE hopper"):
@@ -327,7 +325,7 @@ def test_after_a_restart_pages_that_are_open_still_work(opened: Open, tmp_path: 
 # --- the gate ------------------------------------------------------------------------------------------------------
 
 
-def test_labelled_pairs_only_after_consent(opened: Open, tmp_path: Path):
+def test_labeled_pairs_are_shown_only_after_consent(opened: Open, tmp_path: Path):
     made = pairs(6, labels={2: "misalignment", 5: "misalignment"})
     client = opened(made)
     enter(client, "Ada")

@@ -136,7 +136,7 @@ def test_a_double_click_and_a_key_held_down_are_one_vote(chromium: Any, server: 
     page.dblclick("text=A is better", delay=20)
     until(page, "url => location.href !== url", first)
     page.wait_for_load_state("load")
-    # A key that is held down goes on to the next page, as repeats of the same press.
+    # A key that is held down is still pressed on the next page, which gets repeats of the same press.
     second = page.url
     pass_guard(page)
     page.keyboard.down("b")
@@ -171,7 +171,7 @@ def test_two_tabs(chromium: Any, server: ThreadServer, folder: Path):
     pass_guard(other)
     other.keyboard.press("b")
     other.wait_for_selector(".note")
-    assert choices(folder) == ["A"], "the other tab is told that there is an answer"
+    assert choices(folder) == ["A"], "the other tab shows that there is already an answer"
     pass_guard(other)
     other.keyboard.press("b")
     until(other, "() => !document.querySelector('.note')")

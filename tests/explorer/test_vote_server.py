@@ -1,6 +1,6 @@
 """`camel vote` under many voters, and killed among them: what was answered counts, once.
 
-The witness is the voters' own tally: each takes note of whose text stood where, and of what it was answered.
+The expected result is the tally of the voters: each records whose text was on which side, and what the server answered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tally = dict[tuple[str, str], str]
 
 
 class Voter:
-    """Somebody impatient: clicks twice, reloads, loses the network, goes back and thinks better of it."""
+    """An impatient voter: clicks twice, reloads, loses the network, goes back and changes the vote."""
 
     def __init__(self, name: str, url: str, tally: Tally) -> None:
         self.name, self.url, self.tally = name, url, tally
@@ -96,7 +96,7 @@ def number_of(page: str) -> str:
 
 
 def meaning(page: str, choice: str) -> str:
-    """What a choice on this page means, by whose text stands at the left."""
+    """What a choice on this page means, given whose text is on the left."""
     left, right = re.findall(r'<article class="side-col.*?</article>', page, re.DOTALL)
     assert ("<strong>first</strong>" in left) != ("<strong>first</strong>" in right)
     here = "a" if "<strong>first</strong>" in left else "b"

@@ -115,7 +115,7 @@ async def first(stream: Any, count: int) -> list[dict[str, Any]]:
     return found
 
 
-async def test_whoever_was_cut_off_gets_what_was_missed(folder: RunFolder, now: RunWatch):
+async def test_a_viewer_that_was_cut_off_gets_what_it_missed(folder: RunFolder, now: RunWatch):
     journal = folder.open_journal(STAGE, 0, "a1")
     await say(journal, 0, 0, "Instruction: One")
     begun = await first(now.stream("", ()), 1)
@@ -159,7 +159,7 @@ async def test_an_event_is_sent_at_the_next_look(
     await journal.close()
 
 
-async def test_what_becomes_restricted_is_closed_to_whoever_watches(folder: RunFolder, now: RunWatch):
+async def test_a_stream_is_closed_when_its_run_becomes_restricted(folder: RunFolder, now: RunWatch):
     stream = now.stream("", ())
     await anext(stream)
     await anext(stream)

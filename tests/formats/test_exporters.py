@@ -468,7 +468,7 @@ def test_a_dataset_and_its_card(tmp_path: Path):
         dataset({"../x": [talk()]}, tmp_path / "other")
 
 
-def test_a_labelled_dataset_is_gated_and_carries_its_canary(tmp_path: Path):
+def test_a_labeled_dataset_is_gated_and_carries_its_canary(tmp_path: Path):
     pytest.importorskip("pyarrow")
     from camel.record.arrow import read_shard, rows
 

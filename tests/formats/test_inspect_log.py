@@ -147,7 +147,7 @@ class Log:
 def society() -> Transcript:
     names = ("Ada", "Ben", "Cy")
     said = [Message(n, name, f"Role of {name}", f"{name} speaks") for n, name in enumerate(names)]
-    return Transcript("s", Task("talk"), [Speaker(name, f"Role of {name}") for name in names], said)
+    return Transcript("s", Task("converse"), [Speaker(name, f"Role of {name}") for name in names], said)
 
 
 MANY = [

@@ -1,4 +1,4 @@
-"""What models thought leaves a run only where somebody asks for it."""
+"""Exports contain the reasoning of models only on request."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_lines_without_a_full_stop_are_sentences_too():
         "- be brief",
         "- be kind",
         "  * and patient",
-        "Go on",
+        "Continue",
     ]
     assert pieces("\n".join(lines)) == [line.strip() for line in lines]
     wrapped = "You must write a solution that\nappropriately completes it, and\n<TASK> with it"

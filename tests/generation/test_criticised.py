@@ -123,7 +123,7 @@ def test_a_run_is_paid_for_once_and_recorded_as_it_was(kind: str, endpoint: Simu
                 assert found.proposals[found.choice].content == message.content
                 assert message.usage.calls <= (CRITICS[kind].calls or 6)
         assert Transcript.from_json(record.to_json()) == record
-    # Complete is complete, and a run that is stopped half way and goes on twice pays for nothing twice.
+    # A complete run makes no calls, and a run that is stopped and resumed twice pays for nothing twice.
     assert generate(config, endpoint)
     assert endpoint.ledger().requests == ledger.requests
     halved = config_for(tmp_path / "halved", CRITICS[kind])
@@ -142,7 +142,7 @@ def timeless(record: Transcript) -> Transcript:
     return msgspec.structs.replace(record, messages=messages)
 
 
-def test_an_endpoint_that_takes_several_choices_goes_on_after_one_that_refuses_them(
+def test_an_endpoint_that_takes_several_choices_continues_after_one_that_refuses_them(
     endpoint: SimulatorProcess, tmp_path: Path
 ):
     """The other way the first went must come again: what it was refused is remembered."""
@@ -295,7 +295,7 @@ def test_a_critic_needs_a_role_play(tmp_path: Path):
 
 
 def test_runs_without_a_critic_are_what_they_were():
-    """Fingerprints of before there were critics; a run that was begun then goes on."""
+    """Fingerprints from before there were critics: a run that was begun then can be resumed."""
     scenario = load("ai_society", "asked")
     assert scenario.fingerprint() == "81e3b59a684e169ede85f0d32526408ed145b9a135922b74ce79255368be9de5"
     assert "critic" not in config_for(Path("x"), None).decisive(scenario)

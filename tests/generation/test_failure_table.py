@@ -205,7 +205,7 @@ def test_a_model_that_takes_only_its_own_temperature_is_asked_without(endpoint: 
     assert "the endpoint rejects temperature: omitted" in done.stdout
 
 
-def test_a_run_that_is_made_anew_forgets_what_was_accepted_before(endpoint: Moody, tmp_path: Path):
+def test_a_run_that_is_created_again_forgets_accepted_changes(endpoint: Moody, tmp_path: Path):
     written(tmp_path, endpoint.base_url)
     endpoint.mood = lambda body, count: NO_MODEL
     assert generate(tmp_path).status == 3

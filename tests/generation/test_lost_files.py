@@ -1,4 +1,4 @@
-"""A run that has lost a file is not called complete, and nothing is paid before somebody knows."""
+"""A run that has lost a file is reported as damaged before anything is paid."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from camel.models.scripted import ScriptedModel
 from camel.models.spec import ModelSpec
 from tests.support.jobs import generation
 
-SCENARIO = """title = "Talks"
+SCENARIO = """title = "Conversations"
 [[levels]]
 name = "trade"
 items = ["Baker", "Cook", "Nomad", "Poet"]
 [society]
-task = "Talk of the <TRADE>'s work."
+task = "Discuss the <TRADE>'s work."
 """
 SOCIETY = """
 [[members]]
@@ -35,12 +35,12 @@ max_rounds = 1
 
 
 async def test_a_lost_file_is_noticed_and_made_again_once_its_marker_is_gone_too(tmp_path: Path):
-    talks = tmp_path / "talks"
-    talks.mkdir()
-    (talks / "scenario.toml").write_text(SCENARIO)
-    (talks / "society.toml").write_text(SOCIETY)
+    scenario = tmp_path / "conversations"
+    scenario.mkdir()
+    (scenario / "scenario.toml").write_text(SCENARIO)
+    (scenario / "society.toml").write_text(SOCIETY)
     settings = GenerateConfig(
-        scenario=str(talks),
+        scenario=str(scenario),
         model=ModelSpec("scripted"),
         out=str(tmp_path / "run"),
         shard_size=2,

@@ -169,7 +169,7 @@ def test_before_any_call_the_estimate_is_close(
 def test_an_estimate_from_what_one_knows_of_the_model_is_within_15_per_cent(
     median: int, words: float, roles: int, tmp_path: Path
 ):
-    """A terse model and one that goes on, each described by two numbers that three conversations would show."""
+    """A terse model and a verbose one, each described by two numbers that three conversations would show."""
     length = LogNormal(median=median, p99=3 * median)
     counts = {"assistant_role": roles, "user_role": roles, "task": 1}
     # The mean of this log-normal, cut at 40; instructions have about 45 tokens, a word of a solution 1.7.
@@ -269,7 +269,7 @@ def test_one_shard_is_not_trusted_far():
     assert high == pytest.approx(likely * 1.25, rel=0.01)
 
 
-def test_what_is_still_going_on_is_not_taken_to_be_short():
+def test_conversations_in_flight_are_not_assumed_to_be_short():
     """Of eight in flight the short ones end first; those that began before them are counted as assumed."""
     short = Need(3, 1_000, 100)
     assumed = make_plan(config(counts={"task": 1})).stages[-1].need.likely.times(1 / 2_500)
@@ -342,7 +342,7 @@ def test_small_runs_commit_early_and_old_ones_keep_their_shards(tmp_path: Path):
     assert settings.decisive(scenario)["shard_size"] == 2
     assert config().decisive(config().loaded_scenario())["shard_size"] == 512
     assert config(shard_size=7).decisive(scenario)["shard_size"] == 7
-    # A run of a version whose usual size was another goes on with it.
+    # A run of a version with another default size keeps that size.
     old = msgspec.structs.replace(settings, shard_size=512)
     generation(old, ScriptedModel([]))
     runner = generation(settings, ScriptedModel([]))
@@ -399,8 +399,8 @@ def test_no_more_calls_are_in_flight_than_there_are_conversations():
     assert assumed_rate(few).words.startswith(f"{few.run.concurrency:,} in flight")
 
 
-def test_a_budget_of_money_without_a_price_is_told_by_the_plan():
-    unpriced = GenerateConfig("ai_society", ModelSpec("somebody's own"), budget=Budget(usd=5.0))
+def test_the_plan_reports_a_budget_of_money_without_a_price():
+    unpriced = GenerateConfig("ai_society", ModelSpec("custom-model"), budget=Budget(usd=5.0))
     plan = make_plan(unpriced)
     assert plan.price is None
     assert "model.price" in warnings(plan, unpriced, Figure(1, 1, 1))[-1]

@@ -1,4 +1,4 @@
-"""What is told about a run."""
+"""What `camel status` and the notices report about a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_half_a_line_costs_only_itself(tmp_path: Path):
 
 
 def begun(folder: RunFolder, price: ModelPrice | None = None) -> RunLog:
-    """A run that somebody has started."""
+    """A run that has been started."""
     if not folder.exists:
         folder.create(Settings("f", {"scenario": "ai_society", "model.name": "m"}, "0"))
     log = RunLog(folder.root / LOG)
@@ -107,7 +107,7 @@ def test_what_was_paid_keeps_the_price_of_its_day(tmp_path: Path):
     assert read_status(tmp_path).money == pytest.approx(1.0 + 5.0)
 
 
-def test_endpoints_are_told_of_when_they_go_and_when_they_come_back():
+def test_endpoints_are_reported_when_they_go_and_when_they_come_back():
     told: list[tuple[str, str]] = []
     clock = iter(range(100))
     endpoints = EndpointNotices(
@@ -123,7 +123,7 @@ def test_endpoints_are_told_of_when_they_go_and_when_they_come_back():
     assert [state for state, _ in told] == ["down", "up"]
     assert "http://a/v1" in told[0][1]
     assert "gone" in told[0][1]
-    # A single one that has never answered is told of at once.
+    # A single endpoint that has never answered is reported at once.
     endpoints.look([replica(url="http://c/v1", calls=1, failed=1, failing=1)])
     assert "retrying" in told[-1][1]
 

@@ -132,9 +132,9 @@ def test_neither_a_moderator_nor_a_judge_hears_a_thought(size: int, tmp_path: Pa
             model = ModelSpec("simulated", base_url=endpoint.base_url)
             config = GenerateConfig(str(folder), model, out=str(where / "run"))
             assert asyncio.run(generation(config).run()).status == "complete"
-            talk = make(where / "talk", author, None, 1)
+            conversation = make(where / "conversation", author, None, 1)
             judge = connect("simulated", base_url=endpoint.base_url)
-            found = study(talk.folder.root, out=where / "study", judge=judge, progress=False)
+            found = study(conversation.folder.root, out=where / "study", judge=judge, progress=False)
         said.append(
             [[(one.speaker, one.content) for one in record.messages] for record in Run(where / "run")]
         )

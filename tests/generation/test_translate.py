@@ -1,4 +1,4 @@
-"""Translation: markers kept, damage seen and mended, nothing paid twice."""
+"""Translation: markers kept, damage found and fixed, nothing paid twice."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
     assert all(message.deliberation is None for message in record.messages), "that was in another language"
 
 
-async def test_what_cannot_be_mended_is_kept_and_labelled(tmp_path: Path):
+async def test_a_translation_that_cannot_be_fixed_is_kept_and_labeled(tmp_path: Path):
     model = ScriptedModel(lambda request: "Nein.")
     assert (await translated(a_run(tmp_path, 1), "de", model)).result == {"de": 1}
     (record,) = Run(tmp_path, stage="translated-de")
@@ -171,7 +171,7 @@ async def test_another_model_is_refused_by_name(tmp_path: Path):
         await Runner(translation(run, "de", first, sampling=Sampling(temperature=1.0))).run()
 
 
-async def test_another_model_continues_once_somebody_says_so(tmp_path: Path):
+async def test_another_model_continues_once_the_change_is_accepted(tmp_path: Path):
     run, halt = a_run(tmp_path, 2), Halt()
 
     def reply(request: Request) -> str:
@@ -239,7 +239,7 @@ async def test_what_was_paid_at_another_price_stays_paid(tmp_path: Path):
     assert later.meter.money == later.meter.before.usd == pytest.approx(first.meter.money)
 
 
-async def test_what_it_will_take_is_known_before_and_better_while_it_goes_on(tmp_path: Path):
+async def test_the_cost_is_estimated_before_the_translation_and_nothing_is_left_after_it(tmp_path: Path):
     run = a_run(tmp_path, 20)
     done = translation(run, "de", ScriptedModel(lambda request: "Nein."))
     before = done.estimator(done.open()).expected()

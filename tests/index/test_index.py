@@ -256,7 +256,7 @@ def test_what_was_found_is_put_into_indexes_that_are_there_already(place):
     merge(folder, STAGE, cost=price, target=12, looking=looked(folder, "v2"))
     collect_garbage(folder, derived=unused)  # of those that are part of a larger one now
     after = {name for _, _, name in files_of(folder, STAGE).merged}
-    assert not believed & after, "each was written anew"
+    assert not believed & after, "each was written again"
     shards = [one for name in after for one in read_header_of(folder, name).shards]
     assert {one.looked for one in shards} == {"v2"}
     assert sorted(one.shard for one in shards) == list(range(12))

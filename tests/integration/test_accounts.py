@@ -42,7 +42,9 @@ def test_a_repeat_needs_a_reason():
     late = _account(_row(2.5, client=9, outcome="client_gone"), _row(5), strikes=(strike,))
     assert (late.lost, late.unexcused) == (1, []), "by a connection that nobody saw"
     for other in (Strike("worker", 2, [7], {9}, 3), Strike("worker", 0.1, [7], {1}, 0.4)):
-        assert len(_account(_row(1), _row(5), strikes=(other,)).unexcused) == 1, "somebody else, or before"
+        assert len(_account(_row(1), _row(5), strikes=(other,)).unexcused) == 1, (
+            "another client, or too early"
+        )
     noted_late = _account(_row(3.3), _row(5), strikes=(strike,))
     assert (noted_late.lost, noted_late.unexcused) == (1, []), (
         "a busy endpoint notes it after its sender's death"
@@ -71,15 +73,15 @@ def test_what_nobody_should_ask_is_found():
 
 
 async def test_journals_are_read_while_they_grow_and_after_they_are_gone(tmp_path: Path):
-    path = tmp_path / "talk" / "000000-ab"
+    path = tmp_path / "conversations" / "000000-ab"
     journal = Journal(path)
     with Tail(tmp_path, lambda stage, index: f"{stage}-{index}") as tail:
         await journal.append(msgspec.msgpack.encode([3, 0, b"check", b"result"]))
         tail.scan()
-        assert list(tail.durable) == [("talk-3", 0)]
+        assert list(tail.durable) == [("conversations-3", 0)]
         await journal.append(msgspec.msgpack.encode([3, 1, b"check", b"result"]))
         path.unlink()
         await journal.close()
         await asyncio.to_thread(tail.scan)
-        assert list(tail.durable) == [("talk-3", 0), ("talk-3", 1)]
+        assert list(tail.durable) == [("conversations-3", 0), ("conversations-3", 1)]
         assert not tail.twice

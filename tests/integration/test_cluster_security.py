@@ -144,7 +144,7 @@ def _killed(wreck: Wreck, url: str, ledger: Callable[[], Any]) -> None:
 
 
 def _raising(wreck: Wreck, url: str) -> None:
-    """A run that is killed and finds, when it goes on, that its lists have other names: workers raise what nobody expects."""
+    """Kill a run and rename the files of its lists: when it resumes, its workers raise an unexpected error."""
     child = wreck.start("raising", url)
     folder = wreck.root / "raising"
     _until(lambda: (folder / "journal" / "conversations").exists(), child)

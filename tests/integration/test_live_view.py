@@ -116,7 +116,7 @@ class Viewer(threading.Thread):
             self.workers = dict(totals["figures"]).get("workers", "")
 
 
-def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoint: SimulatorProcess):
+def test_a_run_is_shown_live_and_no_message_is_missed(tmp_path: Path, endpoint: SimulatorProcess):
     (tmp_path / "config.toml").write_text(
         # One shard: nothing is committed, and leaves the page, while the server is away.
         f'scenario = "ai_society"\nout = "run"\nlists = "asked"\nshard_size = {CONVERSATIONS}\n'
@@ -141,14 +141,14 @@ def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoin
     try:
         wait_for(lambda: viewer.workers == "1")
         wait_for(lambda: sent(0.3))
-        # The server stops, and comes back while the run goes on.
+        # The server stops, and comes back while the run continues.
         server.stop()
         wait_for(lambda: sent(0.4))
         with held(endpoint):
             connected = viewer.connections
             server.start()
             wait_for(lambda: viewer.connections > connected)
-        # The run is stopped, and goes on while it is watched.
+        # The run is stopped, and resumes while it is watched.
         wait_for(lambda: sent(0.6))
         running.send_signal(signal.SIGINT)
         running.wait(120)

@@ -146,7 +146,7 @@ def test_usage_counts_the_cached_part_of_the_prompt(server: Running) -> None:
     ]
     first = _chat(server, messages, max_tokens=8)
     said = first["choices"][0]["message"]
-    second = _chat(server, [*messages, said, {"role": "user", "content": "Go on."}], max_tokens=8)["usage"]
+    second = _chat(server, [*messages, said, {"role": "user", "content": "Continue."}], max_tokens=8)["usage"]
     assert 0 < first["usage"]["completion_tokens"] <= 8
     assert second["prompt_tokens"] > first["usage"]["prompt_tokens"]
     assert second["prompt_tokens_details"]["cached_tokens"] >= 0.8 * first["usage"]["prompt_tokens"]

@@ -33,21 +33,21 @@ def test_the_template_works_once_it_is_installed(tmp_path: Path):
     python = venv / "bin/python"
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # What CAMEL needs comes from this environment: only the plug-in is installed.
-    (site / "beside.pth").write_text(f"{ROOT / 'src'}\n{sysconfig.get_path('purelib')}\n")
+    (site / "camel.pth").write_text(f"{ROOT / 'src'}\n{sysconfig.get_path('purelib')}\n")
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install"]
     run(*pip, "--quiet", "--no-deps", "--no-build-isolation", "--no-index", template)
     camel = [python, "-m", "camel"]
 
     assert "Interviews" in run(*camel, "scenarios")
     assert "Glacier Guide" not in run(*camel, "scenarios", "check", "interviews")  # sampled with the first
-    config = tmp_path / "talks.toml"
+    config = tmp_path / "interviews.toml"
     config.write_text(
-        'scenario = "interviews"\nout = "runs/talks"\n[counts]\nexpert = 1\n[model]\nname = "parrot:Polly"\n'
+        'scenario = "interviews"\nout = "runs/interviews"\n[counts]\nexpert = 1\n[model]\nname = "parrot:Polly"\n'
         'price = { input = 0, output = 0 }\n[critic]\nuse = "shortest"\noptions = { proposals = 2 }\n'
     )
     assert "complete: 2 conversations" in run(*camel, "generate", config)
-    assert "2 conversations as" in run(*camel, "export", "runs/talks", "questions", "questions.jsonl")
+    assert "2 conversations as" in run(*camel, "export", "runs/interviews", "questions", "questions.jsonl")
     assert "Say Polly once more" in (tmp_path / "questions.jsonl").read_text()
-    run(*camel, "study", "runs/talks", "--out", "study")
+    run(*camel, "study", "runs/interviews", "--out", "study")
     assert "shouting" in (tmp_path / "study/study.json").read_text()
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=template)

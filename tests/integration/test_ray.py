@@ -89,7 +89,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(autouse=True)
 def _nobody_stays() -> Iterator[None]:
-    """Drivers of a test that failed must not talk into the next one's account."""
+    """Kill the drivers that a failed test left, so that their calls are not counted in the next test."""
     yield
     left = [child for child in Run.started if child.poll() is None]
     Run.started.clear()

@@ -130,7 +130,7 @@ def test_a_marker_that_does_not_say_what_it_cost_counts_at_the_price_of_today():
         totals = totals_of(replace(used, usd=money or 0.0), priced=money is not None)
         assert (MONEY in totals) is (money is not None)
         counted.add(
-            Marker("talk", shard, "data/talk/0", 1, "", "f", totals),
+            Marker("conversations", shard, "data/conversations/0", 1, "", "f", totals),
             lambda usage: replace(usage, usd=PRICE.cost(usage)),
         )
     assert counted.usage == Usage(3_000_000, 0, 0, 9, usd=1.0 + 5.0 + 0.0)

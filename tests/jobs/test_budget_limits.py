@@ -1,4 +1,4 @@
-"""Where exactly a budget ends: the last call that fits, the first that does not, and who is told."""
+"""Where exactly a budget ends: the last call that fits and the first that does not."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def failed(model: ModelMeter, error: ModelError, *, attempts: int = 1, limited: 
     model.end(None, error)
 
 
-def test_attempts_that_were_told_to_slow_down_are_counted_once():
+def test_attempts_that_were_rate_limited_are_counted_once():
     model = Meter(Budget(), Halt()).model(MODEL, None)
     failed(model, ServerFailed("down"), attempts=6, limited=4)
     assert (model.retries, model.rate_limited) == (5, 4)
@@ -278,7 +278,7 @@ def test_earlier_attempts_count_with_what_they_paid(before: Usage, left: float):
     assert grant.usd == pytest.approx(left / 2, abs=0.01)
 
 
-def test_the_run_goes_on_while_there_is_a_call_left_to_give():
+def test_the_run_continues_while_there_is_a_call_left_to_give():
     share = shares(Budget(calls=3))
     given_out, halt = share({"w": used(starved=1)}, ["w"])
     assert (grant_of(given_out["w"]).calls, halt) == (2, ""), "the third call can still be given"
@@ -290,7 +290,7 @@ def test_the_run_goes_on_while_there_is_a_call_left_to_give():
 @pytest.mark.parametrize(
     ("budget", "words"), [(Budget(tokens=100), "100 tokens"), (Budget(usd=100e-6), "$0.00")]
 )
-def test_budgets_that_are_used_up_halt_the_run_when_somebody_needs_more(budget: Budget, words: str):
+def test_budgets_that_are_used_up_halt_the_run_when_a_worker_needs_more(budget: Budget, words: str):
     """100 tokens, which cost 100 millionths of a dollar."""
     share = shares(budget)
     for spent in (0, 50, 90):

@@ -53,9 +53,7 @@ def shares_of(config: GenerateConfig, **more: Any) -> Shares:
     budget=st.integers(1, 500),
     moves=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40), st.booleans()), max_size=80),
 )
-def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
-    budget: int, moves: list[tuple[int, int, bool]]
-):
+def test_grants_never_exceed_the_budget_when_workers_die(budget: int, moves: list[tuple[int, int, bool]]):
     grants = Shares(Budget(calls=budget), {})
     used: Counter[str] = Counter()
     granted: dict[str, float] = {}

@@ -66,7 +66,7 @@ def shares(budget: Budget, before: Usage | None = None) -> Shares:
     st.integers(1, 400),
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30), st.booleans()), max_size=40),
 )
-def test_a_budget_of_calls_is_never_passed_whoever_dies(total: int, moves: list[tuple[int, int, bool]]):
+def test_a_budget_of_calls_is_never_exceeded_when_workers_die(total: int, moves: list[tuple[int, int, bool]]):
     share = shares(Budget(calls=total))
     workers = {f"w{n}": Worker() for n in range(6)}
     reports: dict[str, WorkerReport] = {}
