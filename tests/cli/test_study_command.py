@@ -58,7 +58,7 @@ def test_a_run_is_studied_where_it_lies(folder: Path, snapshot: Callable[..., No
     assert figures["conversations"] == 12
     assert (study / "study.html").read_text().startswith("<!doctype html>")
     drawn = {path.name for path in (study / "plots").iterdir()}
-    assert {"stops.png", "stops.svg", "length.png", "tokens.svg"} <= drawn
+    assert {"length.png", "length.svg", "tokens.svg"} <= drawn
     end = json.loads(camel("study", "run", "--json", cwd=folder).stdout.splitlines()[-1])
     assert (end["event"], end["status"]) == ("end", "complete")
     assert end["result"] == figures

@@ -113,7 +113,7 @@ class Viewer(threading.Thread):
         if totals:
             self.calls = int(dict(totals["figures"])["calls"].replace(",", ""))
             self.state = totals["state"]
-            self.workers = dict(totals["figures"])["workers"]
+            self.workers = dict(totals["figures"]).get("workers", "")
 
 
 def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoint: SimulatorProcess):
