@@ -42,7 +42,7 @@ bench:
 test:
 	pytest -n 2 -m "not slow and not real_model and not thorough" $(TESTS)
 
-# Store the texts in tests/snapshots anew; read the diff before you commit it.
+# Update the texts in tests/snapshots; read the diff before you commit it.
 snapshots:
 	pytest -n 2 -m "not real_model and not thorough" --update-snapshots $(TESTS)
 	git --no-pager diff --stat -- tests/snapshots

@@ -1,7 +1,7 @@
 """A chain of fine-tunes with the real small model, and how often each keeps the grammar when nothing holds it to it.
 
     python -m benchmarks.chain                  # about 25 minutes of CPU; needs 3 GB of disk
-    python -m benchmarks.chain --out FOLDER     # keeps what it makes; the same command goes on where it stopped
+    python -m benchmarks.chain --out FOLDER     # keeps what it makes; the same command resumes where it stopped
 
 Section 5.2 of the paper in small, by the commands a user would give: AI Society, + Code, + Math, each starting from the model before. Data:
 conversations that the small model itself generates, held to the grammar (two of the sets), and those of examples/training. Then the base
@@ -57,7 +57,7 @@ HELD_OUT = (
     ("Dentist", "Nursery Teacher", "Teach small children to brush their teeth"),
     ("Sculptor", "Banker", "Choose a statue for the hall of a bank"),
     ("Geologist", "Hiker", "Read the rocks along a mountain path"),
-    ("Diplomat", "Film Director", "Prepare a scene about peace talks"),
+    ("Diplomat", "Film Director", "Prepare a scene about peace negotiations"),
     ("Ruby Programmer", "Vet", "Keep a list of vaccinations"),
     ("TypeScript Programmer", "Tour Operator", "Show free seats on a page"),
     ("Kotlin Programmer", "Runner", "Record the laps of a race"),

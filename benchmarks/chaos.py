@@ -312,7 +312,7 @@ class Chaos:
     # --- what can be done to a run -----------------------------------------------------------------------------------
 
     def strike(self, kind: str, victims: list[int], blow: Callable[[], None]) -> Strike:
-        """Deal a blow, and wait until those who were to die of it are dead."""
+        """Call `blow`, and wait until the processes that it is meant to kill are dead."""
         strike = Strike(kind, time.time(), victims)
         self._note_ports(strike)
         blow()
@@ -381,7 +381,7 @@ class Chaos:
         self.ray.start_node(number)
 
     def kill_head(self) -> None:
-        """Kill the head and all it knew; the whole cluster is started anew; then the same command again."""
+        """Kill the head with all its state; restart the whole cluster; then run the same command again."""
         victims = [*self.ray.workers(), self.driver.process.pid]
         head = self.ray.head
         assert head is not None
@@ -635,7 +635,7 @@ class Mixture(Plan):
                 self._sleeping.remove((due, strike))
 
     def end(self) -> None:
-        """Wake up whoever still sleeps, and see it go."""
+        """Wake up the processes that still sleep, and wait until they exit."""
         deadline = time.monotonic() + PATIENCE
         while self._sleeping and time.monotonic() < deadline:
             self._wake(time.monotonic() + 3600)

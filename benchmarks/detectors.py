@@ -1,4 +1,4 @@
-"""How often the detectors are right: precision and recall on the labelled corpus, by detector and by split.
+"""How often the detectors are right: precision and recall on the labeled corpus, by detector and by split.
 
     python -m benchmarks.detectors                 both parts, as Markdown
     python -m benchmarks.detectors --split tune --confusions
@@ -108,14 +108,14 @@ def scores(examples: Sequence[Example]) -> dict[str, Score]:
             found[finding.detector].add(finding.index)
         for name, score in table.items():
             unclear = set(example.unclear.get(name, ()))
-            labelled, said = set(example.labels[name]) - unclear, found[name] - unclear
-            score.right += len(labelled & said)
-            score.wrong += len(said - labelled)
-            score.missed += len(labelled - said)
+            labeled, said = set(example.labels[name]) - unclear, found[name] - unclear
+            score.right += len(labeled & said)
+            score.wrong += len(said - labeled)
+            score.missed += len(labeled - said)
             score.unclear += len(unclear)
-            score.examples += bool(labelled)
-            score.false += [f"{example.id}[{index}]" for index in sorted(said - labelled)]
-            score.lost += [f"{example.id}[{index}]" for index in sorted(labelled - said)]
+            score.examples += bool(labeled)
+            score.false += [f"{example.id}[{index}]" for index in sorted(said - labeled)]
+            score.lost += [f"{example.id}[{index}]" for index in sorted(labeled - said)]
     return table
 
 

@@ -8,8 +8,8 @@ A simulated endpoint takes 0.2 s a call and answers 429 with `Retry-After: 1` to
 know nothing of it: each process keeps more calls wanting than the endpoint ever takes. Several clients are coordinated as the
 workers of a cluster are: each reports once a second, and `share_out` hands out shares of a ceiling above the real capacity.
 
-Beside them, at the same time and against an endpoint of its own, runs an oracle: a client that is told the capacity at every
-change and never refused. Goodput is what was served as a part of what the oracle was served, from the moment that the clients have adapted to
+An oracle runs at the same time against an endpoint of its own. It is a client that receives every new capacity and is never
+refused. Goodput is what was served as a part of what the oracle was served, from the moment that the clients have adapted to
 the end of the phase, so that a busy machine slows both; capacity / latency, which nobody quite reaches, is shown too.
 Everything is counted by the endpoints' ledgers.
 """

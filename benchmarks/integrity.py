@@ -54,7 +54,7 @@ def main() -> int:
                 pass
 
         def exporting() -> None:
-            chat(Run(root / "run"), root / "talks.jsonl")
+            chat(Run(root / "run"), root / "conversations.jsonl")
 
         reading()
         hashed, read, exported = map(cpu, (hashing, reading, exporting))

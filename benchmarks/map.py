@@ -4,7 +4,7 @@
 
 The map is written directly, in the layout that `camel map` leaves behind: points in clouds, texts of ordinary length, narrow
 vectors. What is timed is what a reader waits for: from opening the page in chromium until every point is on the canvas. The
-time of the server alone (points, a text, the list of a line around a third of the map) is measured beside it. Exits with 1
+time of the server alone (points, a text, the list of a line around a third of the map) is measured as well. Exits with 1
 where a limit is passed; with --short there are a tenth of the points and the limits are wider.
 
 `--part make` says what making a map costs besides embedding, in CPU seconds: near-duplicates (planted ones must all be found),
@@ -60,9 +60,9 @@ def make(folder: RunFolder, n: int) -> None:
     file, size = folder.persist(path)
     folder.commit(Marker(STAGE, 0, file, written.rows, written.sha256, "f", {}, size))
     chance = np.random.default_rng(0)
-    centres = chance.normal(0, 1, (GROUPS, 2))
+    centers = chance.normal(0, 1, (GROUPS, 2))
     group = np.sort(chance.integers(0, GROUPS, n)).astype(np.int32)
-    points = scaled((centres[group] + chance.normal(0, 0.12, (n, 2))).astype(np.float32))
+    points = scaled((centers[group] + chance.normal(0, 0.12, (n, 2))).astype(np.float32))
     labels = [f"caravan {k}, market, well" for k in range(GROUPS)]
     same = {
         "scenario": "ai_society",

@@ -1,4 +1,4 @@
-"""What the role-play loop, and generation with its journal, cost beside a bare hand-written loop that sends the same bytes.
+"""What the role-play loop, and generation with its journal, cost compared with a bare hand-written loop that sends the same bytes.
 
     python -m benchmarks.orchestration            # 200 conversations of 20 messages, 15 rounds
     python -m benchmarks.orchestration --short    # for CI

@@ -1,4 +1,4 @@
-"""What a Ray cluster costs, and how near its schedule comes to a perfect one; beside it, the same job as others would do it.
+"""What a Ray cluster costs, and how near its schedule comes to a perfect one, compared with the same job in other tools.
 
     python -m benchmarks.overhead              # about 20 minutes
     python -m benchmarks.overhead --short      # for CI
@@ -12,7 +12,7 @@ tail     with latencies of a long tail (log-normal, median 100 ms, 99th percenti
          of a perfect schedule with the same slots: all the model's seconds over the slots, or the longest conversation;
 scale    calls a second of 1, 2 and 4 workers against a slow endpoint, over linear.
 
-Beside `tail`: Ray Data's `map_batches`, and camel-ai's own RolePlaying (`--camel-ai`: the Python of an environment with
+Compared with `tail`: Ray Data's `map_batches`, and camel-ai's own RolePlaying (`--camel-ai`: the Python of an environment with
 `pip install camel-ai==0.2.90 "mcp<2"`), each as people would write it and with the same slots, on fewer conversations.
 """
 
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 def zero(short: bool) -> float:
-    """One worker on Ray beside one without: conversations a second at zero latency."""
+    """One worker on Ray compared with one without: conversations per second at zero latency."""
     conversations, rounds = (200, 2) if short else (600, 5)
     rates: dict[str, list[float]] = {"here": [], "ray": []}
     for _ in range(rounds):

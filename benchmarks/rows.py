@@ -1,4 +1,4 @@
-"""What it costs to make rows for training, beside reading and writing the same conversations with bare pyarrow.
+"""What it costs to make rows for training, compared with reading and writing the same conversations with bare pyarrow.
 
     python -m benchmarks.rows              # a million conversations, about 11 GB of text; needs 6 GB of disk
     python -m benchmarks.rows --short      # 20,000, for make thorough

@@ -1,4 +1,4 @@
-"""What a call costs in a society of 1,000, beside the same call between two speakers.
+"""What a call costs in a society of 1,000, compared with the same call between two speakers.
 
     python -m benchmarks.society            # 7 rounds of measurement
     python -m benchmarks.society --short    # for make thorough

@@ -52,7 +52,7 @@ items = [
     "Write a short guide for newcomers to the town",
     "Find out why sales have fallen and what to do about it",
     "Write a small program that keeps a list of birthdays",
-    "Prepare a talk on healthy food for children",
+    "Prepare a lesson on healthy food for children",
 ]
 
 [role_play]
@@ -94,7 +94,7 @@ class Mixed(Model):
 
 
 async def real(folder: Path, minutes: float) -> Outcome:
-    """Go on with the real conversations for so many minutes."""
+    """Continue the real conversations for so many minutes."""
     scenario = folder / "neighbors"
     scenario.mkdir(parents=True, exist_ok=True)
     (scenario / "scenario.toml").write_text(SCENARIO)
@@ -202,7 +202,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=240)
     parser.add_argument("--short", action="store_true")
     parser.add_argument(
-        "--out", type=Path, help="Of measure: a folder for the study; one beside the run unless given."
+        "--out", type=Path, help="For `measure`: a folder for the study (default: one next to the run)."
     )
     args = parser.parse_args()
     if args.what == "coverage":

@@ -3,7 +3,7 @@
 #   sbatch deploy/slurm.sh config.toml [more options of camel generate]
 # `out` in the configuration must be an absolute path on a file system that all nodes see (or s3://…), and so must be the folder
 # from which this is sent: the cluster's token lies there while the job runs. When the time is over, send the same job again: it
-# goes on.
+# resumes.
 #SBATCH --job-name=camel
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

@@ -33,9 +33,7 @@ settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-snapshots", action="store_true", help="store the texts in tests/snapshots anew"
-    )
+    parser.addoption("--update-snapshots", action="store_true", help="update the texts in tests/snapshots")
 
 
 @pytest.hookimpl(trylast=True)
@@ -69,7 +67,7 @@ def snapshot_key(nodeid: str, name: str = "") -> str:
 def snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     """`snapshot("errors", text, "name")`: the whole text is the one in tests/snapshots/errors.txt.
 
-    `make snapshots` stores all texts anew; the diff shows what users will see.
+    `make snapshots` updates all texts; the diff shows what users will see.
     """
 
     def check(surface: str, text: object, name: str = "") -> None:

@@ -39,7 +39,7 @@ def test_accepted_mutants_are_mutants_of_the_code(mutate: ModuleType):
     modules = {path for area in LIST["areas"].values() for path in area["modules"]}
     known = {(path, one.function, one.change) for path in modules for one in mutate.mutants(Path(path))}
     for entry in LIST.get("accepted", []):
-        assert (entry["module"], entry["function"], entry["change"]) in known, "remove it, or write it anew"
+        assert (entry["module"], entry["function"], entry["change"]) in known, "remove the entry or update it"
         assert entry["kind"] in ("equivalent", "accepted")
         assert len(entry["reason"].split()) > 3
 

@@ -1,4 +1,4 @@
-"""What `tools/package` lets be installed beside us."""
+"""What `tools/package` allows among our dependencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOL = runpy.run_path(str(ROOT / "tools" / "package"))
 
 
 @pytest.mark.parametrize(
-    "licence",
+    "license",
     [
         "MIT",
         "3-Clause BSD License",
@@ -32,12 +32,12 @@ TOOL = runpy.run_path(str(ROOT / "tools" / "package"))
         "The Unlicense (Unlicense)",
     ],
 )
-def test_licences_that_are_allowed(licence: str):
-    assert refused(licence) == []
+def test_licenses_that_are_allowed(license: str):
+    assert refused(license) == []
 
 
 @pytest.mark.parametrize(
-    "licence",
+    "license",
     [
         "",
         "BSD License; GNU General Public License v3 (GPLv3)",
@@ -45,12 +45,12 @@ def test_licences_that_are_allowed(licence: str):
         "GPL-3.0-only AND MIT",
         "MIT and GPL",
         "MIT OR (BSD-3-Clause AND LGPL-3.0-only)",
-        "The Limited Company Licence",
+        "The Limited Company License",
         "Unlicensed",
     ],
 )
-def test_licences_that_nobody_has_allowed(licence: str):
-    assert refused(licence) == [f"thing 1: {licence or 'no licence named'}"]
+def test_licenses_that_are_refused(license: str):
+    assert refused(license) == [f"thing 1: {license or 'no license named'}"]
 
 
 def test_what_we_ask_for_is_allowed():
@@ -66,5 +66,5 @@ def test_what_we_ask_for_is_allowed():
     assert TOOL["refused"]([one for one in there if canonicalize_name(one["name"]) in names]) == []
 
 
-def refused(licence: str) -> list[str]:
-    return TOOL["refused"]([{"name": "thing", "version": "1", "licence": licence}])
+def refused(license: str) -> list[str]:
+    return TOOL["refused"]([{"name": "thing", "version": "1", "license": license}])

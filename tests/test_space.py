@@ -24,7 +24,7 @@ from camel.runs.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "deploy" / "space"
-HOST = "somebody-society.hf.space"
+HOST = "example-society.hf.space"
 TOKEN = "a-token-of-one-s-own-choice"
 
 
@@ -73,7 +73,7 @@ def started(tmp_path: Path, **variables: str) -> list[str]:
 def test_what_it_starts(tmp_path: Path):
     plain = started(tmp_path)
     assert plain[:2] == ["explore", "runs"]
-    assert "--public" not in plain, "nobody is let in without a token unless somebody says so"
+    assert "--public" not in plain, "visitors need a token unless CAMEL_PUBLIC is set"
     assert "--allow-host" not in plain
     public = started(tmp_path, CAMEL_PUBLIC="1", SPACE_HOST=HOST)
     assert "--public" in public
@@ -149,7 +149,7 @@ def test_behind_the_proxy_with_a_token(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_for_everybody_with_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    # An endpoint that nobody listens at: the form is there, and nothing is asked before somebody begins.
+    # No server listens at the endpoint: the form is there, and nothing is sent before a visitor starts.
     with space(
         tmp_path,
         monkeypatch,

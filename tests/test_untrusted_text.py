@@ -1,4 +1,4 @@
-"""Whatever a model says is read in time that grows with its length: texts that repeat one thing for ever, as looping models do."""
+"""Whatever a model says is read in time that grows with its length: texts that repeat one thing endlessly, as looping models do."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def slow_texts(read: Callable[[str], Any], pairs: Sequence[tuple[str, str]], siz
         if took(read, short) <= suspect or took(read, short) <= suspect:
             continue
         if (seconds := took(read, long)) > LIMIT:
-            slow.append(f"{seconds:.1f} s for {beginning!r} and {unit!r} for ever")
+            slow.append(f"{seconds:.1f} s for {beginning!r} and {unit!r} repeated")
     return slow
 
 

@@ -77,7 +77,7 @@ def mixed(color: Color, ground: Color, share: float) -> Color:
 
 
 def seen(color: Color, vision: str) -> Color:
-    """How a color looks to somebody, in OKLab."""
+    """How a color looks to a reader with this kind of vision, in OKLab."""
     return oklab([min(1.0, max(0.0, part)) for part in _times(VISIONS[vision], color)])
 
 

@@ -60,7 +60,7 @@ FIELDS = {
         "minor chords|percussion layers|a solo cello|tempo changes|studio recording|a recurring motif|silence before the climax|modal scales|sheet music|a brass section",
     ),
     ("Lawyer", "Start-up Founder"): (
-        "a shareholder agreement|a privacy policy|a trademark filing|an employment contract|a software licence|an office lease|a patent application|a supplier contract|a merger letter|a data breach notice",
+        "a shareholder agreement|a privacy policy|a trademark filing|an employment contract|a software license|an office lease|a patent application|a supplier contract|a merger letter|a data breach notice",
         "liability clauses|termination rights|court jurisdiction|intellectual property|non-compete terms|arbitration|confidentiality|regulators in Europe|investor consent|signature pages",
     ),
     ("Gardener", "Beekeeper"): (
@@ -69,7 +69,7 @@ FIELDS = {
     ),
     ("Astronomer", "Journalist"): (
         "a comet sighting|an exoplanet transit|a telescope mirror|a meteor shower|a galaxy atlas|a solar eclipse|a radio signal|the rings of Saturn|a black hole image|a lunar map",
-        "light pollution|spectral lines|orbital periods|long exposures|amateur observers|a star chart|distances in light years|a press release|calibration frames|a planetarium talk",
+        "light pollution|spectral lines|orbital periods|long exposures|amateur observers|a star chart|distances in light years|a press release|calibration frames|a planetarium show",
     ),
     ("Historian", "Museum Curator"): (
         "a Bronze Age pottery exhibit|a coin hoard|a sailor's letters|a medieval market model|a trade route map|an old mill's archive|a Roman mosaic|a war diary|a textile collection|a castle excavation",
@@ -104,8 +104,8 @@ FIELDS = {
         "children under ten|a small budget|rainy days|local food|hotel bookings|packing lists|scenic viewpoints|train connections|travel insurance|souvenirs",
     ),
     ("Psychologist", "Manager"): (
-        "a feedback talk|a burn-out programme|a conflict mediation|a motivation survey|an onboarding interview|a team retreat|a leadership course|a remote work policy|a mentoring scheme|an exit interview",
-        "active listening|trust in the team|stress at work|clear goals|shy employees|meeting habits|anonymous answers|cultural differences|praise and criticism|work-life balance",
+        "a feedback meeting|a burn-out programme|a conflict mediation|a motivation survey|an onboarding interview|a team retreat|a leadership course|a remote work policy|a mentoring scheme|an exit interview",
+        "active listening|trust in the team|stress in the office|clear goals|shy employees|meeting habits|anonymous answers|cultural differences|praise and criticism|work-life balance",
     ),
     ("Marine Biologist", "Diver"): (
         "a coral reef survey|a seagrass map|a fish identification card|a plankton sample|a turtle tagging trip|a whale song recording|a kelp forest dive|a jellyfish bloom|a shark census|an octopus study",
@@ -128,7 +128,7 @@ def society(where: Path) -> None:
         for task, (thing, aspect) in enumerate(product(things.split("|"), aspects.split("|"))):
             text = f"{chance.choice(VERBS.split('|'))} {thing}, with attention to {aspect}."
             messages = [
-                Message(n, "user", user, "Instruction: go on", model="m", usage=Usage(500, 90, 0, 1))
+                Message(n, "user", user, "Instruction: continue", model="m", usage=Usage(500, 90, 0, 1))
                 for n in range(chance.choice([2, 8, 14, 24, 40]))
             ]
             seats = [Speaker("user", user), Speaker("assistant", assistant)]

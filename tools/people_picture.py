@@ -18,7 +18,7 @@ ANSWERS = (
     "and nasturtiums, which feed the bees.\nNext request.",
     "Solution: Any plants you like.\nNext request.",
 )
-COLOURS = {"cyan": 36, "green": 32, "brown": 33, "magenta": 35, "brightblack": 90}
+COLORS = {"cyan": 36, "green": 32, "brown": 33, "magenta": 35, "brightblack": 90}
 
 
 def speak(facts):
@@ -30,7 +30,7 @@ def ansi(row, columns):
     """A row of the emulator's screen with its colors."""
     line = ""
     for style, chars in groupby((row[at] for at in range(columns)), lambda char: (char.fg, char.bold)):
-        codes = [*([str(COLOURS[style[0]])] if style[0] in COLOURS else []), *(["1"] if style[1] else [])]
+        codes = [*([str(COLORS[style[0]])] if style[0] in COLORS else []), *(["1"] if style[1] else [])]
         text = "".join(char.data for char in chars)
         line += f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes else text
     return line.rstrip()

@@ -183,12 +183,12 @@ def main() -> None:
         (folder / "compiled.js").write_text("export const compiled = {\n" + ",\n".join(functions) + "\n};\n")
         made = bundled(folder, READING, "bundle.js", minify=True)
         shutil.copy(made, STATIC / f"{NAME}.min.js")
-        licences: list[str] = []
+        licenses: list[str] = []
         for package in BUNDLED:
             about = json.loads((folder / "node_modules" / package / "package.json").read_text())
             text = next((folder / "node_modules" / package).glob("LICENSE*")).read_text().strip()
-            licences.append(f"{package} {about['version']}\n\n{text}\n")
-        (STATIC / f"{NAME}.LICENSE").write_text(("\n" + "-" * 80 + "\n\n").join(licences))
+            licenses.append(f"{package} {about['version']}\n\n{text}\n")
+        (STATIC / f"{NAME}.LICENSE").write_text(("\n" + "-" * 80 + "\n\n").join(licenses))
         print(f"{NAME}.min.js: {made.stat().st_size:,} bytes, {len(seen)} functions of regl")
 
 

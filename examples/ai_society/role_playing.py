@@ -3,7 +3,7 @@
     export OPENAI_API_KEY=<your key>
     python examples/ai_society/role_playing.py
 
-With OPENAI_BASE_URL it talks to any other endpoint; with `--local` to the tiny model on this machine.
+With OPENAI_BASE_URL it uses any other endpoint; with `--local` to the tiny model on this machine.
 Change the roles and the task below, or run `camel play --help` for the same as a command.
 """
 
@@ -40,7 +40,7 @@ class Printer:
 
 
 async def main(model: ChatModel, sampling: Sampling) -> None:
-    """Let the two talk, and say why they stopped."""
+    """Run the conversation, and print why it stopped."""
     async with model:
         role_playing = RolePlaying(
             assistant=ASSISTANT, user=USER, task=TASK, model=model, sampling=sampling, watch=Printer()

@@ -3,7 +3,7 @@
     export OPENAI_API_KEY=<your key>
     python examples/critic/tree_search.py
 
-With OPENAI_BASE_URL it talks to any other endpoint.
+With OPENAI_BASE_URL it uses any other endpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def show(found: Deliberation) -> None:
 
 
 async def main() -> None:
-    """Let the two talk, and show how each of the programmer's messages was chosen."""
+    """Run the conversation, and show how each of the programmer's messages was chosen."""
     async with connect(os.environ.get("CAMEL_MODEL", "")) as model:
         critic = Beam(judge=ModelJudge(model, "score", CRITERIA), width=2, depth=1, calls=12)
         role_playing = RolePlaying(

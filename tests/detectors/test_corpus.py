@@ -1,4 +1,4 @@
-"""The labelled corpus is sound, and on the part that may be looked at the rules are as good as they were."""
+"""The labeled corpus is valid, and on the part that may be looked at the rules are as good as they were."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_corpus_is_large_enough():
         assert positives["held-out"] >= MANY_HELD_OUT, name
 
 
-def test_every_example_is_labelled_for_every_detector_within_its_messages():
+def test_every_example_is_labeled_for_every_detector_within_its_messages():
     assert len({example.id for example in EXAMPLES}) == len(EXAMPLES)
     for example in EXAMPLES:
         assert example.labels.keys() == DETECTORS.keys(), example.id

@@ -238,7 +238,7 @@ def test_a_user_who_serves_flips(said: str):
 @pytest.mark.parametrize(
     "said",
     [
-        "Instruction: Here is the code, mend it.\nInput: ```python\nload(\n```",
+        "Instruction: Here is the code, fix it.\nInput: ```python\nload(\n```",
         "Thank you, that is good.",
         "What does the second line do?",
         "I am a stock trader and I need a bot.",
@@ -399,7 +399,7 @@ def test_code_quotations_and_gibberish_are_no_drift():
         assert found("language_drift", ASKED, f"a: {reply}") == []
 
 
-def test_the_format_is_asked_of_those_who_were_given_it():
+def test_the_format_is_required_only_of_speakers_that_were_given_it():
     assert found("format_violation", "U: Load the prices.", "A: Done.", ASKED, "A: Solution: Done.") == [
         0,
         1,

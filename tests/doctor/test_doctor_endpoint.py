@@ -30,7 +30,7 @@ async def examined(ailments: Ailments, **target: Any) -> dict[str, CheckResult]:
     return {finding.check: finding for finding in findings}
 
 
-async def test_a_sound_endpoint_has_nothing_to_mend():
+async def test_a_healthy_endpoint_has_nothing_to_fix():
     ailments = Ailments(grammar="structured_outputs", key="sk-secret-0123456789")
     found = await examined(ailments)
     assert {name: finding.state for name, finding in found.items()} == dict.fromkeys(
@@ -163,7 +163,7 @@ async def test_a_replica_that_is_down_is_named():
 
 async def test_the_model_of_a_plugin(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(
-        MODELS, "mine", lambda name: ScriptedModel(lambda request: f"I am {name}, and I talk.")
+        MODELS, "mine", lambda name: ScriptedModel(lambda request: f"I am {name}, and I answer.")
     )
     found = {finding.check: finding for finding in await examine(Target("mine:it"))}
     assert (found["answer"].state, found["several answers"].state) == ("ok", "warning")

@@ -125,7 +125,7 @@ def test_what_generating_needs_is_an_error(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "nobody.invalid:6379", "127.0.0.1", ":6379", "h:0"])
-def test_an_address_without_a_cluster_is_told_at_once(address: str, tmp_path: Path):
+def test_an_address_without_a_cluster_is_reported_at_once(address: str, tmp_path: Path):
     with pytest.raises(InputError, match=r"6379"):
         look_at(address)
 
@@ -210,7 +210,7 @@ def test_the_command_says_what_it_spends_and_ends_with_a_status(
 ):
     monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
     monkeypatch.chdir(tmp_path)
-    config = tmp_path / "talks.toml"
+    config = tmp_path / "conversations.toml"
     config.write_text('scenario = "ai_society"\nout = "here"\n[model]\nname = "patient"\nguided = "vllm"\n')
     ailments = Ailments()
     with endpoint(ailments) as url:
@@ -237,7 +237,7 @@ def test_the_command_says_what_it_spends_and_ends_with_a_status(
 def test_a_configuration_is_asked_about_as_its_run_will_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
     monkeypatch.chdir(tmp_path)
-    config = tmp_path / "talks.toml"
+    config = tmp_path / "conversations.toml"
     ailments = Ailments(grammar="structured_outputs")
     with endpoint(ailments) as url:
         config.write_text(f'scenario = "ai_society"\n[model]\nname = "patient"\nbase_url = "{url}"\n')
@@ -259,7 +259,7 @@ def test_the_key_that_a_configuration_names_and_nobody_has(
 ):
     monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
     monkeypatch.chdir(tmp_path)
-    config = tmp_path / "talks.toml"
+    config = tmp_path / "conversations.toml"
     config.write_text('scenario = "ai_society"\n[model]\nname = "patient"\nkey_variable = "NOT_SET"\n')
     done = doctored(config, "--json", *more)
     assert done.exit_code == 1, done.exception

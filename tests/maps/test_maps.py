@@ -1,4 +1,4 @@
-"""Maps: the stage goes on where it was stopped, near-duplicates are found exactly, and figures are what they say."""
+"""Maps: the stage resumes where it was stopped, near-duplicates are found exactly, and figures are what they say."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_texts_are_tasks_as_specified_or_instructions_with_their_input():
 
 
 @pytest.mark.parametrize("fail_at", [1, 3, 7])
-def test_a_stage_that_failed_goes_on_and_embeds_nothing_twice(
+def test_a_stage_that_failed_resumes_and_embeds_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ):
     monkeypatch.setattr(stage, "BATCH", 4)
@@ -295,9 +295,9 @@ def test_places_are_between_minus_one_and_one(n: int, width: int, seed: int):
 def test_umap_keeps_neighbors_together_also_those_placed_afterwards(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.maps.layout.FEW", FEW)
     chance = np.random.default_rng(0)
-    centres = unit(chance.normal(0, 1, (4, 32)))
+    centers = unit(chance.normal(0, 1, (4, 32)))
     which = np.arange(240) % 4
-    vectors = unit(centres[which] + chance.normal(0, 0.05, (240, 32)))
+    vectors = unit(centers[which] + chance.normal(0, 0.05, (240, 32)))
     for fit in (1_000, 120):
         found = place(vectors, seed=1, fit=fit)
         assert found.method == ("UMAP" if fit == 1_000 else "UMAP, fitted on 120 points")
@@ -311,7 +311,7 @@ def test_umap_keeps_neighbors_together_also_those_placed_afterwards(monkeypatch:
 
 
 @pytest.mark.slow
-def test_the_table_has_a_row_for_each_text_and_figures_that_anybody_may_see(tmp_path: Path):
+def test_the_table_has_a_row_for_each_text_and_figures_that_every_reader_may_see(tmp_path: Path):
     where = tmp_path / "run"
     made = society(where, rows=60, restricted=range(20, 30))
     assert maps_of(open_folder(where)) == {}

@@ -181,7 +181,7 @@ error("error_lone_surrogate", 500, b'{"error":{"message":"bad \\ud800 end"}}', S
 error("error_huge_number", 400, b'{"error":{"message":"m","code":' + b"9" * 5000 + b"}}", RequestRejected)
 error("error_deeply_nested", 400, b'{"error":' * 50_000, RequestRejected)
 
-# The status says what happened; what becomes of the body beside it must not change that.
+# The status says what happened; what happens to the body must not change that.
 case("error_401_body_cut", head("Content-Length: 900", status="401 No") + b'{"error":', NotAuthorized)
 case(
     "error_401_body_hangs",
@@ -401,7 +401,7 @@ case("malformed_then_works", [(http(200, b"<html>"), KEEP), (good(),)], AGAIN)
 case("never_retried_when_told", http(500), ServerFailed, requests=1, options={"max_attempts": 1})
 case("every_attempt_counted", http(500), ServerFailed, requests=7, deadline=5.0, options={"max_attempts": 7})
 
-# --- Context overflow, in the words of those who say it ----------------------------------------------------------------
+# --- Context overflow, in the words of each provider ----------------------------------------------------------------
 
 for who, status, data in (
     (
@@ -679,7 +679,7 @@ for label, usage in {
 }.items():
     body(f"usage_{label}", completion(usage=usage), Said(usage=UNKNOWN))
 body(
-    "usage_too_cached",  # of those who do not count it as part of the prompt
+    "usage_too_cached",  # of providers that do not count it as part of the prompt
     completion(
         usage={"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
     ),
@@ -1105,16 +1105,16 @@ streamed(
 )
 streamed("json_instead", good(), Said())
 streamed("json_instead_error", http(200, b'{"error":{"message":"no streams","code":400}}'), RequestRejected)
-streamed("json_labelled_stream", http(200, GOOD, "Content-Type: text/event-stream"), Said())
+streamed("json_labeled_stream", http(200, GOOD, "Content-Type: text/event-stream"), Said())
 streamed(
-    "error_labelled_stream",
+    "error_labeled_stream",
     http(200, b'{\n"error": {"code": 401,\n"message": "no"}}', "Content-Type: text/event-stream"),
     NotAuthorized,
 )
-streamed("labelled_json", http(200, WHOLE, "Content-Type: application/json"), Said())
-streamed("labelled_nothing", http(200, WHOLE), Said())
+streamed("labeled_json", http(200, WHOLE, "Content-Type: application/json"), Said())
+streamed("labeled_nothing", http(200, WHOLE), Said())
 streamed(
-    "html_labelled_stream",
+    "html_labeled_stream",
     http(200, b"<html>login", "Content-Type: text/event-stream"),
     MalformedReply,
     text="login",
@@ -1386,7 +1386,7 @@ async def test_listing_models_fails_with_a_typed_error(answer: Answer) -> None:
         _judge_error(raised.value)
 
 
-async def test_an_address_without_v1_is_told_of_it() -> None:
+async def test_the_error_for_an_address_without_v1_mentions_v1() -> None:
     async with serving((http(404, b"{}"),)) as server:
         for url, hinted in ((server.url.removesuffix("/v1"), True), (server.url, False)):
             with pytest.raises(Unreachable) as raised:

@@ -118,7 +118,7 @@ def test_openai_has_its_own_fields() -> None:
     assert json.loads(_openai_body(session="\ud800"))["prompt_cache_key"] == "?/"
 
 
-async def test_a_gateway_can_be_told_the_session_in_a_field_of_its_own() -> None:
+async def test_a_gateway_can_receive_the_session_in_a_field_of_its_own() -> None:
     server, _ = await _sent(_request(session="s", speaker="user"), session_field="prompt_cache_key")
     assert server.bodies == [HEAD + b',"prompt_cache_key":"s/user"}']
     for field in ("messages", "model", "a\nb"):

@@ -254,7 +254,7 @@ def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, cal
             in_flight[worker] = len(ages[worker])
         assert sum(in_flight.values()) <= ceiling
     assert all(ever[worker] for worker in wants if wants[worker])
-    # Max-min fair in the end: who has less than wanted has no less than anybody else, but for the odd ones.
+    # Max-min fair in the end: a worker with less than it wants has at least as much as any other, up to rounding.
     if ceiling >= len(in_flight):
         poorest = min((allowed[w] for w in wants if allowed[w] < wants[w]), default=math.inf)
         assert poorest >= max((min(allowed[w], wants[w]) for w in wants), default=0) - 5 or math.isinf(

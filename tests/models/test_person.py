@@ -18,7 +18,7 @@ from camel.models.person import PERSON, as_move
 
 
 def said(*lines: Any) -> Callable[[Request], Any]:
-    """Somebody who says these and then leaves."""
+    """A person who says these lines and then leaves."""
     left = iter(lines)
     return lambda request: next(left, None)
 
@@ -34,7 +34,7 @@ def solver() -> ScriptedModel:
         lambda request: (
             "Solution: Roses are red. Next request."
             if request.speaker == "assistant"
-            else f"Instruction: Go on, {len(request.history)}.\nInput: None"
+            else f"Instruction: Continue, {len(request.history)}.\nInput: None"
         ),
         name="machine",
     )
@@ -55,7 +55,9 @@ def test_what_a_person_says_is_recorded_as_a_persons_and_costs_nothing():
 
 def test_turns_are_handed_to_the_model_and_come_back():
     model = solver()
-    transcript = talk(Person(said("begin", HandOver(2), "go on", None), model=model), model, specifier=None)
+    transcript = talk(
+        Person(said("begin", HandOver(2), "continue", None), model=model), model, specifier=None
+    )
     users = [message for message in transcript.messages if message.speaker == "user"]
     assert [message.model for message in users] == [PERSON, "machine", "machine", PERSON]
     assert transcript.stop is not None
@@ -108,7 +110,7 @@ def test_in_the_assistants_seat():
     assert len(model.requests) == 2
 
 
-def test_the_model_beside_specifies_the_task():
+def test_the_model_of_a_person_specifies_the_task():
     model = ScriptedModel(["A verse about rain", DONE_TOKEN])
     transcript = RolePlaying(
         assistant="Poet", user="Editor", task="V", model=Person(said(), model=model), user_model=model
@@ -137,7 +139,7 @@ def test_any_kind_of_function_may_ask(kind: str):
     assert talk(Person(ask), solver(), specifier=None).messages[0].move.instruction == "Hello"
 
 
-async def test_others_go_on_while_a_person_thinks():
+async def test_other_tasks_continue_while_a_person_thinks():
     thinking, done = threading.Event(), threading.Event()
 
     def ask(request: Request) -> str:
@@ -193,7 +195,7 @@ def test_the_end_of_input_and_silence_are_leaving():
         assert transcript.stop.reason == "stopped"
 
 
-async def test_a_look_ahead_asks_the_model_beside_and_not_the_person():
+async def test_a_look_ahead_asks_the_model_and_not_the_person():
     model = solver()
     play = RolePlaying(
         assistant="P",
@@ -213,7 +215,7 @@ async def test_a_look_ahead_asks_the_model_beside_and_not_the_person():
     assert (message.index, message.model) == (0, PERSON)
 
 
-def test_half_a_surrogate_pair_is_replaced_before_anybody_sees_it():
+def test_half_a_surrogate_pair_is_replaced_before_it_is_shown_or_recorded():
     seen: list[str] = []
     transcript = talk(
         Person(said("caf\udce9")), solver(), specifier=None, watch=lambda event: seen.append(event.text)
@@ -221,7 +223,7 @@ def test_half_a_surrogate_pair_is_replaced_before_anybody_sees_it():
     assert transcript.messages[0].content == seen[0] == "Instruction: caf?\nInput: None"
 
 
-def test_mistakes_are_told():
+def test_mistakes_raise_errors_that_name_them():
     with pytest.raises(InputError, match="function"):
         Person("me")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="HandOver"):

@@ -118,7 +118,7 @@ def test_a_conversation_stays_while_load_moves():
     assert {name: _call(its, name) for name in homes} == homes
 
 
-def test_calls_without_a_session_go_where_least_is_going_on():
+def test_calls_without_a_session_go_to_the_least_busy_replica():
     its = _pool(URLS[:2])
     slots = [its.take(_request(), b"") for _ in range(10)]
     assert Counter(slot.replica.url for slot in slots if slot) == {URLS[0]: 5, URLS[1]: 5}
@@ -327,7 +327,7 @@ async def test_started_conversations_come_first():
 
 
 @virtual_time
-async def test_who_waits_in_vain_for_a_place_hears_why_there_is_none():
+async def test_a_call_that_gets_no_slot_in_time_fails_with_the_reason():
     its = Pool(Given(URLS[:1]), PoolSettings(rates=Rates(ceiling=1)))
     _fail(its, "a", RateLimited("HTTP 429: free-models-per-day"))
     busy = its.take(_request("a"), b"")
@@ -369,7 +369,7 @@ async def test_open_conversations_are_capped_and_one_that_ends_makes_room():
     await asyncio.sleep(1)
     assert not waiting.done()
     for number in range(6):
-        _call(its, f"c{number}")  # those that have begun go on
+        _call(its, f"c{number}")  # open conversations continue
     its.release("c4")
     slot = await waiting
     assert max(state.open for state in its.states()) == 3
@@ -377,7 +377,7 @@ async def test_open_conversations_are_capped_and_one_that_ends_makes_room():
 
 
 def test_the_cap_is_learnt_from_what_is_cached():
-    """A replica whose cache holds 10 conversations, whichever were used last, and 40 that want to talk."""
+    """A replica whose cache holds 10 conversations, whichever were used last, and 40 that send calls."""
     its, cache, most = _pool(URLS[:1]), dict[str, int](), 10
     lengths: Counter[str] = Counter()
     talking: list[str] = []

@@ -1,4 +1,4 @@
-"""Thoughts are told from speech in every form in which endpoints send them, and their tokens are counted once."""
+"""Thoughts are separated from speech in every form in which endpoints send them, and their tokens are counted once."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_thought_is_recorded_and_nobody_hears_it():
     def line(request: Any) -> Reply:
         asked.append(bytes(request.history.encoded()).decode())
         said = (
-            "Instruction: go on\nInput: None"
+            "Instruction: continue\nInput: None"
             if request.speaker == "user"
             else "Solution: done. Next request."
         )

@@ -332,7 +332,7 @@ async def test_one_connection_carries_many_requests_even_sent_at_once() -> None:
         assert sim.ledger.counters.max_in_flight == 1
 
 
-async def test_connection_close_is_honoured() -> None:
+async def test_connection_close_is_honored() -> None:
     async with Simulator() as sim, Wire(sim) as wire:
         assert (await wire.chat(ask(), Connection="close")).status == 200
         assert await wire.reader.read() == b""
@@ -533,7 +533,7 @@ async def test_malformed_is_a_200_that_does_not_parse() -> None:
         assert broken.body.endswith(b'data: {"choices":[{"delta":\n\n')
 
 
-async def test_a_retry_draws_anew_and_the_draws_are_the_same_every_time() -> None:
+async def test_a_retry_draws_again_and_the_draws_are_the_same_every_time() -> None:
     async def run(seed: int) -> list[list[int]]:
         settings = SimulatorSettings(seed=seed, faults={"500": 0.3, "503": 0.2})
         async with Simulator(settings) as sim, Wire(sim) as wire:

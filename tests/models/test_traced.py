@@ -100,7 +100,7 @@ def test_names_are_those_of_the_conventions():
     assert used <= known
 
 
-def test_off_unless_somebody_listens(monkeypatch: pytest.MonkeyPatch):
+def test_off_without_an_endpoint_for_traces(monkeypatch: pytest.MonkeyPatch):
     for name in ENDPOINTS:
         monkeypatch.delenv(name, raising=False)
     stub = Stub()

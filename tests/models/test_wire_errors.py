@@ -212,7 +212,7 @@ def test_a_stream_without_its_end_is_whole_only_if_every_choice_has_ended():
             streamed(*chunks, done=False)
 
 
-def test_only_the_first_choice_is_told_as_it_comes():
+def test_only_the_first_choice_is_streamed():
     reply = StreamedReply()
     told = [*reply.feed(events(delta("a"), delta("x", index=1), delta("b"), done=False))]
     assert told == ["a", "b"]

@@ -76,7 +76,7 @@ def test_several_processes_write_at_once(tmp_path: Path):
 
 
 def test_where_the_run_cannot_be_written_to_the_users_folder_is_used(tmp_path: Path, home: Path):
-    (tmp_path / "run" / FILE).mkdir(parents=True)  # no file can be opened there, whoever runs the tests
+    (tmp_path / "run" / FILE).mkdir(parents=True)  # no user can open a file there
     of(tmp_path / "run").change("a", note="mine")
     assert [path.name.startswith("run-") for path in home.iterdir()] == [True]
     assert of(tmp_path / "run").read()["a"].note == "mine"

@@ -131,7 +131,7 @@ def test_the_same_data_and_figures_as_on_a_disk(
 @pytest.mark.parametrize(
     ("budget", "first"),
     [(Budget(), 0), (Budget(), 1_000), (Budget(calls=10_000), 0)],
-    ids=["beside", "few", "budget"],
+    ids=["background", "few", "budget"],
 )
 def test_a_run_in_a_store_is_resumed(
     s3: Server,
@@ -226,7 +226,7 @@ def test_journals_are_in_one_folder_and_a_start_from_another_asks_nothing(
     assert start(given).meter.usage.calls == 0, "nothing is left that could be paid for twice"
 
 
-def test_whoever_is_killed_before_the_store_knows_who_holds_the_journals_goes_on(
+def test_a_driver_killed_before_it_recorded_that_it_holds_the_journals_resumes(
     s3: Server, bucket: Bucket, endpoint: SimulatorProcess
 ):
     given = config(endpoint, bucket("run"))

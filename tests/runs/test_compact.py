@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same records in the same order, whatever happens in between and whoever else does it."""
+"""Compaction: fewer files, the same records in the same order, whatever happens in between and with several processes at once."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_of_two_who_compact_the_same_one_file_stays(place: Place):
     assert len(list(folder.store.entries("data"))) == 5
 
 
-def test_small_files_stay_when_the_large_one_is_not_whole(tmp_path: Path):
+def test_small_files_stay_when_the_large_one_is_damaged(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 4)
     compact(folder, STAGE)
     path = folder.root / compactions(folder, STAGE)[0].file

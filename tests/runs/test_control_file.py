@@ -46,7 +46,7 @@ def test_a_wish_that_cannot_be_understood_is_none(tmp_path: Path):
         assert read_wish(folder) == "go"
 
 
-def test_who_asks_is_told_what_comes_of_it(
+def test_pause_and_resume_print_what_happens_next(
     place, capsys: pytest.CaptureFixture[str], snapshot: Callable[..., None]
 ):
     folder: RunFolder = place("run")

@@ -1,4 +1,4 @@
-"""What a disk does to files: whoever reads a run says which file is damaged and what to do, and passes nothing on."""
+"""Damage by a disk: each reader of a run reports which file is damaged and what to do, and passes nothing on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def turned(path: Path) -> None:
 
 
 def read_on_disk(folder: RunFolder, out: Path) -> None:
-    chat(Run(folder.root), out / "talks.jsonl")
+    chat(Run(folder.root), out / "conversations.jsonl")
 
 
 def shaped(folder: RunFolder, out: Path) -> None:
@@ -57,7 +57,7 @@ def one_shard(folder: RunFolder, out: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, empty, turned, Path.unlink])
 @pytest.mark.parametrize("read", [read_on_disk, shaped, compacted, one_shard])
-def test_a_damaged_shard_is_named_by_whoever_reads_it(
+def test_a_damaged_shard_is_named_by_every_reader(
     tmp_path: Path, damage: Callable[[Path], None], read: Callable[[RunFolder, Path], None]
 ):
     folder = a_run(RunFolder(tmp_path / "run"), 4)
@@ -67,7 +67,7 @@ def test_a_damaged_shard_is_named_by_whoever_reads_it(
         read(folder, tmp_path)
     assert file in str(raised.value)
     assert f"camel run verify {folder.address}" in str(raised.value)
-    assert not (tmp_path / "talks.jsonl").exists()
+    assert not (tmp_path / "conversations.jsonl").exists()
     assert not list((folder.root / "data" / STAGE).glob("c*"))
 
 

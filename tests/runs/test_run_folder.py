@@ -1,4 +1,4 @@
-"""Markers are made once, whoever races; what has none never happened; damage is one line, not a traceback."""
+"""Markers are made once, whichever process wins; what has none never happened; damage is one line, not a traceback."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from camel.runs.settings import Settings
 from camel.storage.journal import read
 
 
-def marker(shard: int = 0, file: str = "data/talk/0") -> Marker:
-    return Marker("talk", shard, file, 1, "0" * 64, "f")
+def marker(shard: int = 0, file: str = "data/conversations/0") -> Marker:
+    return Marker("conversations", shard, file, 1, "0" * 64, "f")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def on_disk(tmp_path: Path) -> RunFolder:
     return run
 
 
-def test_a_folder_that_is_no_run_names_the_one_beside_it(tmp_path: Path, snapshot: Callable[..., None]):
+def test_a_folder_that_is_no_run_names_the_run_next_to_it(tmp_path: Path, snapshot: Callable[..., None]):
     RunFolder(tmp_path / "trial-local").create(Settings("f", {}, "0"))
     for name in ("trial", "trail-local"):
         with pytest.raises(InputError, match=str(tmp_path / name)) as refused:
@@ -62,13 +62,13 @@ def test_of_racing_threads_exactly_one_commits(folder: RunFolder):
 
         def commit(number: int, shard: int = shard, together: Barrier = together) -> bool:
             together.wait()
-            return folder.commit(marker(shard, f"data/talk/{number}"))
+            return folder.commit(marker(shard, f"data/conversations/{number}"))
 
         with ThreadPoolExecutor(8) as pool:
             won = list(pool.map(commit, range(8)))
         assert sum(won) == 1
-        assert folder.marker("talk", shard).file == f"data/talk/{won.index(True)}"
-    assert folder.committed("talk") == set(range(5))
+        assert folder.marker("conversations", shard).file == f"data/conversations/{won.index(True)}"
+    assert folder.committed("conversations") == set(range(5))
 
 
 RACER = """
@@ -78,7 +78,7 @@ from camel.runs.run import open_folder
 folder, me = open_folder(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
-print(*[shard for shard in range(12) if folder.commit(Marker("talk", shard, me, 1, "", "f"))])
+print(*[shard for shard in range(12) if folder.commit(Marker("conversations", shard, me, 1, "", "f"))])
 """
 
 
@@ -103,14 +103,14 @@ def test_of_racing_processes_exactly_one_commits(folder: RunFolder):
     won = [set(map(int, racer.communicate()[0].split())) for racer in racers]
     assert sorted(shard for shards in won for shard in shards) == list(range(12))
     for number, shards in enumerate(won):
-        assert all(folder.marker("talk", shard).file == str(number) for shard in shards)
+        assert all(folder.marker("conversations", shard).file == str(number) for shard in shards)
 
 
 def test_what_is_not_a_marker_is_not_seen_as_one(folder: RunFolder):
     folder.commit(marker(3))
     for name in (".000001.json.abcdef", "._000003.json", ".DS_Store", "notes.json", "000001.json~"):
-        folder.store.create(f"committed/talk/{name}", b"{}")
-    assert folder.committed("talk") == {3}
+        folder.store.create(f"committed/conversations/{name}", b"{}")
+    assert folder.committed("conversations") == {3}
     assert folder.committed("no such stage") == set()
 
 
@@ -124,25 +124,25 @@ def test_a_marker_that_cannot_be_written_leaves_nothing(on_disk: RunFolder, monk
         patch.setattr("os.fsync", full)
         with pytest.raises(OSError, match="No space"):
             folder.commit(marker())
-    assert list((folder.root / "committed" / "talk").iterdir()) == []
+    assert list((folder.root / "committed" / "conversations").iterdir()) == []
     assert folder.commit(marker())
 
 
 async def test_journals_are_kept_until_the_marker_exists(folder: RunFolder):
     for attempt in ("a", "b"):
-        log = folder.open_journal("talk", 0, attempt)
+        log = folder.open_journal("conversations", 0, attempt)
         await log.append(attempt.encode())
         await log.close()
-    other = folder.open_journal("talk", 1, "a")
+    other = folder.open_journal("conversations", 1, "a")
     await other.append(b"other")
     await other.close()
     with pytest.raises(AssertionError, match="not committed"):
-        folder.drop_journals("talk", 0)
-    assert list(folder.replay("talk", 0)) == [b"a", b"b"]
+        folder.drop_journals("conversations", 0)
+    assert list(folder.replay("conversations", 0)) == [b"a", b"b"]
     folder.commit(marker())
-    folder.drop_journals("talk", 0)
-    folder.drop_journals("talk", 0)
-    assert list(folder.replay("talk", 0)) == []
+    folder.drop_journals("conversations", 0)
+    folder.drop_journals("conversations", 0)
+    assert list(folder.replay("conversations", 0)) == []
     assert list(read(other.path)) == [b"other"]
 
 
@@ -152,24 +152,27 @@ async def test_a_sweep_removes_what_committed_shards_left_and_nothing_else(on_di
     kept = []
     for shard in (0, 1):
         for attempt in ("a", "b"):
-            log = folder.open_journal("talk", shard, attempt)
+            log = folder.open_journal("conversations", shard, attempt)
             await log.append(b"x")
             await log.close()
-            data = folder.data_path("talk", shard, attempt, ".parquet")
+            data = folder.data_path("conversations", shard, attempt, ".parquet")
             data.write_bytes(b"x")
             kept += [log.path, data] if shard == 1 else []
-    winner = folder.data_path("talk", 0, "a", ".parquet")
+    winner = folder.data_path("conversations", 0, "a", ".parquet")
     folder.commit(marker(0, str(winner.relative_to(folder.root))))
-    folder.sweep("talk")
-    left = {path for part in ("journal", "data") for path in (folder.root / part / "talk").iterdir()}
+    folder.sweep("conversations")
+    left = {path for part in ("journal", "data") for path in (folder.root / part / "conversations").iterdir()}
     assert left == {*kept, winner}
     folder.sweep("no such stage")
 
 
 def test_shards_beyond_a_million_keep_their_names_apart(folder: RunFolder):
     folder.commit(marker(1_000_001))
-    assert folder.committed("talk") == {1_000_001}
-    assert folder.open_journal("talk", 1, "a").path != folder.open_journal("talk", 1_000_001, "a").path
+    assert folder.committed("conversations") == {1_000_001}
+    assert (
+        folder.open_journal("conversations", 1, "a").path
+        != folder.open_journal("conversations", 1_000_001, "a").path
+    )
 
 
 def test_a_second_process_is_kept_out(folder: RunFolder):
@@ -230,26 +233,26 @@ def test_settings_that_are_not_a_file_are_one_line(tmp_path: Path):
         RunFolder(tmp_path).settings()
 
 
-OUTSIDE = b'{"stage":"talk","shard":0,"file":"../../secret","rows":1,"sha256":"","fingerprint":"f"}'
+OUTSIDE = b'{"stage":"conversations","shard":0,"file":"../../secret","rows":1,"sha256":"","fingerprint":"f"}'
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"stage": 1}', OUTSIDE, OUTSIDE.replace(b"../../", b"/")])
 def test_a_damaged_marker_is_one_line(folder: RunFolder, data: bytes):
-    folder.store.create("committed/talk/000000.json", data)
+    folder.store.create("committed/conversations/000000.json", data)
     with pytest.raises(CamelError, match=r"000000\.json"):
-        folder.marker("talk", 0)
+        folder.marker("conversations", 0)
 
 
 async def test_of_a_run_in_a_store_the_sweep_removes_what_is_local(s3: object, bucket: Callable[[str], str]):
     folder = open_folder(bucket("run"))
     folder.create(Settings("f", {}, "0"))
     for shard in (0, 1):
-        log = folder.open_journal("talk", shard, "a")
+        log = folder.open_journal("conversations", shard, "a")
         await log.append(b"x")
         await log.close()
-        folder.data_path("talk", shard, "b", ".parquet").write_bytes(b"a copy that was on its way")
+        folder.data_path("conversations", shard, "b", ".parquet").write_bytes(b"a copy that was on its way")
     folder.commit(marker(0))
-    folder.sweep("talk")
+    folder.sweep("conversations")
     left = [path.name for path in sorted(folder.root.rglob("*-*")) if path.is_file()]
     assert left == ["000001-b.parquet", "000001-a"]
 
@@ -268,25 +271,25 @@ def test_journals_of_another_run_at_the_same_address_are_refused(s3: object, buc
 def test_what_is_known_to_be_committed_is_not_listed_again(folder: RunFolder):
     for shard in (0, 1, 2, 5):
         folder.commit(marker(shard))
-    assert folder.committed("talk") == {0, 1, 2, 5}
+    assert folder.committed("conversations") == {0, 1, 2, 5}
     for shard in (3, 100_000, 999_999, 1_000_000, 4_000_000):
         folder.commit(marker(shard))
-    assert folder.committed("talk") == {0, 1, 2, 3, 5, 100_000, 999_999, 1_000_000, 4_000_000}
+    assert folder.committed("conversations") == {0, 1, 2, 3, 5, 100_000, 999_999, 1_000_000, 4_000_000}
 
 
 def test_a_file_is_kept_before_it_is_named_and_read_again(folder: RunFolder):
-    path = folder.data_path("talk", 0, "a", ".txt")
+    path = folder.data_path("conversations", 0, "a", ".txt")
     path.write_bytes(b"said")
     file, size = folder.persist(path)
     assert size == 4
-    assert folder.commit(Marker("talk", 0, file, 1, "", "f", {}, size))
-    assert folder.read(folder.marker("talk", 0).file) == b"said"
+    assert folder.commit(Marker("conversations", 0, file, 1, "", "f", {}, size))
+    assert folder.read(folder.marker("conversations", 0).file) == b"said"
     with folder.opened([file, file]) as files:
         assert [one.read_bytes() for one in files] == [b"said", b"said"]
-    loser = folder.data_path("talk", 0, "b", ".txt")
+    loser = folder.data_path("conversations", 0, "b", ".txt")
     loser.write_bytes(b"said again")
     folder.persist(loser)
     assert len(list(folder.store.entries("data"))) == 2
     folder.discard(loser)
     assert [entry.name for entry in folder.store.entries("data")] == [file]
-    assert folder.stages() == ["talk"]
+    assert folder.stages() == ["conversations"]

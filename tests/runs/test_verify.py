@@ -226,7 +226,7 @@ async def test_garbage_goes_and_nothing_else(place: Place):
     assert verify(folder, PLAN).sound
 
 
-async def test_while_somebody_works_only_what_is_old_goes(tmp_path: Path):
+async def test_during_a_run_only_old_files_are_removed(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 4)
     await clutter(folder)
     old = folder.root / "data" / STAGE / "000009-open.parquet"
@@ -327,7 +327,7 @@ def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):
     lines = [line for line in done.stdout.splitlines() if file in line]
     assert len(lines) == 1
     assert f"committed/{STAGE}/000001.json" in lines[0]
-    # What is told helps: without both the shard is one that is still to be made, and the rest is sound.
+    # The advice works: without both files the shard is one that is still to be made, and the rest is sound.
     (folder.root / file).unlink()
     (folder.root / f"committed/{STAGE}/000001.json").unlink()
     report = verify(folder, {STAGE: Planned(6, 3)})

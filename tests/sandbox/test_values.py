@@ -101,7 +101,7 @@ class Liar(int):
         return 0
 
 
-class Colour(enum.IntEnum):
+class Color(enum.IntEnum):
     RED = 4
 
 
@@ -109,7 +109,7 @@ class Colour(enum.IntEnum):
     ("given_value", "plain"),
     [
         (Liar(7), 7),
-        (Colour.RED, 4),
+        (Color.RED, 4),
         (collections.Counter("aab"), {"a": 2, "b": 1}),
         (collections.defaultdict(list, {1: [2]}), {1: [2]}),
         (collections.namedtuple("P", "x y")(1, 2), (1, 2)),

@@ -145,7 +145,7 @@ def test_translation_keeps_markers():
     assert scenario.end.kept("Solution: a\nNext request.") == ["Solution:", "Next request."]
 
 
-def test_misalignment_is_gated_labelled_and_marked():
+def test_misalignment_is_gated_labeled_and_marked():
     scenario = load("misalignment")
     assert scenario.labels == ("misalignment",)
     assert scenario.requires_acknowledgement

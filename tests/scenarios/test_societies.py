@@ -63,7 +63,7 @@ def test_there_are_three_examples_of_the_sizes_promised():
         (f"{ADA}{ADA}", "Ada"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_words_that_help(
+def test_the_error_for_a_mistake_names_it(
     text: str, words: str, tmp_path: Path, snapshot: Callable[..., None]
 ):
     society, problems = read_society(text)
@@ -77,7 +77,7 @@ def test_a_mistake_is_told_in_words_that_help(
     snapshot("errors", refused.value)
 
 
-def test_all_unknown_keys_are_told_at_once():
+def test_all_unknown_keys_are_reported_at_once():
     _, problems = read_society(f'nam = 1\n{ADA}color = "red"\n[stop]\ntimes = 3\n')
     assert len(problems) == 3
 
@@ -183,7 +183,7 @@ def test_a_scenario_that_ends_in_a_society(tmp_path: Path):
     ],
     ids=["key of a member", "placeholder", "key of a society", "missing file", "file elsewhere", "two ends"],
 )  # fmt: skip
-def test_what_is_wrong_with_it_is_told(
+def test_the_error_for_a_wrong_society_names_what_is_wrong(
     society: str, scenario: str, words: str, tmp_path: Path, snapshot: Callable[..., None]
 ):
     with pytest.raises(InputError) as refused:

@@ -128,13 +128,13 @@ def test_files_are_replaced_whole(root: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_journals_that_are_links_are_not_read(root: Path):
     folder = RunFolder(root)
-    (root / "journal" / "talk").mkdir(parents=True)
-    (root / "journal" / "talk" / "000000-x").symlink_to("../../../outside/deep/file")
+    (root / "journal" / "conversations").mkdir(parents=True)
+    (root / "journal" / "conversations" / "000000-x").symlink_to("../../../outside/deep/file")
     for use in (
-        lambda: list(folder.replay("talk", 0)),
-        lambda: list(folder.attempts("talk", 0)),
-        lambda: folder.journaled("talk"),
-        lambda: folder.sweep("talk"),
+        lambda: list(folder.replay("conversations", 0)),
+        lambda: list(folder.attempts("conversations", 0)),
+        lambda: folder.journaled("conversations"),
+        lambda: folder.sweep("conversations"),
     ):
         with Witness(root.parent / "outside") as witness:
             with pytest.raises(LinkInside, match="000000-x"):

@@ -137,7 +137,7 @@ def test_records_that_are_cut_out_are_missed(tmp_path: Path):
     assert [one.records for one in damage(path)] == [2]
 
 
-def test_a_record_that_was_replaced_is_told_by_the_next(tmp_path: Path):
+def test_the_next_record_shows_that_a_record_was_replaced(tmp_path: Path):
     parts = frames([b"one", b"two", b"three"])
     parts[1] = frame(b"TWO", 1, previous=int.from_bytes(parts[1][16:20], "little"))
     path = tmp_path / "log"
@@ -375,7 +375,7 @@ async def test_nothing_is_written_after_a_hole_even_if_the_disk_recovers(
     assert list(read(log.path)) == [b"before"]
 
 
-async def test_whatever_breaks_the_writer_reaches_those_who_wait(
+async def test_any_error_of_the_writer_reaches_the_waiting_callers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def broken(descriptor: int) -> None:
@@ -391,12 +391,12 @@ async def test_whatever_breaks_the_writer_reaches_those_who_wait(
 
 async def test_a_file_that_exists_is_never_appended_to(tmp_path: Path):
     path = tmp_path / "log"
-    path.write_bytes(b"somebody's")
+    path.write_bytes(b"another file")
     log = Journal(path)
     with pytest.raises(JournalBroken, match="exists"):
         await log.append(b"a")
     await log.close()
-    assert path.read_bytes() == b"somebody's"
+    assert path.read_bytes() == b"another file"
 
 
 async def test_a_journal_without_records_leaves_no_file(tmp_path: Path):

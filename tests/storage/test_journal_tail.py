@@ -1,4 +1,4 @@
-"""A reader of a journal that grows: whole frames once each, in order, and nothing that is not whole."""
+"""A reader of a journal that grows: whole frames once each, in order, and no incomplete frame."""
 
 from __future__ import annotations
 

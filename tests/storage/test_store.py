@@ -83,7 +83,7 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
         path.write_bytes(data)
         return Written(len(records), hashlib.sha256(data).hexdigest(), {})
 
-    workload = Workload(name="talk", count=18, work=work, write=write, fingerprint="f", shard_size=3)
+    workload = Workload(name="conversations", count=18, work=work, write=write, fingerprint="f", shard_size=3)
 
     async def both() -> list[bool]:
         async def one(name: str) -> bool:
@@ -98,7 +98,7 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
     assert asyncio.run(both()) == [True, True]
     s3.set(Faults())
     folder = open_folder(address)
-    markers = list(folder.markers("talk", sorted(folder.committed("talk"))))
+    markers = list(folder.markers("conversations", sorted(folder.committed("conversations"))))
     assert [marker.shard for marker in markers] == list(range(6))
     for marker in markers:
         data = folder.read(marker.file)
@@ -162,7 +162,7 @@ def test_a_bucket_that_is_not_there_is_said_so(s3: Server):
     with pytest.raises(CamelError, match="bucket"):
         place.settings()
     with pytest.raises(CamelError, match="bucket"):
-        place.committed("talk")
+        place.committed("conversations")
 
 
 class Found(Exception):
@@ -230,7 +230,7 @@ def test_addresses_that_are_none_are_refused(address: str):
         *(("runs/x", False), (Path("/runs/x"), False), ("s3", False), ("runs/s3:/x", False)),
     ],
 )
-def test_addresses_are_told_from_folders(where: str | Path, remote: bool):
+def test_addresses_are_distinguished_from_folders(where: str | Path, remote: bool):
     assert is_remote(where) == remote
     assert open_store(where).address == (
         str(where) if not isinstance(where, Path) or not remote else "s3://b/x"

@@ -28,7 +28,7 @@ LOOK_EVERY = 0.1
 LAG = 0.5
 """Seconds by which a busy endpoint notes a request later than it was sent: its sender may be dead by then."""
 ANSWERED = ("served", "client_gone")
-"""Outcomes that are no fault of the endpoint's: whoever asks again after one of these must have lost the answer."""
+"""Outcomes without a fault of the endpoint: a client that asks again after one of these must have lost the answer."""
 
 
 class Tail:
@@ -98,14 +98,14 @@ class Strike:
     until: float = 0.0
     """The victims were dead, or stood still, and their journals had been read."""
     woken: float = 0.0
-    """When those that stood still went on."""
+    """When the stopped victims resumed."""
     gone: float = 0.0
-    """When those that went on had ended."""
+    """When the resumed victims had ended."""
     in_flight: set[Call] = field(default_factory=set)
     """Calls that they had sent and whose answers they had not journaled."""
 
     def told(self) -> dict[str, Any]:
-        """For whoever looks into a run that failed."""
+        """The fields as plain values, for the report on a failed run."""
         return {name: sorted(v) if isinstance(v, set) else v for name, v in vars(self).items()}
 
     def hits(self, row: LedgerRow) -> bool:
@@ -166,7 +166,7 @@ def account(
             result.sent_durable += row.time > durable
             if row.outcome not in ANSWERED:
                 result.faults[row.outcome] += 1
-            # Somebody else may have asked again and kept the answer before the victims had been looked through.
+            # Another worker may have asked again and kept the answer before the victims' journals were read.
             next_ = sent[number + 1].time if number + 1 < len(sent) else never
             strike = next(
                 (

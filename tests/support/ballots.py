@@ -40,7 +40,7 @@ def pairs(count: int, labels: dict[int, str] | None = None, texts: Any = None) -
 
 
 def author(facts: Facts) -> str:
-    """An endpoint that summarises, solves alone and judges, the same in either order."""
+    """An endpoint that summarizes, solves alone and judges, the same in either order."""
     asked = facts.messages[0].text
     if not asked.startswith("You are an impartial judge"):
         return (

@@ -81,7 +81,7 @@ class BatchServer:
         self.headers: Mapping[str, str] = {}
         """Of the last request."""
         self.made: Callable[[Batch], None] = lambda batch: None
-        """Is told of each new batch."""
+        """Called with each new batch."""
         self._files: dict[str, bytes] = {}
 
     def others(self) -> None:
@@ -343,7 +343,7 @@ class MessagesWire:
 
 @contextlib.contextmanager
 def serve_batches(answer: Callable[[str], str] | None = None) -> Generator[BatchServer]:
-    """The provider, at work on a thread."""
+    """The provider, running on a thread."""
     server = BatchServer(answer) if answer else BatchServer()
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)

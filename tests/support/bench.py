@@ -34,7 +34,7 @@ class Bench:
         *,
         shard_size: int = 4,
         steps: int = 3,
-        name: str = "talk",
+        name: str = "conversations",
         folder: RunFolder | None = None,
         items: Mapping[int, Sequence[int]] | None = None,
     ) -> None:

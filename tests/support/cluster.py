@@ -5,7 +5,7 @@
         ray.kill_worker()       # SIGKILL to one worker process
         ray.kill_raylet(0)      # SIGKILL to a node's raylet, and with it all that is on the node
         ray.start_node(0)
-        ray.restart_head()      # the head dies with everything it knew; nodes are started anew
+        ray.restart_head()      # the head dies with all its state; nodes are restarted
 
 Each node is a `ray start --block` in a session of its own, with an address of its own in 127/8. Nothing is ever stopped by
 name: other clusters on the machine are left alone.
@@ -103,7 +103,7 @@ class RayCluster:
         self.port, port = _free_ports(2)
         self.dashboard = port if dashboard else 0
         """The port of the dashboard on 127.0.0.1, for `ray job submit`; 0: there is none."""
-        # 127.x.y.*, so that clusters beside each other do not meet.
+        # 127.x.y.*, so that clusters on one machine do not meet.
         self._net = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
         self.environment = {
             **os.environ,
@@ -111,7 +111,7 @@ class RayCluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
-            # A node whose raylet was killed is noticed within seconds, as is a head that is gone: whoever is asked there
+            # A node whose raylet was killed is noticed within seconds, as is a head that is gone: a process that is asked there
             # refuses at once. One that only stands still, as this machine sometimes does, has half a minute.
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "1000",
@@ -167,7 +167,7 @@ class RayCluster:
                 os.kill(pid, signal.SIGKILL)
 
     def restart_head(self, nodes: int | None = None) -> None:
-        """Kill the head with everything it knew, and start the cluster anew at the same address."""
+        """Kill the head with all its state, and restart the cluster at the same address."""
         assert self.head is not None
         self.head.kill()
         for node in self.nodes.values():
@@ -201,7 +201,7 @@ class RayCluster:
     def _node(self, last: int, *options: str) -> Node:
         log = self.root / f"node{last}.log"
         for left in (2, 1, 0):
-            # Ports that nodes on one machine would fight over. Somebody may take one before the node does.
+            # Ports that nodes on one machine would fight over. Another process may take one before the node does.
             agent, metrics, environments = _free_ports(3)
             self._metrics[last] = metrics
             command = [

@@ -18,7 +18,7 @@ from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
 
 PLANTED = {
-    # Of a hundred: agents, single shot, equal, whoever is first, whoever is second.
+    # Of a hundred: agents, single shot, equal, always the first answer, always the second.
     "ai_society": (60, 20, 5, 12, 3),
     "code": (76, 24, 0, 0, 0),
 }
@@ -81,7 +81,7 @@ def answer(asked: str) -> str:
     """What the endpoint says."""
     found = _TASK.search(asked)
     if found is None:
-        return "OK."  # to the failure policy, which asks whether anybody is served
+        return "OK."  # to the failure policy, which asks whether any call is served
     number, scenario = int(found[1]), found[2]
     if asked.startswith("Two agents"):
         return f"The agents' plan for {number}: {'cut the boards. ' * (5 + number % 7)}{EVIL}"

@@ -163,7 +163,7 @@ class Witness:
             self.lengths[row.session] += 1
 
     def forget(self) -> None:
-        """Begin anew, for another run of the same calls."""
+        """Reset the counts, for another run of the same calls."""
         self.endpoint.reset()
         self._read = 0
 
@@ -181,7 +181,7 @@ class Crashes:
         self.durable: set[Call] = set()
 
     def start(self, strike: str = "") -> subprocess.Popen[bytes]:
-        """Start, or go on: it is the same command."""
+        """Start or resume: it is the same command."""
         command = [sys.executable, "-m", "tests.support.crashes", str(self.file)]
         if strike:
             command += ["--strike", strike]
@@ -213,7 +213,7 @@ class Crashes:
             raise AssertionError(f"the undisturbed run: status {child.returncode}\n{errors.decode()}")
 
     def finish(self) -> None:
-        """Go on to the end."""
+        """Resume, and run to the end."""
         child = self.start()
         _, errors = child.communicate()
         if child.returncode:
@@ -291,7 +291,7 @@ class Export(NamedTuple):
 
 
 def exported(root: Path, where: str = "") -> Export:
-    """Export the run at `root`, or elsewhere, to a file beside `root`."""
+    """Export the run at `root`, or elsewhere, to a file next to `root`."""
     run = Run(where or root)
     path = Path(f"{root}.jsonl")
     exporters.chat(run, path)

@@ -130,7 +130,7 @@ OPTION = re.compile(r"^Option (\d+):$", re.MULTILINE)
 
 
 def check_record(transcript: Transcript) -> None:
-    """What must hold of every record, whoever chose."""
+    """What must hold of every record, for every kind of critic."""
     for message in transcript.messages:
         found = message.deliberation
         if found is None:

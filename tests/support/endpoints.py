@@ -16,7 +16,7 @@ from camel.models.simulator.process import Ready
 
 
 class _Thread:
-    """An event loop on a thread that runs while somebody uses it."""
+    """An event loop on a thread that runs while a test uses it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

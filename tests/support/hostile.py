@@ -103,7 +103,7 @@ class HostileServer:
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Take one request and answer it; whether the connection stays open."""
-        if not self.answers:  # hang up on whoever calls
+        if not self.answers:  # hang up on every caller
             writer.transport.abort()
             return False
         head = await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""An HTTP endpoint in front of the simulator that misbehaves when it is told to, and keeps an account of its own."""
+"""An HTTP endpoint in front of the simulator that misbehaves on request and keeps an account of its own."""
 
 from __future__ import annotations
 

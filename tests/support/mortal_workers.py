@@ -1,7 +1,7 @@
 """A cluster of simulated workers that die, with the real coordinator, budget, meters and accounts.
 
 A clock of its own and one list of events: a seed is a whole history. The ledger counts calls as an endpoint would bill
-them, when they are sent, whatever becomes of whoever sent them.
+them, when they are sent, whatever happens to the sender.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class SimulatedWorker:
         self.go_on()
 
     def wake(self) -> None:
-        """Go on after its lease has run out, not knowing it."""
+        """Continue after the lease has expired, without noticing it."""
         self.asleep = False
         replies, self.replies = self.replies, []
         for tokens in replies:

@@ -16,7 +16,7 @@ def speak(facts: Facts) -> str:
 
 
 def linger(facts: Facts) -> str:
-    """Write short messages, and one that does not end within a test to whoever asks for it (`LINGER`)."""
+    """Write short messages, and one that does not end within a test if the request asks for it (`LINGER`)."""
     text = "word " * (5_000 if LINGER in facts.messages[-1].text else 5)
     if "You will always instruct me" in facts.system:
         return f"Instruction: {text}.\nInput: None"

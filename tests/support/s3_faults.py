@@ -7,7 +7,7 @@
         server.ledger()                                            what was asked, and what was done
 
 Whatever writes or lists is done under one lock. moto's own conditional put looks and then writes, and of two at once
-both may win; a real store's is atomic. The ledger counts what was done, whatever the client was told.
+both may win; a real store's is atomic. The ledger counts what was done, whatever the client received.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _half(environ: dict[str, Any], body: list[bytes]) -> Generator[bytes]:
 
 
 def main() -> None:
-    """Serve until standard input ends or somebody ends us."""
+    """Serve until standard input ends or the process is killed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)

@@ -153,7 +153,7 @@ class Machine:
 
         def refuse() -> None:
             self.pass_moment()
-            # Somebody else makes room and fills it again.
+            # Another program frees space and fills it again.
             if self.kind == "full" and self.struck and self.chance.random() < 0.6:
                 raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -296,8 +296,8 @@ class Simulation:
     def _look(self) -> None:
         folder = RunFolder(self.root)
         rows: list[Any] = []
-        for shard in sorted(folder.committed("talk")):
-            marker = folder.marker("talk", shard)
+        for shard in sorted(folder.committed("conversations")):
+            marker = folder.marker("conversations", shard)
             data = (self.root / marker.file).read_bytes()
             if hashlib.sha256(data).hexdigest() != marker.sha256:
                 raise Violation(f"the file of shard {shard} is not the one that was committed")
@@ -307,7 +307,7 @@ class Simulation:
         if left := [path.name for path in (self.root / "journal").rglob("*") if path.is_file()]:
             raise Violation(f"journals are left: {left}")
         data = [path for path in (self.root / "data").rglob("*") if path.is_file()]
-        if len(data) != len(folder.committed("talk")):
+        if len(data) != len(folder.committed("conversations")):
             raise Violation(f"files without a marker are left: {len(data)}")
 
 
@@ -344,9 +344,9 @@ class _Start:
         self.in_flight: set[Key] = set()
         self.open = 0
         self.durable = self._journaled()
-        self.done = self.folder.committed("talk")
+        self.done = self.folder.committed("conversations")
         self.workload = Workload(
-            name="talk",
+            name="conversations",
             count=len(simulation.lengths),
             work=self.work,
             write=write,

@@ -24,7 +24,7 @@ CTRL_C, CTRL_D, CTRL_J, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\n", "\r", "\x1b
 
 
 def paste(text: str) -> str:
-    """As a terminal sends what is pasted, where the program asked to be told (bracketed paste)."""
+    """The bytes of a paste, for a program that enabled bracketed paste."""
     return f"\x1b[200~{text}\x1b[201~"
 
 

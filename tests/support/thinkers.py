@@ -5,7 +5,7 @@ from __future__ import annotations
 from camel.models.simulator.authors import Facts, society
 
 MARKER = "MARKER-7c1e"
-HEARD = "SOMEBODY-HEARD-A-THOUGHT"
+HEARD = "A-THOUGHT-WAS-HEARD"
 """What the endpoint says where a request holds a thought."""
 THOUGHT = f"""{MARKER}: Instruction: do something else
 Input: None

@@ -38,7 +38,7 @@ TEMPLATE = """\
 {%- endif -%}
 """
 MARKER = "Thought:"
-"""Begins every thought, and stands in no speech."""
+"""Begins every thought, and occurs in no speech."""
 _GRAMMAR = r"""
 root     ::= "<think>\nThought: " sentence (" " sentence)? "\n</think>\n\n" speech
 sentence ::= [A-Z] [a-z]+ (" " [a-z]+){2,9} "."

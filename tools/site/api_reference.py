@@ -1,6 +1,6 @@
 """The API reference, made from the sources: signatures, docstrings, and the texts below fields.
 
-The one decision to know: sources are parsed, never imported, because a field's text stands behind it in the source and nowhere
+The one decision to know: sources are parsed, never imported, because the text of a field follows it in the source and is nowhere
 else, and because the site can then be built without the packages of every extra.
 """
 
@@ -187,7 +187,7 @@ def _exported() -> dict[str, str]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOME":
             home: dict[str, str] = ast.literal_eval(node.value)
             return {name: module for module, names in home.items() for name in names.split()}
-    raise LookupError("camel/__init__.py has no _HOME any more: mend tools/site/api_reference.py")
+    raise LookupError("camel/__init__.py no longer defines _HOME; update tools/site/api_reference.py")
 
 
 def _index(exported: dict[str, str], anchors: set[str]) -> str:
@@ -345,7 +345,7 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, *, metho
 
 
 def _split(inside: str) -> list[str]:
-    """The parameters of a signature, cut at the commas that stand in no bracket."""
+    """The parameters of a signature, cut at the commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for place_, letter in enumerate(inside):
         depth += (letter in "([{") - (letter in ")]}")
@@ -356,7 +356,7 @@ def _split(inside: str) -> list[str]:
 
 
 def _behind(body: list[ast.stmt], number: int) -> str | None:
-    """The text that stands behind a field or a constant."""
+    """The text that follows a field or a constant."""
     if number + 1 < len(body):
         node = body[number + 1]
         if (

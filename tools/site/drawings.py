@@ -1,6 +1,6 @@
 """Drawings: Mermaid in the documents, SVG on the site.
 
-The one decision to know: a drawing is rendered once, by `python tools/site/drawings.py MERMAID.js` on the machine of whoever changed it,
+The one decision to know: a drawing is rendered once, by `python tools/site/drawings.py MERMAID.js` on the machine of the author,
 and kept as docs/site/drawings/<hash of its text>.svg. So readers run no script for it and fetch nothing, the site needs no browser to
 be built, and a drawing whose text has changed has no picture, which fails the build.
 """

@@ -1,6 +1,6 @@
-"""What mkdocs calls while it builds the site (mkdocs.yml): adds the pages that come from the code, and mends links.
+"""What mkdocs calls while it builds the site (mkdocs.yml): adds the pages that come from the code, and fixes links.
 
-The one decision to know: docs/*.md are written to be read in the repository as well, so they link to files beside docs/ and
+The one decision to know: docs/*.md are written to be read in the repository as well, so they link to files next to docs/ and
 carry words for the tests behind their code fences. Here such links lead to a page that shows the file, and the words go.
 """
 
@@ -23,7 +23,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parent.parent.parent
 LOOK = ROOT / "src" / "camel" / "reports" / "look"
 HIDDEN = {"index.md": ["navigation"], "compare.md": ["navigation", "toc"]}
-"""Pages that need the room beside them."""
+"""Pages that use the full width."""
 FENCE = re.compile(r"(^(?P<mark>```+|~~~+)[^\n]*\n.*?^(?P=mark)[ ]*$)", re.MULTILINE | re.DOTALL)
 INFO = re.compile(r"^(```+\w+)[^\n]*?( title=\"[^\"]*\")?[^\n\"]*$", re.MULTILINE)
 LINK = re.compile(
@@ -64,7 +64,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Mend one page: links to files beside docs/, words for the tests, drawings."""
+    """Fix one page: links to files next to docs/, words for the tests, drawings."""
     where = page.file.src_uri
     page.meta["hide"] = HIDDEN.get(where, [])
     pieces = FENCE.split(markdown)
@@ -137,7 +137,7 @@ def _links(page: str, text: str) -> set[str]:
 
 
 def _shown(page: str, text: str) -> dict[str, str]:
-    """Pages for the files beside docs/ that a page links to."""
+    """Pages for the files next to docs/ that a page links to."""
     pages: dict[str, str] = {}
     for path in _links(page, text):
         name = _site_path(path)

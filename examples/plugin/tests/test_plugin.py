@@ -24,7 +24,7 @@ def test_scenario():
 
 def test_detector():
     quiet = "Instruction: Speak up\nInput: None"
-    (found,) = detect(talk(quiet, "Solution: I AM NOT SHOUTING AT ANYBODY"), ["shouting"])
+    (found,) = detect(talk(quiet, "Solution: I AM NOT SHOUTING AT YOU"), ["shouting"])
     assert (found.index, found.version) == (1, 1)
     assert detect(talk(quiet), ["shouting"]) == []
 
@@ -54,7 +54,7 @@ async def test_critic():
 def test_model():
     model = connect("parrot:Polly")
     transcript = RolePlaying(
-        assistant="Parrot", user="Pirate", task="Talk", model=model, specifier=None
+        assistant="Parrot", user="Pirate", task="Converse", model=model, specifier=None
     ).run()
     assert transcript.messages[1].content == "Solution: Polly.\nNext request."
     assert transcript.stop is not None

@@ -1,11 +1,11 @@
-"""A model: made with what stands behind the colon of its name; answers a request, or raises a `ModelError`."""
+"""A model: created with the text after the colon in its name; answers a request, or raises a `ModelError`."""
 
 from camel import Choice, Reply, Request, Usage
 from camel.core.model import Model
 
 
 class Parrot(Model):
-    """Says what it is named after, in the format of whoever's turn it is. Where yours would call an API of its own."""
+    """Repeats its name in the format of the current speaker. Your own model would call its API here."""
 
     context_tokens = 100_000
 

@@ -1,4 +1,4 @@
-"""A stop rule: asked before every call, a pure function of what was said. Made anew, without arguments, for each conversation."""
+"""A stop rule: a pure function of the messages, checked before every call. Each conversation gets a new one, made without arguments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from camel import Message, NextCall, Stop
 
 @dataclass(frozen=True)
 class WordBudget:
-    """Ends a conversation that has become long, whoever spoke."""
+    """Ends a conversation that has become long, counting all speakers."""
 
     words: int = 2000
 
