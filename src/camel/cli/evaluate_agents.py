@@ -23,13 +23,23 @@ if TYPE_CHECKING:
 def agents(
     call: Invocation,
     runs: Annotated[
-        list[str], argument("RUN", "Runs to evaluate, a row of the table each.", autocompletion=complete_runs)
+        list[str],
+        argument(
+            "RUN",
+            "Runs to evaluate. Each has its own rows in the table of results.",
+            autocompletion=complete_runs,
+        ),
     ],
     against: Annotated[
-        list[str] | None, option("Competitor: single-shot[=MODEL], or a run of the same tasks.", "SYSTEM")
+        list[str] | None,
+        option(
+            "Opponent of the agents: single-shot, single-shot=MODEL, or a run with the same tasks.", "SYSTEM"
+        ),
     ] = None,
     judge: shared.Judge = None,
-    summarizer: Annotated[str, option("Model that extracts the solutions.", "MODEL")] = "",
+    summarizer: Annotated[
+        str, option("Model that extracts the solution from each conversation.", "MODEL")
+    ] = "",
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
@@ -37,8 +47,19 @@ def agents(
     guided: shared.Guided = "",
     sample: shared.Sample = 100,
     seed: shared.Seed = 0,
-    repeats: Annotated[int, option("Tasks that each judge judges twice.", "N", min=0, max=100_000)] = 20,
-    judge_prompt: Annotated[str, option("Prompt with <TASK>, <FIRST> and <SECOND>.", "FILE")] = "",
+    repeats: Annotated[
+        int,
+        option(
+            "Number of tasks to judge twice, to measure how often a judge agrees with itself.",
+            "N",
+            min=0,
+            max=100_000,
+        ),
+    ] = 20,
+    judge_prompt: Annotated[
+        str,
+        option("File with your own prompt for the judge. It contains <TASK>, <FIRST> and <SECOND>.", "FILE"),
+    ] = "",
     acknowledge: shared.Acknowledge = None,
     out: shared.Out = "",
     dry_run: shared.DryRun = False,

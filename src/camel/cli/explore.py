@@ -17,7 +17,7 @@ def explore(
         list[str],
         argument(
             "RUN",
-            "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the original project.",
+            "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the CAMEL paper's datasets.",
             autocompletion=complete_runs,
         ),
     ],

@@ -28,24 +28,32 @@ def export(
         str,
         argument(
             "FORMAT",
-            "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a plug-in's.",
+            "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.",
             autocompletion=formats,
         ),
     ],
     out: Annotated[Path, argument("OUT", "File or folder to write to.")],
     acknowledge: shared.Acknowledge = None,
-    language: Annotated[str, option("Export this translation by camel translate.", "CODE")] = "",
+    language: Annotated[
+        str, option("Export the translation into this language, which `camel translate` made.", "CODE")
+    ] = "",
     with_reasoning: Annotated[
-        bool, flag("--with-reasoning", "messages, dataset: include reasoning.")
+        bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")
     ] = False,
     force: shared.Force = False,
     title: shared.Title = "",
-    license: Annotated[str, option("dataset, site: license, such as cc-by-4.0.", "ID")] = "",
-    id: Annotated[list[str] | None, option("site: include this conversation.", "ID")] = None,
-    first: Annotated[int | None, option("site: include the first N conversations.", "N")] = None,
-    random: Annotated[int, option("site: include N conversations drawn at random.", "N")] = 0,
+    license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
+    id: Annotated[list[str] | None, option("For site: include the conversation with this id.", "ID")] = None,
+    first: Annotated[int | None, option("For site: include the first N conversations.", "N")] = None,
+    random: Annotated[int, option("For site: include N conversations, drawn at random.", "N")] = 0,
     seed: shared.Seed = None,
-    where: Annotated[str, option("site: include matches, such as 'stop=done&q=oasis'.", "QUERY")] = "",
+    where: Annotated[
+        str,
+        option(
+            "For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.",
+            "QUERY",
+        ),
+    ] = "",
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
@@ -170,9 +178,11 @@ def import_(
     files: Annotated[
         list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")
     ],
-    format: Annotated[str, option("Format: chat, instruction, problems or transcript.", "FORMAT")] = "chat",
+    format: Annotated[
+        str, option("Format of the files: chat, instruction, problems or transcript.", "FORMAT")
+    ] = "chat",
     scenario: shared.ScenarioName = "",
-    skip: Annotated[bool, flag("--skip", "Skip and report documents that cannot be read.")] = False,
+    skip: Annotated[bool, flag("--skip", "Skip documents that cannot be read, and list them.")] = False,
 ) -> None:
     """Import conversations from files into a new run."""
     from itertools import chain

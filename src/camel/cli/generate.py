@@ -24,13 +24,19 @@ def generate(
     config: shared.ConfigFile = Path("camel.toml"),
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
-    user_model: Annotated[str, option("Model of the user's seat.", "MODEL")] = "",
-    assistant_model: Annotated[str, option("Model of the assistant's seat.", "MODEL")] = "",
-    critic_model: Annotated[str, option("Model of the critic.", "MODEL")] = "",
+    user_model: Annotated[str, option("Model that plays the user.", "MODEL")] = "",
+    assistant_model: Annotated[str, option("Model that plays the assistant.", "MODEL")] = "",
+    critic_model: Annotated[str, option("Model that chooses between proposed messages.", "MODEL")] = "",
     local: shared.Local = False,
     batch: shared.Batch = False,
     out: shared.Out = "",
-    fork: Annotated[str, option("Start a new run here, and reuse what still applies.", "FOLDER")] = "",
+    fork: Annotated[
+        str,
+        option(
+            "After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.",
+            "FOLDER",
+        ),
+    ] = "",
     accept_change: shared.AcceptChange = None,
     dry_run: shared.DryRun = False,
 ) -> None:

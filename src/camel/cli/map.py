@@ -26,21 +26,28 @@ def map_(
     embedder: Annotated[
         str,
         option(
-            "Embedding model: a folder, a package or a name on the hub.", "MODEL", envvar="CAMEL_EMBEDDER"
+            "Embedding model: a folder, a Python package that contains one, or a name on the Hugging Face Hub.",
+            "MODEL",
+            envvar="CAMEL_EMBEDDER",
         ),
     ] = "",
     of: Annotated[str, option("Texts to map: tasks or instructions.", "WHAT")] = "tasks",
     seed: shared.Seed = 0,
     groups: Annotated[int | None, option("Number of groups.", "N", min=1, max=200)] = None,
     threshold: Annotated[
-        float, option("Cosine similarity of near-duplicates.", "NUMBER", min=0.5, max=1.0)
+        float,
+        option(
+            "Cosine similarity from which two texts count as near-duplicates.", "NUMBER", min=0.5, max=1.0
+        ),
     ] = 0.95,
-    export: Annotated[str, option("Write the existing map to --out as atlas or nomic.", "FORMAT")] = "",
+    export: Annotated[
+        str, option("Export an existing map, for Embedding Atlas (atlas) or Nomic Atlas (nomic).", "FORMAT")
+    ] = "",
     out: shared.Out = "",
     acknowledge: shared.Acknowledge = None,
     force: shared.Force = False,
 ) -> None:
-    """Map a run's texts by meaning, with groups and duplicates."""
+    """Map texts by meaning, and find groups and duplicates."""
     try:
         from camel.maps.embedders import SentenceModel
         from camel.maps.mapping import MapJob

@@ -26,7 +26,13 @@ def plan(
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     rate: Annotated[float | None, option("Speed of the endpoint, in calls per second.", "N")] = None,
-    scale: Annotated[list[str] | None, option("Size of a level, such as task=100.", "LEVEL=N")] = None,
+    scale: Annotated[
+        list[str] | None,
+        option(
+            "Change a count of the scenario, such as task=100. `camel scenarios show` lists the counts.",
+            "LEVEL=N",
+        ),
+    ] = None,
     local: shared.Local = False,
     batch: shared.Batch = False,
     out: shared.Out = "",

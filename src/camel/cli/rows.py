@@ -28,33 +28,54 @@ def rows(
     given: Annotated[
         list[str],
         argument(
-            "RUN... | RECIPE.toml", "Runs, or a recipe file with all settings.", autocompletion=complete_runs
+            "RUN... | RECIPE.toml",
+            "Runs to use, or a file that lists them with all settings.",
+            autocompletion=complete_runs,
         ),
     ],
     out: shared.Out = "rows",
-    seat: Annotated[str, option("Seat to learn: assistant, user or both.", "SEAT")] = "assistant",
+    seat: Annotated[
+        str, option("Whose messages to train on: assistant, user or both.", "SEAT")
+    ] = "assistant",
     length: shared.RowLength = LENGTH,
-    markers: Annotated[bool, flag("--markers", "Keep markers such as Instruction:.")] = False,
+    markers: Annotated[
+        bool, flag("--markers", "Keep the words of the format, such as Instruction: and Solution:.")
+    ] = False,
     system: Annotated[bool, flag("--system", "Start each row with the system prompt.")] = False,
     inception: Annotated[
-        bool, flag("--inception", "With --system: add the paper's prompts if missing.")
+        bool,
+        flag("--inception", "With --system: use the CAMEL paper's prompts for conversations that have none."),
     ] = False,
-    stop: Annotated[list[str] | None, option("Use only this ending, such as done.", "REASON")] = None,
-    without: Annotated[
-        list[str] | None, option("Exclude this finding, such as role_flipping.", "FINDING")
+    stop: Annotated[
+        list[str] | None, option("Use only conversations that ended for this reason, such as done.", "REASON")
     ] = None,
-    only_language: Annotated[str, option("Use only this language, such as English.", "NAME")] = "",
-    near: Annotated[float, option("Exclude rows this similar to an earlier one; 0: off.", "SHARE")] = 0.0,
+    without: Annotated[
+        list[str] | None,
+        option(
+            "Exclude conversations in which `camel study` finds this behavior, such as role_flipping.",
+            "FINDING",
+        ),
+    ] = None,
+    only_language: Annotated[
+        str, option("Use only conversations in this language, such as English.", "NAME")
+    ] = "",
+    near: Annotated[
+        float,
+        option(
+            "Exclude rows with at least this similarity to an earlier row, from 0.5 to 1; 0 turns this off.",
+            "SHARE",
+        ),
+    ] = 0.0,
     questions: Annotated[
         list[str] | None,
         option(
-            "Exclude these questions: a JSONL file, humaneval, humaneval+ or table2_math and the like.",
+            "Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, table2_society, table2_code, table2_math or table2_science.",
             "FILE",
         ),
     ] = None,
     force: shared.Force = False,
 ) -> None:
-    """Make training rows: shaped, filtered and deduplicated."""
+    """Turn conversations into rows for training."""
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
     from camel.training.rows_job import RowsJob
     from camel.training.shaping import Seat, Shape

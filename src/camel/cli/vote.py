@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 
 
 def vote(
-    pairs: Annotated[Path, argument("FOLDER", "Folder of an evaluation, or a .jsonl file of pairs.")],
+    pairs: Annotated[
+        Path,
+        argument(
+            "FOLDER", "Folder that `camel evaluate agents` wrote, or a .jsonl file with pairs of solutions."
+        ),
+    ],
     port: shared.Port = 8092,
     host: shared.Host = "127.0.0.1",
-    url: Annotated[str, option("Address that voters open, where a proxy is in front.", "URL")] = "",
+    url: Annotated[
+        str, option("URL that voters open, if they reach this server through a proxy.", "URL")
+    ] = "",
     allow_host: shared.AllowHost = None,
-    invite: Annotated[list[str] | None, option("Print a personal link for this voter.", "NAME")] = None,
+    invite: Annotated[
+        list[str] | None, option("Print a personal link for the voter with this name.", "NAME")
+    ] = None,
     open_browser: shared.OpenBrowser = None,
     results: Annotated[bool, flag("--results", "Show the results so far and exit.")] = False,
     out: shared.Out = "",
