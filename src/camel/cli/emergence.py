@@ -24,7 +24,7 @@ def emergence(
         Path,
         argument(
             "STUDY.toml",
-            "File that lists the base model, the datasets to add one by one, the fields of the test questions, and the judges.",
+            "File that lists the base model, the datasets to add one by one, the subjects of the test questions, and the judges.",
         ),
     ],
     judge: shared.Judge = None,
@@ -37,7 +37,7 @@ def emergence(
     ] = None,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Train on more and more datasets, compare models (Table 2)."""
+    """Measure what each added dataset teaches a model (Table 2)."""
     from camel.cli.command import announce_needs
     from camel.training.emergence.emergence_config import read_config
     from camel.training.emergence.emergence_report import EmergenceJob

@@ -40,7 +40,7 @@ def generate(
     accept_change: shared.AcceptChange = None,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Generate a dataset of conversations."""
+    """Generate a dataset of conversations, called a run."""
     from msgspec.structs import replace
 
     from camel.cli.command import resume_line

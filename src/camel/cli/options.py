@@ -63,13 +63,13 @@ Judge = Annotated[
     option("Model that judges, or a CONFIG.toml with [models.judge].", "MODEL", autocompletion=models),
 ]
 Temperature = Annotated[
-    str | None, option("Sampling temperature, or 'default' for the endpoint's own.", "NUMBER")
+    str | None, option("Sampling temperature, or 'default' to use the endpoint's default.", "NUMBER")
 ]
 MaxTokens = Annotated[int | None, option("Maximum length of a reply, in tokens.", "TOKENS", min=1)]
 Guided = Annotated[
     str,
     option(
-        "Enforce the format of replies, in the way that this server supports: llama.cpp, vllm, openai, or off.",
+        "Enforce the reply format on this kind of server: llama.cpp, vllm or openai; 'off' does not enforce it.",
         "SERVER",
     ),
 ]
@@ -95,18 +95,20 @@ ShowReasoning = Annotated[
 Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
 Acknowledge = Annotated[
     list[str] | None,
-    option("Include conversations with this label of harmful content (only misalignment exists).", "LABEL"),
+    option("Include harmful conversations with this label, such as misalignment.", "LABEL"),
 ]
 Sample = Annotated[
     int, option("Number of conversations to draw at random from each run.", "N", min=1, max=100_000)
 ]
-Stage = Annotated[str, option("Records to use: conversations, answers, or translated-CODE.", "NAME")]
+Stage = Annotated[
+    str, option("Records to process: conversations, answers, or a translation such as translated-de.", "NAME")
+]
 RowLength = Annotated[int | None, option("Maximum length of a row, in tokens.", "TOKENS", min=1)]
 
 # --- how a command runs ------------------------------------------------------------------------------------------
 
 Concurrency = Annotated[
-    int | None, option("Number of items, such as conversations, to process in parallel.", "N", min=1)
+    int | None, option("Number of conversations or other items to process in parallel.", "N", min=1)
 ]
 Processes = Annotated[int | None, option("Number of processes on this machine.", "N", min=1)]
 BudgetUsd = Annotated[float | None, option("Stop when this cost is reached, in US dollars.", "USD")]

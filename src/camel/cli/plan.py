@@ -29,7 +29,7 @@ def plan(
     scale: Annotated[
         list[str] | None,
         option(
-            "Change a count of the scenario, such as task=100. `camel scenarios show` lists the counts.",
+            "Change the length of one of the scenario's lists, such as task=100.",
             "LEVEL=N",
         ),
     ] = None,

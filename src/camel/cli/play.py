@@ -29,7 +29,9 @@ def play(
     task: shared.TaskText = "Develop a trading bot for the stock market",
     human: Annotated[
         list[str] | None,
-        option("Seat that you take: user, assistant or critic (chooses between proposed messages).", "SEAT"),
+        option(
+            "Seat that you take: user, assistant, or critic, who chooses between proposed messages.", "SEAT"
+        ),
     ] = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",

@@ -29,7 +29,7 @@ def rows(
         list[str],
         argument(
             "RUN... | RECIPE.toml",
-            "Runs to use, or a file that lists them with all settings.",
+            "Runs to use, or a recipe file that lists the runs and all settings.",
             autocompletion=complete_runs,
         ),
     ],
@@ -69,7 +69,7 @@ def rows(
     questions: Annotated[
         list[str] | None,
         option(
-            "Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, table2_society, table2_code, table2_math or table2_science.",
+            "Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, or those of the CAMEL paper's Table 2: table2_society, table2_code, table2_math or table2_science.",
             "FILE",
         ),
     ] = None,

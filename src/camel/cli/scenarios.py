@@ -72,7 +72,7 @@ def check(path: shared.ScenarioPlace) -> None:
 
 @app.command(cls=HelpCommand)
 def show(name: shared.ScenarioPlace) -> None:
-    """Show a scenario's counts and one prompt of each kind."""
+    """Show a scenario's lists and one prompt of each kind."""
     from rich.console import Console
 
     from camel.cli.panel import table
