@@ -13,12 +13,11 @@ from camel.core.errors import MissingExtra
 
 CONCURRENCY, MESSAGES = 4, 40
 
+RunsArgument = Annotated[list[str] | None, argument("RUN", "Other runs to show in the same web app.", autocompletion=complete_runs)]  # fmt: skip
+
 
 def agents(
-    runs: Annotated[
-        list[str] | None,
-        argument("RUN", "Other runs to show in the same web app.", autocompletion=complete_runs),
-    ] = None,
+    runs: RunsArgument = None,
     out: shared.Out = "runs/agents",
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",

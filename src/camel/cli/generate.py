@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
 
 
+ForkOption = Annotated[str, option("After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.", "FOLDER")]  # fmt: skip
+
+
 @long_command(CLUSTER_OPTIONS)
 def generate(
     call: Invocation,
@@ -30,13 +33,7 @@ def generate(
     local: shared.Local = False,
     batch: shared.Batch = False,
     out: shared.Out = "",
-    fork: Annotated[
-        str,
-        option(
-            "After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.",
-            "FOLDER",
-        ),
-    ] = "",
+    fork: ForkOption = "",
     accept_change: shared.AcceptChange = None,
     dry_run: shared.DryRun = False,
 ) -> None:

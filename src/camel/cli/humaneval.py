@@ -31,9 +31,7 @@ def humaneval(
     k: Annotated[list[int] | None, option("Report pass@k for this value of k.", "K", "-k")] = None,
     problems: Annotated[int, option("Solve only the first N problems.", "N", min=1, max=164)] = 164,
     temperature: shared.Temperature = None,
-    top_p: Annotated[
-        float | None, option("Top-p (nucleus) sampling: cumulative probability to sample from.", "NUMBER")
-    ] = None,
+    top_p: Annotated[float | None, option("Cumulative probability for top-p sampling.", "NUMBER")] = None,
     max_tokens: shared.MaxTokens = None,
     seed: shared.Seed = None,
     out: shared.Out = "",

@@ -22,9 +22,7 @@ FIRST = 10
 
 def show(
     run: shared.RunPlace,
-    id: Annotated[
-        str, argument("ID", "Id of the conversation to print. Without it, the summary is printed.")
-    ] = "",
+    id: Annotated[str, argument("ID", "Conversation to print, instead of the summary.")] = "",
     acknowledge: shared.Acknowledge = None,
     show_prompts: shared.ShowPrompts = False,
     show_reasoning: shared.ShowReasoning = False,

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def society(
-    file: Annotated[
-        Path, argument("FILE", "TOML file of the society, or a folder that contains society.toml.")
-    ],
+    file: Annotated[Path, argument("FILE", "TOML file, or a folder that contains society.toml.")],
     task: shared.TaskText = "",
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",

@@ -18,9 +18,7 @@ FIX = (
 
 def verify(
     run: shared.RunPlace,
-    unfinished: Annotated[
-        bool, flag("--unfinished", "Also exit with status 0 if the run is not finished yet.")
-    ] = False,
+    unfinished: Annotated[bool, flag("--unfinished", "Accept a run that is not finished yet.")] = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Check the files of a run for damage."""
