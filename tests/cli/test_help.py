@@ -85,6 +85,20 @@ def test_every_value_has_a_placeholder(path: tuple[str, ...]):
             assert (param.help or "").endswith("."), param.name
 
 
+@each_command
+def test_texts_of_options_belong_to_a_parameter(path: tuple[str, ...]):
+    own = texts(" ".join(("camel", *path)))
+    names = {param.name for param in COMMANDS[path].params}
+    assert {*own.get("defaults", {}), *own.get("options", {})} <= names
+    assert all(text.endswith(".") for text in own.get("options", {}).values())
+
+
+def test_study_takes_one_judge():
+    shown = " ".join(" ".join(help_of(("study",))).split())
+    judge = shown[shown.index("--judge MODEL") : shown.index("--sample N")]
+    assert "repeatable" not in judge
+
+
 def functions(group: typer.Typer = app) -> Iterator[Callable[..., None]]:
     for one in group.registered_commands:
         assert one.callback
@@ -95,7 +109,7 @@ def functions(group: typer.Typer = app) -> Iterator[Callable[..., None]]:
 
 
 def test_options_of_one_name_are_one_object():
-    """Commands may differ in the default of an option, not in its type, help or meaning."""
+    """Commands may differ in the default of an option and in its words in help.toml, not in its type or meaning."""
     found: dict[str, dict[tuple[int, Any], list[str]]] = defaultdict(lambda: defaultdict(list))
     for function in functions():
         for name, one in inspect.signature(function, eval_str=True).parameters.items():

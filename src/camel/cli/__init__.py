@@ -60,7 +60,7 @@ class Commands(HelpGroup):
 app = typer.Typer(
     name="camel",
     cls=Commands,
-    help="Let language-model agents converse, and study and train on what they say.",
+    help="Let language-model agents converse, study the results, and train on them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -91,7 +91,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Let language-model agents converse, and study and train on what they say."""
+    """Let language-model agents converse, study the results, and train on them."""
 
 
 def main() -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from camel.evaluation.comparison import AblationFigures
 
 
+SentenceOption = Annotated[list[str] | None, option("Sentence to remove, such as user-02 (--list shows all).", "NAME")]  # fmt: skip
+ConversationsOption = Annotated[int, option("Maximum number of conversations per run. Counts in the configuration take precedence.", "N", min=1)]  # fmt: skip
+
+
 @long_command(CLUSTER_OPTIONS)
 def ablate(
     call: Invocation,
@@ -25,14 +29,12 @@ def ablate(
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
     out: shared.Out = "",
-    sentence: Annotated[list[str] | None, option("Sentence to remove, such as user-02.", "NAME")] = None,
-    conversations: Annotated[
-        int, option("Most conversations per variant, if counts are not configured.", "N", min=1)
-    ] = 20,
-    list_: Annotated[bool, flag("--list", "List the sentences; do nothing.")] = False,
+    sentence: SentenceOption = None,
+    conversations: ConversationsOption = 20,
+    list_: Annotated[bool, flag("--list", "List the sentences and their names, then exit.")] = False,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Remove each sentence of the prompts and compare behaviors."""
+    """Measure the effect of each sentence of the prompts."""
     from camel.cli.panel import echo
     from camel.generation.ablation import described
     from camel.generation.config import read_config

@@ -13,11 +13,11 @@ from camel.core.errors import MissingExtra
 
 CONCURRENCY, MESSAGES = 4, 40
 
+RunsArgument = Annotated[list[str] | None, argument("RUN", "Other runs to show in the same web app.", autocompletion=complete_runs)]  # fmt: skip
+
 
 def agents(
-    runs: Annotated[
-        list[str] | None, argument("RUN", "More runs to show in the same app.", autocompletion=complete_runs)
-    ] = None,
+    runs: RunsArgument = None,
     out: shared.Out = "runs/agents",
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
@@ -30,7 +30,7 @@ def agents(
     concurrency: shared.Concurrency = CONCURRENCY,
     budget_tokens: shared.BudgetTokens = 1_000_000,
     budget_usd: shared.BudgetUsd = None,
-    keep_all: Annotated[bool, flag("--keep-all", "Save every conversation.")] = False,
+    keep_all: Annotated[bool, flag("--keep-all", "Save every conversation when it ends.")] = False,
     port: shared.Port = 8091,
     host: shared.Host = "127.0.0.1",
     allow_host: shared.AllowHost = None,
@@ -38,7 +38,7 @@ def agents(
     public: shared.Public = False,
     open_browser: shared.OpenBrowser = None,
 ) -> None:
-    """Let agents converse in the browser, or take a seat there."""
+    """Watch agents in the browser, or play one of them yourself."""
     from camel.cli.session import SMALL_MODEL, open_chat, read_sampling
 
     try:

@@ -12,7 +12,7 @@ from camel.cli.options import option, print_json
 
 def compact(
     run: shared.RunPlace,
-    file_size: Annotated[int, option("Largest file to write, in megabytes.", "MB", min=1)] = 256,
+    file_size: Annotated[int, option("Maximum size of a merged file, in megabytes.", "MB", min=1)] = 256,
     stage: shared.Stage = "",
     as_json: shared.AsJson = False,
 ) -> None:

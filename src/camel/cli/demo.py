@@ -17,15 +17,15 @@ NEEDED = {False: ("explore",), True: ("local", "explore")}
 
 def demo(
     context: typer.Context,
-    folder: Annotated[Path, argument("FOLDER", "Folder for the conversations.")] = Path("camel-demo"),
+    folder: Annotated[Path, argument("FOLDER", "Folder to copy the conversations to.")] = Path("camel-demo"),
     live: Annotated[
-        bool, flag("--live", "Generate three short conversations with the small model on this machine.")
+        bool, flag("--live", "Generate three short conversations with SmolLM2-135M on this machine instead.")
     ] = False,
     port: Port = 0,
     open_browser: OpenBrowser = None,
-    explore: Annotated[bool, option("Open the explorer.")] = True,
+    explore: Annotated[bool, option("Open the conversations in the browser.")] = True,
 ) -> None:
-    """Explore about 30 finished conversations, offline."""
+    """Read about 30 example conversations, offline."""
     from camel.cli.explore import explore as open_explorer
 
     _check_extras(live)

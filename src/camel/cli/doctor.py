@@ -20,7 +20,7 @@ STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "s
 
 def doctor(
     command: typer.Context,
-    config: Annotated[Path | None, argument("CONFIG.toml", "Configuration to check.")] = None,
+    config: Annotated[Path | None, argument("CONFIG.toml", "Configuration file to check.")] = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,

@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from camel.training.emergence.results import Figures
 
 
+ConfigArgument = Annotated[Path, argument("STUDY.toml", "File that lists the base model, the datasets to add one by one, the subjects of the test questions, and the judges.")]  # fmt: skip
+HumanevalOption = Annotated[int | None, option("Also let each model solve HumanEval, with N samples per problem.", "N", min=0, max=10_000)]  # fmt: skip
+
+
 @long_command(MODEL_OPTIONS)
 def emergence(
     call: Invocation,
-    config: Annotated[Path, argument("STUDY.toml", "Chain of models, domains and judges.")],
+    config: ConfigArgument,
     judge: shared.Judge = None,
-    writer: Annotated[str, option("Model that writes the questions.", "MODEL")] = "",
+    writer: Annotated[str, option("Model that writes test questions where the file has none.", "MODEL")] = "",
     base_url: shared.BaseUrl = "",
     out: shared.Out = "",
-    humaneval: Annotated[
-        int | None,
-        option("Also solve HumanEval with each model, with N samples per problem.", "N", min=0, max=10_000),
-    ] = None,
+    humaneval: HumanevalOption = None,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Train on growing data and judge each step (Table 2)."""
+    """Measure what each added dataset teaches a model (Table 2)."""
     from camel.cli.command import announce_needs
     from camel.training.emergence.emergence_config import read_config
     from camel.training.emergence.emergence_report import EmergenceJob

@@ -14,7 +14,7 @@ app = typer.Typer(name="evaluate", cls=HelpGroup, no_args_is_help=True, rich_mar
 
 @app.callback()
 def evaluate() -> None:
-    """Evaluate agents and models as in the paper's tables."""
+    """Run the evaluations of the CAMEL paper on your data."""
 
 
 for command in (agents, humaneval, emergence):

@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
 
 
+RunsArgument = Annotated[list[str], argument("RUN", "Runs to evaluate. Each has its own rows in the table of results.", autocompletion=complete_runs)]  # fmt: skip
+AgainstOption = Annotated[list[str] | None, option("Opponent of the agents: single-shot, single-shot=MODEL, or a run with the same tasks.", "SYSTEM")]  # fmt: skip
+SummarizerOption = Annotated[str, option("Model that extracts the solution from each conversation.", "MODEL")]  # fmt: skip
+RepeatsOption = Annotated[int, option("Number of tasks to judge twice, to measure how often a judge agrees with itself.", "N", min=0, max=100_000)]  # fmt: skip
+JudgePromptOption = Annotated[str, option("File with your own prompt for the judge. It contains <TASK>, <FIRST> and <SECOND>.", "FILE")]  # fmt: skip
+
+
 @long_command(CLUSTER_OPTIONS)
 def agents(
     call: Invocation,
-    runs: Annotated[
-        list[str], argument("RUN", "Runs to evaluate, a row of the table each.", autocompletion=complete_runs)
-    ],
-    against: Annotated[
-        list[str] | None, option("Competitor: single-shot[=MODEL], or a run of the same tasks.", "SYSTEM")
-    ] = None,
+    runs: RunsArgument,
+    against: AgainstOption = None,
     judge: shared.Judge = None,
-    summarizer: Annotated[str, option("Model that extracts the solutions.", "MODEL")] = "",
+    summarizer: SummarizerOption = "",
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
@@ -37,8 +40,8 @@ def agents(
     guided: shared.Guided = "",
     sample: shared.Sample = 100,
     seed: shared.Seed = 0,
-    repeats: Annotated[int, option("Tasks that each judge judges twice.", "N", min=0, max=100_000)] = 20,
-    judge_prompt: Annotated[str, option("Prompt with <TASK>, <FIRST> and <SECOND>.", "FILE")] = "",
+    repeats: RepeatsOption = 20,
+    judge_prompt: JudgePromptOption = "",
     acknowledge: shared.Acknowledge = None,
     out: shared.Out = "",
     dry_run: shared.DryRun = False,

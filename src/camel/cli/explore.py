@@ -11,16 +11,11 @@ from camel.cli.completion import runs as complete_runs
 from camel.cli.options import argument
 from camel.core.errors import MissingExtra
 
+RunsArgument = Annotated[list[str], argument("RUN", "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the CAMEL paper's datasets.", autocompletion=complete_runs)]  # fmt: skip
+
 
 def explore(
-    runs: Annotated[
-        list[str],
-        argument(
-            "RUN",
-            "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the original project.",
-            autocompletion=complete_runs,
-        ),
-    ],
+    runs: RunsArgument,
     port: shared.Port = 8090,
     host: shared.Host = "127.0.0.1",
     allow_host: shared.AllowHost = None,

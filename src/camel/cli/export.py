@@ -21,31 +21,27 @@ REASONING = ("messages", "dataset")
 SITE = "site"
 """The one format that is not in `formats`: its pages are the explorer's."""
 
+FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
+LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
+WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
+WhereOption = Annotated[str, option("For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.", "QUERY")]  # fmt: skip
+
 
 def export(
     run: shared.RunPlace,
-    format: Annotated[
-        str,
-        argument(
-            "FORMAT",
-            "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a plug-in's.",
-            autocompletion=formats,
-        ),
-    ],
+    format: FormatArgument,
     out: Annotated[Path, argument("OUT", "File or folder to write to.")],
     acknowledge: shared.Acknowledge = None,
-    language: Annotated[str, option("Export this translation by camel translate.", "CODE")] = "",
-    with_reasoning: Annotated[
-        bool, flag("--with-reasoning", "messages, dataset: include reasoning.")
-    ] = False,
+    language: LanguageOption = "",
+    with_reasoning: WithReasoningOption = False,
     force: shared.Force = False,
     title: shared.Title = "",
-    license: Annotated[str, option("dataset, site: license, such as cc-by-4.0.", "ID")] = "",
-    id: Annotated[list[str] | None, option("site: include this conversation.", "ID")] = None,
-    first: Annotated[int | None, option("site: include the first N conversations.", "N")] = None,
-    random: Annotated[int, option("site: include N conversations drawn at random.", "N")] = 0,
+    license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
+    id: Annotated[list[str] | None, option("For site: include the conversation with this id.", "ID")] = None,
+    first: Annotated[int | None, option("For site: include the first N conversations.", "N")] = None,
+    random: Annotated[int, option("For site: include N conversations, drawn at random.", "N")] = 0,
     seed: shared.Seed = None,
-    where: Annotated[str, option("site: include matches, such as 'stop=done&q=oasis'.", "QUERY")] = "",
+    where: WhereOption = "",
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
@@ -166,13 +162,15 @@ def _write_site(
         )
 
 
+FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")]  # fmt: skip
+FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems or transcript.", "FORMAT")]  # fmt: skip
+
+
 def import_(
-    files: Annotated[
-        list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")
-    ],
-    format: Annotated[str, option("Format: chat, instruction, problems or transcript.", "FORMAT")] = "chat",
+    files: FilesArgument,
+    format: FormatOption = "chat",
     scenario: shared.ScenarioName = "",
-    skip: Annotated[bool, flag("--skip", "Skip and report documents that cannot be read.")] = False,
+    skip: Annotated[bool, flag("--skip", "Skip documents that cannot be read, and list them.")] = False,
 ) -> None:
     """Import conversations from files into a new run."""
     from itertools import chain

@@ -21,7 +21,9 @@ def gc(
     run: shared.RunPlace,
     yes: shared.Yes = False,
     dry_run: shared.DryRun = False,
-    compacted: Annotated[bool, flag("--compacted", "Also remove files that compact has merged.")] = False,
+    compacted: Annotated[
+        bool, flag("--compacted", "Also remove small files that `camel run compact` has merged.")
+    ] = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """List files that a run does not need, and remove them."""

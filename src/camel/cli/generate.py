@@ -18,23 +18,26 @@ if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
 
 
+ForkOption = Annotated[str, option("After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.", "FOLDER")]  # fmt: skip
+
+
 @long_command(CLUSTER_OPTIONS)
 def generate(
     call: Invocation,
     config: shared.ConfigFile = Path("camel.toml"),
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
-    user_model: Annotated[str, option("Model of the user's seat.", "MODEL")] = "",
-    assistant_model: Annotated[str, option("Model of the assistant's seat.", "MODEL")] = "",
-    critic_model: Annotated[str, option("Model of the critic.", "MODEL")] = "",
+    user_model: Annotated[str, option("Model that plays the user.", "MODEL")] = "",
+    assistant_model: Annotated[str, option("Model that plays the assistant.", "MODEL")] = "",
+    critic_model: Annotated[str, option("Model that chooses between proposed messages.", "MODEL")] = "",
     local: shared.Local = False,
     batch: shared.Batch = False,
     out: shared.Out = "",
-    fork: Annotated[str, option("Start a new run here, and reuse what still applies.", "FOLDER")] = "",
+    fork: ForkOption = "",
     accept_change: shared.AcceptChange = None,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Generate a dataset of conversations."""
+    """Generate a dataset of conversations, called a run."""
     from msgspec.structs import replace
 
     from camel.cli.command import resume_line

@@ -101,7 +101,7 @@ def row(param: Any, path: str) -> tuple[str, str]:
     shown = texts(path).get("defaults", {}).get(param.name) or _default(param)
     note = f"[default: {shown}]" if shown else "[required]" if _is_option(param) and param.required else ""
     text = f"{param.help[:-1]}; repeatable." if getattr(param, "multiple", False) else param.help
-    return name, f"{text}  {note}".strip()
+    return name, f"{texts(path).get('options', {}).get(param.name, text)}  {note}".strip()
 
 
 def _is_option(param: Any) -> bool:

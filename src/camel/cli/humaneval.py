@@ -27,19 +27,19 @@ def humaneval(
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
-    n: Annotated[int, option("Samples per problem.", "N", "-n", min=1, max=10_000)] = 200,
-    k: Annotated[list[int] | None, option("Report pass@k for this k.", "K", "-k")] = None,
+    n: Annotated[int, option("Number of samples per problem.", "N", "-n", min=1, max=10_000)] = 200,
+    k: Annotated[list[int] | None, option("Report pass@k for this value of k.", "K", "-k")] = None,
     problems: Annotated[int, option("Solve only the first N problems.", "N", min=1, max=164)] = 164,
     temperature: shared.Temperature = None,
-    top_p: Annotated[float | None, option("Nucleus sampling: total probability kept.", "NUMBER")] = None,
+    top_p: Annotated[float | None, option("Cumulative probability for top-p sampling.", "NUMBER")] = None,
     max_tokens: shared.MaxTokens = None,
     seed: shared.Seed = None,
     out: shared.Out = "",
     processes: shared.Processes = None,
     dry_run: shared.DryRun = False,
-    uncontained: Annotated[bool, flag(UNCONTAINED, "Run programs with your permissions.")] = False,
+    uncontained: Annotated[bool, flag(UNCONTAINED, "Run them with all your permissions.")] = False,
 ) -> None:
-    """Solve HumanEval and HumanEval+ with a model (Table 3)."""
+    """Let a model solve HumanEval and HumanEval+ (Table 3)."""
     from camel.cli.panel import echo
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from camel.runs.reader import RunReader
 
 
+FindingsOption = Annotated[bool, flag("--findings", "Also find behaviors such as role flipping, for the explorer's filters and plots.")]  # fmt: skip
+
+
 def index(
     run: shared.RunPlace,
-    text: Annotated[bool, flag("--text", "Also build the full-text index.")] = False,
-    findings: Annotated[bool, flag("--findings", "Also run the detectors, for filters and plots.")] = False,
+    text: Annotated[bool, flag("--text", "Also build an index for full-text search.")] = False,
+    findings: FindingsOption = False,
     stage: shared.Stage = "",
     as_json: shared.AsJson = False,
 ) -> None:

@@ -22,15 +22,17 @@ LOCAL, API, SERVER = "1", "2", "3"
 
 def init(
     context: typer.Context,
-    file: Annotated[Path, argument("FILE.toml", "Configuration to write.")] = Path("camel.toml"),
+    file: Annotated[Path, argument("FILE.toml", "Configuration file to write.")] = Path("camel.toml"),
     local: shared.Local = False,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     key_variable: Annotated[str, option("Environment variable that holds the API key.", "NAME")] = "",
     scenario: shared.ScenarioName = "",
-    size: Annotated[str, option("Number of conversations, or a cost such as '$5'.", "N|$N")] = "",
+    size: Annotated[
+        str, option("Number of conversations to generate, or their cost, such as '$5'.", "N|$N")
+    ] = "",
 ) -> None:
-    """Write a configuration for camel generate."""
+    """Write a configuration file for `camel generate`."""
     from camel.generation.init import read_size, write_config
 
     model, base_url = typed_model(context, model, base_url)

@@ -19,28 +19,26 @@ if TYPE_CHECKING:
     from camel.maps.table import MapHeader
 
 
+EmbedderOption = Annotated[str, option("Embedding model: a folder, a Python package that contains one, or a name on the Hugging Face Hub.", "MODEL", envvar="CAMEL_EMBEDDER")]  # fmt: skip
+ThresholdOption = Annotated[float, option("Cosine similarity from which two texts count as near-duplicates.", "NUMBER", min=0.5, max=1.0)]  # fmt: skip
+ExportOption = Annotated[str, option("Export an existing map, for Embedding Atlas (atlas) or Nomic Atlas (nomic).", "FORMAT")]  # fmt: skip
+
+
 @long_command(LOCAL_OPTIONS)
 def map_(
     call: Invocation,
     run: shared.RunPlace,
-    embedder: Annotated[
-        str,
-        option(
-            "Embedding model: a folder, a package or a name on the hub.", "MODEL", envvar="CAMEL_EMBEDDER"
-        ),
-    ] = "",
+    embedder: EmbedderOption = "",
     of: Annotated[str, option("Texts to map: tasks or instructions.", "WHAT")] = "tasks",
     seed: shared.Seed = 0,
     groups: Annotated[int | None, option("Number of groups.", "N", min=1, max=200)] = None,
-    threshold: Annotated[
-        float, option("Cosine similarity of near-duplicates.", "NUMBER", min=0.5, max=1.0)
-    ] = 0.95,
-    export: Annotated[str, option("Write the existing map to --out as atlas or nomic.", "FORMAT")] = "",
+    threshold: ThresholdOption = 0.95,
+    export: ExportOption = "",
     out: shared.Out = "",
     acknowledge: shared.Acknowledge = None,
     force: shared.Force = False,
 ) -> None:
-    """Map a run's texts by meaning, with groups and duplicates."""
+    """Map texts by meaning, and find groups and duplicates."""
     try:
         from camel.maps.embedders import SentenceModel
         from camel.maps.mapping import MapJob

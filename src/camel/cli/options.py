@@ -1,6 +1,6 @@
 """Options that several commands share. Each is defined once, so that a name means the same everywhere.
 
-A command sets only the default. Defaults that a command computes are described in help.toml.
+A command sets only the default. help.toml describes defaults that a command computes, and options that need other words.
 """
 
 from __future__ import annotations
@@ -30,71 +30,56 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **more)
 
 
+# One line per option.
+# fmt: off
 RunPlace = Annotated[str, argument("RUN", "Folder of a run, or s3://bucket/prefix.", autocompletion=runs)]
-ConfigFile = Annotated[Path, argument("CONFIG.toml", "Configuration; camel init writes one.")]
-ScenarioPlace = Annotated[
-    str, argument("NAME", "Name of an included scenario, or a folder.", autocompletion=scenarios)
-]
+ConfigFile = Annotated[Path, argument("CONFIG.toml", "Configuration file; `camel init` writes one.")]
+ScenarioPlace = Annotated[str, argument("NAME", "Name of an included scenario, or a folder.", autocompletion=scenarios)]
 
 # --- models ------------------------------------------------------------------------------------------------------
 
-ModelName = Annotated[
-    str,
-    option(
-        "Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME or local.",
-        "MODEL",
-        envvar="CAMEL_MODEL",
-        autocompletion=models,
-    ),
-]
-BaseUrl = Annotated[
-    str, option("Base URL of the endpoint (key: OPENAI_API_KEY).", "URL", envvar="OPENAI_BASE_URL")
-]
-Dialect = Annotated[str, option("API dialect of the endpoint, such as anthropic.", "NAME")]
-Local = Annotated[bool, flag("--local", "Use the small model on this machine; needs no key.")]
-Batch = Annotated[bool, flag("--batch", "Use the batch API: about half the price, within 24 hours.")]
-Judge = Annotated[
-    list[str] | None,
-    option("Model that judges, or CONFIG.toml for its [models.judge].", "MODEL", autocompletion=models),
-]
-Temperature = Annotated[str | None, option("Sampling temperature, or 'default'.", "NUMBER")]
-MaxTokens = Annotated[int | None, option("Longest reply, in tokens.", "TOKENS", min=1)]
-Guided = Annotated[str, option("Constrain replies with a grammar: llama.cpp, vllm, openai or off.", "SERVER")]
+ModelName = Annotated[str, option("Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, or local (same as --local).", "MODEL", envvar="CAMEL_MODEL", autocompletion=models)]
+BaseUrl = Annotated[str, option("Base URL of the endpoint. The API key is read from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL")]
+Dialect = Annotated[str, option("API format of the endpoint, such as openai or anthropic.", "NAME")]
+Local = Annotated[bool, flag("--local", "Use SmolLM2-135M on this machine; needs no API key.")]
+Batch = Annotated[bool, flag("--batch", "Use the provider's batch API: about half the price, replies within 24 hours.")]
+Judge = Annotated[list[str] | None, option("Model that judges, or a CONFIG.toml with [models.judge].", "MODEL", autocompletion=models)]
+Temperature = Annotated[str | None, option("Sampling temperature, or 'default' to use the endpoint's default.", "NUMBER")]
+MaxTokens = Annotated[int | None, option("Maximum length of a reply, in tokens.", "TOKENS", min=1)]
+Guided = Annotated[str, option("Enforce the reply format on this kind of server: llama.cpp, vllm or openai; 'off' does not enforce it.", "SERVER")]
 Context = Annotated[int | None, option("Context window of the model, in tokens.", "TOKENS")]
 Seed = Annotated[int | None, option("Random seed.", "N", min=0, max=2**31 - 1)]
-AcceptChange = Annotated[
-    list[str] | None, option("Resume although model.name or another setting changed.", "SETTING")
-]
+AcceptChange = Annotated[list[str] | None, option("Continue the run even though this setting has changed, such as model.name.", "SETTING")]
 
 # --- conversations -----------------------------------------------------------------------------------------------
 
-TaskText = Annotated[str, option("Task of the conversation.", "TEXT")]
-MaxMessages = Annotated[int | None, option("Stop a conversation after this many messages.", "N", min=1)]
-ScenarioName = Annotated[str, option("Name or folder of a scenario.", "NAME", autocompletion=scenarios)]
-ShowPrompts = Annotated[bool, flag("--show-prompts", "Print the system prompts.")]
-ShowReasoning = Annotated[bool, flag("--show-reasoning", "Print a model's reasoning after each message.")]
+TaskText = Annotated[str, option("Task that the agents work on.", "TEXT")]
+MaxMessages = Annotated[int | None, option("End a conversation after this many messages.", "N", min=1)]
+ScenarioName = Annotated[str, option("Scenario: a name that `camel scenarios` lists, or a folder.", "NAME", autocompletion=scenarios)]
+ShowPrompts = Annotated[bool, flag("--show-prompts", "Also print the system prompts.")]
+ShowReasoning = Annotated[bool, flag("--show-reasoning", "Also print the model's reasoning after each message.")]
 Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
-Acknowledge = Annotated[list[str] | None, option("Include harmful conversations: misalignment.", "LABEL")]
-Sample = Annotated[int, option("Conversations of each run to draw at random.", "N", min=1, max=100_000)]
-Stage = Annotated[str, option("Stage of the run.", "NAME")]
-RowLength = Annotated[int | None, option("Longest row, in tokens.", "TOKENS", min=1)]
+Acknowledge = Annotated[list[str] | None, option("Include harmful conversations with this label, such as misalignment.", "LABEL")]
+Sample = Annotated[int, option("Number of conversations to draw at random from each run.", "N", min=1, max=100_000)]
+Stage = Annotated[str, option("Records to process: conversations, answers, or a translation such as translated-de.", "NAME")]
+RowLength = Annotated[int | None, option("Maximum length of a row, in tokens.", "TOKENS", min=1)]
 
 # --- how a command runs ------------------------------------------------------------------------------------------
 
-Concurrency = Annotated[int | None, option("Items in progress at the same time.", "N", min=1)]
-Processes = Annotated[int | None, option("Processes on this machine.", "N", min=1)]
-BudgetUsd = Annotated[float | None, option("Stop at this cost, in US dollars.", "USD")]
+Concurrency = Annotated[int | None, option("Number of conversations or other items to process in parallel.", "N", min=1)]
+Processes = Annotated[int | None, option("Number of processes on this machine.", "N", min=1)]
+BudgetUsd = Annotated[float | None, option("Stop when this cost is reached, in US dollars.", "USD")]
 BudgetTokens = Annotated[int | None, option("Stop after this many tokens.", "TOKENS")]
 BudgetCalls = Annotated[int | None, option("Stop after this many calls.", "CALLS")]
-BudgetHours = Annotated[float | None, option("Stop after this many hours.", "HOURS")]
-Address = Annotated[str, option("Ray cluster: local, auto, or HOST:PORT of its head.", "ADDRESS")]
-Workers = Annotated[int | None, option("Worker processes on the cluster; needs --address.", "N")]
-RetryFailed = Annotated[bool, flag("--retry-failed", "Retry items that failed.")]
-DryRun = Annotated[bool, flag("--dry-run", "Show what would be done; do nothing.")]
+BudgetHours = Annotated[float | None, option("Stop this command after this many hours.", "HOURS")]
+Address = Annotated[str, option("Use a Ray cluster: local (start one here), auto (find a running one), or HOST:PORT of its head node.", "ADDRESS")]
+Workers = Annotated[int | None, option("Number of worker processes on the cluster; needs --address.", "N")]
+RetryFailed = Annotated[bool, flag("--retry-failed", "Also retry items that failed before.")]
+DryRun = Annotated[bool, flag("--dry-run", "Show what would be done and what it would cost, then exit.")]
 
 # --- output ------------------------------------------------------------------------------------------------------
 
-Out = Annotated[str, option("Folder or file to write to.", "PATH")]
+Out = Annotated[str, option("Folder to write to.", "PATH")]
 Force = Annotated[bool, flag("--force", "Overwrite existing output.")]
 Title = Annotated[str, option("Title.", "TEXT")]
 AsJson = Annotated[bool, flag("--json", "Print JSON instead of text.")]
@@ -103,11 +88,12 @@ Yes = Annotated[bool, flag("--yes", "Do not ask for confirmation.")]
 # --- servers -----------------------------------------------------------------------------------------------------
 
 Port = Annotated[int, option("Port to listen on; 0 picks a free one.", "PORT", min=0, max=65535)]
-Host = Annotated[str, option("Address to listen on; any but loopback requires a token.", "ADDRESS")]
-AllowHost = Annotated[list[str] | None, option("Accept requests for this host name.", "NAME")]
-FrameIn = Annotated[list[str] | None, option("Let pages of this origin embed the app.", "ORIGIN")]
-Public = Annotated[bool, flag("--public", "Require no token: let in everyone who can reach the address.")]
+Host = Annotated[str, option("Address to listen on. Visitors need a token, except on a loopback address.", "ADDRESS")]
+AllowHost = Annotated[list[str] | None, option("Also accept requests for this host name, such as that of a proxy.", "NAME")]
+FrameIn = Annotated[list[str] | None, option("Origin, such as https://huggingface.co, whose web pages may embed the app.", "ORIGIN")]
+Public = Annotated[bool, flag("--public", "Require no token. Everyone who can reach the address has access.")]
 OpenBrowser = Annotated[bool | None, option("Open a browser.", None, "--open/--no-open")]
+# fmt: on
 
 
 def print_json(value: Any) -> None:

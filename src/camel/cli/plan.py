@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MONTH = 30 * 24.0
 
+ScaleOption = Annotated[list[str] | None, option("Change the length of one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
+
 
 def plan(
     context: typer.Context,
@@ -26,7 +28,7 @@ def plan(
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     rate: Annotated[float | None, option("Speed of the endpoint, in calls per second.", "N")] = None,
-    scale: Annotated[list[str] | None, option("Size of a level, such as task=100.", "LEVEL=N")] = None,
+    scale: ScaleOption = None,
     local: shared.Local = False,
     batch: shared.Batch = False,
     out: shared.Out = "",

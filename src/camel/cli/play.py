@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 
 MESSAGES = 40
 
+AssistantOption = Annotated[str, option("Role of the assistant, who follows instructions.", "ROLE")]  # fmt: skip
+HumanOption = Annotated[list[str] | None, option("Seat that you take: user, assistant, or critic, who chooses between proposed messages.", "SEAT")]  # fmt: skip
+CriticOption = Annotated[int, option("Let the model choose each message from N proposals; 0 turns this off.", "N")]  # fmt: skip
+WordLimitOption = Annotated[int, option("Maximum length of the more specific task, in words.", "WORDS", min=1)]  # fmt: skip
+PromptsOption = Annotated[Path | None, option("Folder with your own prompts: assistant.txt, user.txt, specifier.txt and opening.txt.", "FOLDER")]  # fmt: skip
+VerbatimOption = Annotated[bool, flag("--verbatim", "With --human: send your text as typed, without adding Instruction: or Solution: to it.")]  # fmt: skip
+HistoryOption = Annotated[bool, option("With --human: save what you type, to recall it in later sessions.")]  # fmt: skip
+
 
 def play(
-    assistant: Annotated[str, option("Role of the assistant.", "ROLE")] = "Python Programmer",
+    assistant: AssistantOption = "Python Programmer",
     user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = "Stock Trader",
     task: shared.TaskText = "Develop a trading bot for the stock market",
-    human: Annotated[
-        list[str] | None, option("Take the seat user, assistant or critic; type /help there.", "SEAT")
-    ] = None,
+    human: HumanOption = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     dialect: shared.Dialect = "",
@@ -38,19 +44,17 @@ def play(
     max_messages: shared.MaxMessages = MESSAGES,
     context: shared.Context = None,
     guided: shared.Guided = "",
-    critic: Annotated[int, option("Let the model choose each message from N proposals; 0: off.", "N")] = 0,
+    critic: CriticOption = 0,
     specify: Annotated[bool, option("Let the model make the task more specific first.")] = True,
-    word_limit: Annotated[int, option("Longest specified task, in words.", "WORDS", min=1)] = 50,
-    prompts: Annotated[
-        Path | None, option("Folder with assistant.txt, user.txt, specifier.txt, opening.txt.", "FOLDER")
-    ] = None,
+    word_limit: WordLimitOption = 50,
+    prompts: PromptsOption = None,
     show_prompts: shared.ShowPrompts = False,
     show_reasoning: shared.ShowReasoning = False,
     save: shared.Save = None,
-    verbatim: Annotated[bool, flag("--verbatim", "With --human: send your text without markers.")] = False,
-    history: Annotated[bool, option("With --human: remember what you type for next time.")] = True,
+    verbatim: VerbatimOption = False,
+    history: HistoryOption = True,
 ) -> None:
-    """Watch two agents work on a task, or take a seat."""
+    """Watch two agents work on a task, or play one yourself."""
     from rich.console import Console
 
     from camel.cli.keyboard import open_keyboard

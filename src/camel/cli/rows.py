@@ -21,40 +21,35 @@ WITH_FILE = ("--force", "--json", "--budget-hours")
 """Options that can be combined with a recipe file."""
 LENGTH = 2048
 
+GivenArgument = Annotated[list[str], argument("RUN... | RECIPE.toml", "Runs to use, or a recipe file that lists the runs and all settings.", autocompletion=complete_runs)]  # fmt: skip
+SeatOption = Annotated[str, option("Whose messages to train on: assistant, user or both.", "SEAT")]  # fmt: skip
+MarkersOption = Annotated[bool, flag("--markers", "Keep the words of the format, such as Instruction: and Solution:.")]  # fmt: skip
+InceptionOption = Annotated[bool, flag("--inception", "With --system: use the CAMEL paper's prompts for conversations that have none.")]  # fmt: skip
+StopOption = Annotated[list[str] | None, option("Use only conversations that ended for this reason, such as done.", "REASON")]  # fmt: skip
+WithoutOption = Annotated[list[str] | None, option("Exclude conversations in which `camel study` finds this behavior, such as role_flipping.", "FINDING")]  # fmt: skip
+OnlyLanguageOption = Annotated[str, option("Use only conversations in this language, such as English.", "NAME")]  # fmt: skip
+NearOption = Annotated[float, option("Exclude rows with at least this similarity to an earlier row, from 0.5 to 1; 0 turns this off.", "SHARE")]  # fmt: skip
+QuestionsOption = Annotated[list[str] | None, option("Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, or those of the CAMEL paper's Table 2: table2_society, table2_code, table2_math or table2_science.", "FILE")]  # fmt: skip
+
 
 @long_command(LOCAL_OPTIONS)
 def rows(
     call: Invocation,
-    given: Annotated[
-        list[str],
-        argument(
-            "RUN... | RECIPE.toml", "Runs, or a recipe file with all settings.", autocompletion=complete_runs
-        ),
-    ],
+    given: GivenArgument,
     out: shared.Out = "rows",
-    seat: Annotated[str, option("Seat to learn: assistant, user or both.", "SEAT")] = "assistant",
+    seat: SeatOption = "assistant",
     length: shared.RowLength = LENGTH,
-    markers: Annotated[bool, flag("--markers", "Keep markers such as Instruction:.")] = False,
+    markers: MarkersOption = False,
     system: Annotated[bool, flag("--system", "Start each row with the system prompt.")] = False,
-    inception: Annotated[
-        bool, flag("--inception", "With --system: add the paper's prompts if missing.")
-    ] = False,
-    stop: Annotated[list[str] | None, option("Use only this ending, such as done.", "REASON")] = None,
-    without: Annotated[
-        list[str] | None, option("Exclude this finding, such as role_flipping.", "FINDING")
-    ] = None,
-    only_language: Annotated[str, option("Use only this language, such as English.", "NAME")] = "",
-    near: Annotated[float, option("Exclude rows this similar to an earlier one; 0: off.", "SHARE")] = 0.0,
-    questions: Annotated[
-        list[str] | None,
-        option(
-            "Exclude these questions: a JSONL file, humaneval, humaneval+ or table2_math and the like.",
-            "FILE",
-        ),
-    ] = None,
+    inception: InceptionOption = False,
+    stop: StopOption = None,
+    without: WithoutOption = None,
+    only_language: OnlyLanguageOption = "",
+    near: NearOption = 0.0,
+    questions: QuestionsOption = None,
     force: shared.Force = False,
 ) -> None:
-    """Make training rows: shaped, filtered and deduplicated."""
+    """Turn conversations into rows for training."""
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
     from camel.training.rows_job import RowsJob
     from camel.training.shaping import Seat, Shape

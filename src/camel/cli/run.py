@@ -23,7 +23,7 @@ app = typer.Typer(name="run", cls=HelpGroup, no_args_is_help=True, rich_markup_m
 
 @app.callback()
 def run() -> None:
-    """Pause, resume, stop, check and tidy runs."""
+    """Pause, resume, stop, check and clean up runs."""
 
 
 def pause(run: shared.RunPlace) -> None:
@@ -37,7 +37,7 @@ def resume(run: shared.RunPlace) -> None:
 
 
 def stop(run: shared.RunPlace) -> None:
-    """Stop a run after its calls in flight, as Ctrl-C does."""
+    """Stop a run when its current calls finish, as Ctrl-C does."""
     _request(run, "stop", "stopping after the calls in flight", "stops after its calls in flight")
 
 

@@ -20,7 +20,7 @@ app = typer.Typer(name="scenarios", cls=HelpGroup, invoke_without_command=True, 
 
 @app.callback()
 def scenarios(context: typer.Context) -> None:
-    """List scenarios, and make your own."""
+    """List scenarios (kinds of datasets), or make your own."""
     if context.invoked_subcommand is not None:
         return
     from rich.console import Console
@@ -72,7 +72,7 @@ def check(path: shared.ScenarioPlace) -> None:
 
 @app.command(cls=HelpCommand)
 def show(name: shared.ScenarioPlace) -> None:
-    """Show the levels of a scenario and one prompt of each kind."""
+    """Show a scenario's lists and one prompt of each kind."""
     from rich.console import Console
 
     from camel.cli.panel import table

@@ -18,9 +18,9 @@ def serve(
     gguf: Annotated[Path | None, option("GGUF file to serve.", "FILE")] = None,
     concurrency: shared.Concurrency = SLOTS,
     context: shared.Context = WINDOW,
-    threads: Annotated[int | None, option("CPU threads.", "N")] = None,
+    threads: Annotated[int | None, option("Number of CPU threads.", "N")] = None,
 ) -> None:
-    """Serve a small model on this machine until Ctrl-C."""
+    """Serve a model on this machine until you press Ctrl-C."""
     from camel.models import local
 
     settings = local.LocalServer(

@@ -22,7 +22,7 @@ FIRST = 10
 
 def show(
     run: shared.RunPlace,
-    id: Annotated[str, argument("ID", "Conversation to print; without it, a summary of the run.")] = "",
+    id: Annotated[str, argument("ID", "Conversation to print, instead of the summary.")] = "",
     acknowledge: shared.Acknowledge = None,
     show_prompts: shared.ShowPrompts = False,
     show_reasoning: shared.ShowReasoning = False,

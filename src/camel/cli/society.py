@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def society(
-    file: Annotated[Path, argument("FILE", "Society's TOML file, or a folder with a society.toml.")],
+    file: Annotated[Path, argument("FILE", "TOML file, or a folder that contains society.toml.")],
     task: shared.TaskText = "",
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
@@ -30,7 +30,7 @@ def society(
     show_reasoning: shared.ShowReasoning = False,
     save: shared.Save = None,
 ) -> None:
-    """Watch a society of any size work on a task."""
+    """Watch any number of agents work on a task."""
     from msgspec.structs import replace
     from rich.console import Console
 

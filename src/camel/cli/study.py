@@ -33,7 +33,7 @@ def study(
     processes: shared.Processes = None,
     acknowledge: shared.Acknowledge = None,
 ) -> None:
-    """Find and measure behaviors in a run."""
+    """Measure behaviors such as role flipping in a run."""
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel

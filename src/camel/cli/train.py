@@ -21,33 +21,31 @@ if TYPE_CHECKING:
 WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters")
 """Options that can be combined with a configuration file."""
 
+GivenArgument = Annotated[list[str] | None, argument("ROWS... | CONFIG.toml", "Folders that `camel rows` wrote, or a file with all settings.")]  # fmt: skip
+PreferencesOption = Annotated[list[str] | None, option("Train on preferences (DPO): a run with a critic, or a file that `camel export RUN preferences` wrote.", "RUN|FILE")]  # fmt: skip
+BaseModelOption = Annotated[str, option("Model to train: a folder, a name on the Hugging Face Hub, a GGUF file, or local (SmolLM2-135M).", "MODEL")]  # fmt: skip
+DeviceOption = Annotated[str, option("With --dry-run: device to estimate for: A100-80GB, H100-80GB or CPU.", "NAME")]  # fmt: skip
+ParametersOption = Annotated[str, option("With --dry-run: number of parameters, such as 7B, if the model is not on this machine.", "COUNT")]  # fmt: skip
+
 
 def train(
     command: typer.Context,
-    given: Annotated[
-        list[str] | None, argument("ROWS... | CONFIG.toml", "Folders of rows, or a file with all settings.")
-    ] = None,
-    preferences: Annotated[
-        list[str] | None, option("Learn the choices of critics (DPO).", "RUN|FILE")
-    ] = None,
-    recipe: Annotated[str, option("Base settings: paper, lora, qlora, dpo or cpu.", "NAME")] = "",
-    base_model: Annotated[
-        str, option("Model to train: a folder, hub name, GGUF file or local.", "MODEL")
-    ] = "",
+    given: GivenArgument = None,
+    preferences: PreferencesOption = None,
+    recipe: Annotated[str, option("Predefined settings: paper, lora, qlora, dpo or cpu.", "NAME")] = "",
+    base_model: BaseModelOption = "",
     out: shared.Out = "model",
-    epochs: Annotated[float | None, option("Passes over the rows.", "NUMBER")] = None,
-    steps: Annotated[int | None, option("Most training steps.", "N")] = None,
-    batch_size: Annotated[int | None, option("Rows per step.", "ROWS")] = None,
+    epochs: Annotated[float | None, option("Number of passes over the rows.", "NUMBER")] = None,
+    steps: Annotated[int | None, option("Maximum number of training steps.", "N")] = None,
+    batch_size: Annotated[int | None, option("Number of rows per training step.", "ROWS")] = None,
     length: shared.RowLength = None,
     learning_rate: Annotated[float | None, option("Learning rate.", "NUMBER")] = None,
-    devices: Annotated[int | None, option("GPUs, or CPU processes.", "N")] = None,
+    devices: Annotated[int | None, option("Number of GPUs, or of processes on CPUs.", "N")] = None,
     address: shared.Address = "",
-    write_gguf: Annotated[bool, option("Also write model.gguf, for camel serve.")] = True,
+    write_gguf: Annotated[bool, option("Also write model.gguf, for `camel serve`.")] = True,
     dry_run: shared.DryRun = False,
-    device: Annotated[str, option("With --dry-run: A100-80GB, H100-80GB or CPU.", "NAME")] = "",
-    parameters: Annotated[
-        str, option("With --dry-run: size of a model that is elsewhere, such as 7B.", "COUNT")
-    ] = "",
+    device: DeviceOption = "",
+    parameters: ParametersOption = "",
 ) -> None:
     """Fine-tune a model on rows or on preferences."""
     from rich.console import Console

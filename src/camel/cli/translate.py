@@ -22,7 +22,9 @@ CHANGES = ["model.name"]
 def translate(
     call: Invocation,
     run: shared.RunPlace,
-    to: Annotated[list[str], option("Language: ar zh ko ja hi ru es fr de it.", "CODE")],
+    to: Annotated[
+        list[str], option("Language to translate into: ar, zh, ko, ja, hi, ru, es, fr, de or it.", "CODE")
+    ],
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,

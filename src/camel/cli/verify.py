@@ -18,10 +18,10 @@ FIX = (
 
 def verify(
     run: shared.RunPlace,
-    unfinished: Annotated[bool, flag("--unfinished", "Accept shards that are not generated yet.")] = False,
+    unfinished: Annotated[bool, flag("--unfinished", "Accept a run that is not finished yet.")] = False,
     as_json: shared.AsJson = False,
 ) -> None:
-    """Check the hash, rows and ids of every file of a run."""
+    """Check the files of a run for damage."""
     import msgspec
     from rich.console import Console
 

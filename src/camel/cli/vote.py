@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from camel.explorer.vote.serving import Links
 
 
+PairsArgument = Annotated[Path, argument("FOLDER", "Folder that `camel evaluate agents` wrote, or a .jsonl file with pairs of solutions.")]  # fmt: skip
+UrlOption = Annotated[str, option("URL that voters open, if they reach this server through a proxy.", "URL")]  # fmt: skip
+InviteOption = Annotated[list[str] | None, option("Print a personal link for the voter with this name.", "NAME")]  # fmt: skip
+
+
 def vote(
-    pairs: Annotated[Path, argument("FOLDER", "Folder of an evaluation, or a .jsonl file of pairs.")],
+    pairs: PairsArgument,
     port: shared.Port = 8092,
     host: shared.Host = "127.0.0.1",
-    url: Annotated[str, option("Address that voters open, where a proxy is in front.", "URL")] = "",
+    url: UrlOption = "",
     allow_host: shared.AllowHost = None,
-    invite: Annotated[list[str] | None, option("Print a personal link for this voter.", "NAME")] = None,
+    invite: InviteOption = None,
     open_browser: shared.OpenBrowser = None,
     results: Annotated[bool, flag("--results", "Show the results so far and exit.")] = False,
     out: shared.Out = "",
