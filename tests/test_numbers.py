@@ -50,7 +50,6 @@ ALLOWED = {
         "15 GB": "arithmetic: 91 workers, one shard each, by 40 kB",
         "37 GB": "arithmetic: the same by 2.5",
         "40 kB": "arithmetic: a conversation of 40 messages",
-        "10 s": "a setting: engine/ray/supervisor.py",
     },
     "docs/storage.md": {"256 MB": "a setting: the command above it"},
     "docs/study.md": {"1.9%": "arithmetic: Wilson's interval of 0 in 200"},

@@ -42,7 +42,7 @@ def test_show():
 def test_show_what_is_gated():
     _, output = camel_scenarios("show", "misalignment")
     assert "labels: misalignment" in output
-    assert "acknowledged" in output
+    assert "acknowledgment" in output
 
 
 def test_new_then_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
