@@ -17,6 +17,7 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
+from camel.core.toml import plain_message
 from camel.generation.config import GenerateConfig
 from camel.generation.plan import make_plan
 from camel.models.discovery import find_replicas
@@ -71,7 +72,9 @@ def read_size(text: str) -> tuple[int | None, float | None]:
     except ValueError:
         value = 0
     if not 0 < value < 1e12:
-        raise InputError(f"enter a number, such as 8, or an amount of money, such as $5, not {shown(text)}")
+        raise InputError(
+            f"the size must be a number, such as 8, or an amount of money, such as $5, not {shown(text)}"
+        )
     return (None, float(value)) if is_money else (int(value), None)
 
 
@@ -103,7 +106,7 @@ def config_text(answers: Answers, name: str) -> str:
     size = answers.size or (_affordable(answers, full) if answers.money else _few(answers))
     if size > scenario.count:
         raise InputError(
-            f"{scenario.name} has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
+            f"scenario '{scenario.name}' has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
             "scenario with larger counts (camel scenarios new)"
         )
     counts = counts_for(full, size)
@@ -125,7 +128,7 @@ def _scenario(name: str) -> Scenario:
         raise InputError("a translation needs an existing run: use camel translate RUN --to LANGUAGE")
     if scenario.gated:
         raise InputError(
-            f"{scenario.name} needs your acknowledgment: copy its configuration from configs/ and read the comments "
+            f"scenario '{scenario.name}' needs your acknowledgment: copy its configuration from configs/ and read the comments "
             "there"
         )
     return scenario
@@ -251,7 +254,7 @@ def _checked(text: str) -> None:
     try:
         config = msgspec.convert(tomllib.loads(text), GenerateConfig)
     except msgspec.ValidationError as error:
-        raise InputError(str(error).partition(" - at ")[0]) from None
+        raise InputError(plain_message(error).partition(" (in ")[0]) from None
     config.loaded_scenario()
 
 
