@@ -119,9 +119,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         _one_of("stop", self.stop, (Ending,))
         names = Names(member.name for member in self.members)
         if not self.members and self.roles is None:
-            raise InputError(
-                "the society has no members: add them as [[members]], or add [roles] to have a model propose them"
-            )
+            raise InputError("there are no members: add [[members]], or [roles] to have a model propose them")
         names.check("turns", self.turns.mentioned())
         names.check("hears", self.hears.mentioned())
         names.check("stop.done", (self.stop.done,) if self.stop.done else ())

@@ -36,7 +36,7 @@ def read_table(path: Path, missing: str = "") -> dict[str, Any]:
         why = missing if missing and isinstance(error, FileNotFoundError) else error
         raise InputError(f"cannot read '{path}': {why}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+        raise InputError(f"'{path}' is not valid TOML: {error}") from None
 
 
 def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None) -> T:
@@ -57,13 +57,10 @@ def plain_message(error: msgspec.ValidationError) -> str:
     place = f"in {path if '[' in path else f'[{path}]'}" if path else ""
     if text.startswith(MISSING):
         name = text.removeprefix(MISSING)
-        return f"{name} is missing {place}".rstrip() + f": add {name} = …"
+        return f"{name} is missing {place}".rstrip() + ": add it"
     if text.startswith("Expected "):
-        wanted, _, got = _KIND.sub(lambda kind: _KINDS[kind[0]], text.removeprefix("Expected ")).partition(
-            ", got "
-        )
-        wanted = " or ".join(one for one in wanted.split(" | ") if one != "null")
-        return f"{path or 'the value'} must be {wanted}" + (f", not {got}" if got else "")
+        text = _KIND.sub(lambda kind: _KINDS[kind[0]], text.replace(" | null", "")).replace(" | ", " or ")
+        return f"{path or 'the value'} must be {text.removeprefix('Expected ').replace(', got', ', not')}"
     return f"{text} ({place})" if place else text
 
 

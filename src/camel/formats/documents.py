@@ -142,9 +142,7 @@ def _looks_like(row: dict[str, Any]) -> str:
             f"{', '.join(IMPORTERS)}"
         )
     else:
-        return (
-            f"Its keys are {shown(list(row))}. Choose the file's format with --format {', '.join(IMPORTERS)}"
-        )
+        return f"Its keys are {shown(list(row))}. Choose --format {', '.join(IMPORTERS)}"
     return f"Try --format {found}"
 
 

@@ -81,9 +81,7 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
     wrong = {name: "two levels have this name. Rename one of them" for name in names if names.count(name) > 1}
     for level in scenario.levels:
         if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
-            wrong[level.name] = (
-                "this name is not allowed. Rename the level: use lower-case letters and underscores, and neither count nor num_…"
-            )
+            wrong[level.name] = "this name is not allowed. Use only a-z and _, and neither count nor num_…"
     yield from ((f"level {name}", message) for name, message in wrong.items())
     if wrong:
         return  # its placeholder would be reported as a further mistake
@@ -119,25 +117,15 @@ def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.levels and not isinstance(scenario.end, Translate):
         yield FILE, "there are no levels. Add a [[levels]] table for what varies, such as the task"
     if scenario.gated and not scenario.requires_acknowledgement:
-        yield (
-            FILE,
-            "a scenario with the label 'misalignment' must be acknowledged by its users. Add requires_acknowledgement = true",
-        )
+        yield FILE, "the label 'misalignment' needs an acknowledgment. Add requires_acknowledgement = true"
     if scenario.gated and not scenario.labels:
-        yield (
-            FILE,
-            'requires_acknowledgement is set, but labels is empty. Add labels = ["misalignment"], or another label',
-        )
+        yield FILE, 'requires_acknowledgement is set, but labels is empty. Add labels = ["misalignment"]'
     if scenario.gated or scenario.canary:
         try:
             UUID(scenario.canary)
         except ValueError:
-            what = (
-                f"canary must be a GUID, not {shown(scenario.canary)}"
-                if scenario.canary
-                else "canary is missing"
-            )
-            yield FILE, f'{what}. Create a GUID with python -c "import uuid; print(uuid.uuid4())"'
+            what = f"must be a GUID, not {shown(scenario.canary)}" if scenario.canary else "is missing"
+            yield FILE, f'canary {what}. Create a GUID with python -c "import uuid; print(uuid.uuid4())"'
 
 
 def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
@@ -154,7 +142,7 @@ def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
 
 def _items(where: str, count: int, items: tuple[str, ...]) -> Iterator[_Found]:
     if count > len(items):
-        yield where, f"there are only {len(items)} items, but count = {count}. Lower count, or add items"
+        yield where, f"it has {len(items)} items, but count = {count}. Lower count, or add items"
     seen: set[str] = set()
     for item in items:
         short = item if len(item) <= 40 else f"{item[:37]}..."
@@ -204,15 +192,9 @@ def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iter
         if name in known[:place] or is_count(name):
             continue
         if name == level.placeholder:
-            yield (
-                where,
-                f"its prompt contains <{name}>, the placeholder of this level itself. Remove it from the prompt",
-            )
+            yield where, f"its prompt contains the level's own placeholder, <{name}>. Remove it"
         elif name in known:
-            yield (
-                where,
-                f"its prompt contains <{name}>, but level '{name.lower()}' comes later. Move that level before this one",
-            )
+            yield where, f"its prompt contains <{name}>, but that level comes later. Move it before this one"
         else:
             yield where, unknown_placeholder(name, [*known[:place], "COUNT"])
     yield from _length(where, level.prompt)
@@ -239,10 +221,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         }
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
-            yield (
-                f"{where}.{name}",
-                f"with its longest items it has {len(filled):,} characters, but the limit is {limit:,}. Shorten it",
-            )
+            yield f"{where}.{name}", f"it can have {len(filled):,} characters. Shorten it to {limit:,}"
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
             yield where, f"{name} must be at least 1, not {value}"

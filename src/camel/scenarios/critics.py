@@ -84,21 +84,13 @@ class CriticSettings(
         if not self.seats:
             raise InputError('critic.seats is empty: set it to ["assistant"], ["user"] or both')
         if self.options and not self.use:
-            raise InputError(
-                "critic.options works only with the critic of a plug-in: set critic.use to its name"
-            )
+            raise InputError("critic.options is only for critics of plug-ins: set critic.use to its name")
         if self.search != "beam" and self.width is not None:
-            raise InputError(
-                'critic.width is set, but search is not "beam": set search = "beam", or remove width'
-            )
+            raise InputError('critic.width works only with search = "beam": set it, or remove width')
         if self.search is None and (self.depth is not None or self.calls is not None):
-            raise InputError(
-                'critic.depth or critic.calls is set without a search: set search = "beam" or "best_first"'
-            )
+            raise InputError('critic.depth and critic.calls need search = "beam" or "best_first"')
         if self.search is not None and self.mode == "feedback":
-            raise InputError(
-                'critic.mode = "revise" cannot be combined with critic.search: set mode to "score" or "choose"'
-            )
+            raise InputError('critic.mode must be "score" or "choose" if critic.search is set')
         self.critic(_NOBODY)
 
     @property

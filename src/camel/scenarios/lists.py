@@ -58,9 +58,7 @@ async def ask_list(
     list the items so far. At most `rounds` additional calls are made for duplicates and bad replies.
     """
     if count < 1 or ask < 1 or rounds < 0:
-        raise InputError(
-            f"count = {count}, ask = {ask} or rounds = {rounds} is too small: count and ask must be at least 1, rounds at least 0"
-        )
+        raise InputError(f"count and ask must be at least 1 and rounds 0, not {count}, {ask} and {rounds}")
     distinct, calls, is_new, hint = Distinct(), 0, True, ""
     while len(distinct) < count and calls < ceil(count / ask) + rounds:
         wanted = min(ask, count - len(distinct))
@@ -144,9 +142,7 @@ def read_lists(
     for at, names, items in found:
         if count is not None and len(items) != count:
             what = f"the list '# {heading(names)}'" if names else "the list"
-            raise InputError(
-                f"{source}:{at}: {what} must have {count} items, not {len(items)}. Add or remove items"
-            )
+            raise InputError(f"{source}:{at}: {what} must have {count} items, not {len(items)}")
     if parents is not None:
         _check_parents(found, [tuple(map(in_one_line, one)) for one in parents], source, last)
     return [NamedList(names, tuple(items)) for _, names, items in found]
@@ -165,13 +161,11 @@ def _check_parents(
                 f"not {shown(f'# {heading(names)}')}. Do not change the headings or their order"
             )
     if len(found) > len(wanted):
-        raise InputError(
-            f"{source}:{found[len(wanted)][0]}: there is one list too many. Keep only {len(wanted)}"
-        )
+        raise InputError(f"{source}:{found[len(wanted)][0]}: this list is too many. Keep {len(wanted)}")
     if len(found) < len(wanted):
         missing = shown(f"# {heading(wanted[len(found)])}")
         place = f"{source}:{last}" if last else f"{source} is empty"
-        raise InputError(f"{place}: the list {missing} is missing. Add this heading and its items at the end")
+        raise InputError(f"{place}: the list {missing} is missing: add it at the end")
 
 
 def _parents(text: str) -> tuple[str, ...]:

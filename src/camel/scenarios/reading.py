@@ -258,7 +258,7 @@ def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tupl
     if len({len(one.parents) for one in found}) > 1 or not all(one.parents for one in found):
         folder.report(
             name,
-            "the headings of its lists have different numbers of parts. Use the same number in all headings, or one list without headings",
+            "the headings of its lists must all have the same number of parts, or there must be one list without headings",
         )
         return (), ()
     return (), tuple(found)

@@ -360,7 +360,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
             items = lists(level.name, number)
             if place >= len(items):
                 raise InputError(
-                    f"list {number + 1} of level '{level.name}' has {len(items)} items, not {level.count}"
+                    f"list {number + 1} of '{level.name}' has {len(items)} items, not {level.count}"
                 )
             facts[level.name] = items[place]
         return facts
@@ -388,9 +388,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for place, level in enumerate(self.levels):
             if level.name == name:
                 return place
-        raise InputError(
-            f"the scenario '{self.name}' has no level {shown(name)}. Its levels are {_listed(self.levels)}"
-        )
+        raise InputError(f"'{self.name}' has no level {shown(name)}. Use {_listed(self.levels)}")
 
     # --- as a whole ----------------------------------------------------------------------------------------------
 
@@ -431,9 +429,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for name, value in counts.items():
             level, wanted = self.level(name), cast("Any", value)
             if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
-                raise InputError(
-                    f"count of level '{name}' must be a whole number of at least 1, not {shown(wanted)}"
-                )
+                raise InputError(f"counts.{name} must be a whole number of at least 1, not {shown(wanted)}")
             if level.given and wanted > level.most:
                 if not level.prompt:
                     raise InputError(f"level '{name}' has only {level.most} items: lower its count")
@@ -468,7 +464,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         names = self.labels or (self.name,)
         if self.gated and not {*names, self.name} & set(acknowledged):
             raise InputError(
-                f"{self.name} simulates misuse, for research on detecting it: to run it, set "
+                f"'{self.name}' simulates misuse, for research on detecting it: to run it, set "
                 f'acknowledge = ["{names[0]}"], and keep its data out of training data'
             )
 
