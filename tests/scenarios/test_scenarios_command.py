@@ -42,7 +42,7 @@ def test_show():
 def test_show_what_is_gated():
     _, output = camel_scenarios("show", "misalignment")
     assert "labels: misalignment" in output
-    assert "acknowledged" in output
+    assert "acknowledgment" in output
 
 
 def test_new_then_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -59,7 +59,7 @@ def test_new_then_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code, output = camel_scenarios("check", "kitchen")
     assert code == 1
     assert "error: level task: " in output
-    assert "did you mean EXPERT?" in output
+    assert "did you mean <EXPERT>?" in output
     assert output.endswith("2 errors\n")
 
 

@@ -138,8 +138,7 @@ def _looks_like(row: dict[str, Any]) -> str:
     elif "messages" in row or "conversations" in row:
         kind = "messages" if "messages" in row else "sharegpt"
         return (
-            f"It has the format '{kind}', which cannot be imported. Export the run as chat instead, or use another of "
-            f"{', '.join(IMPORTERS)}"
+            f"It has the format '{kind}', which cannot be imported. Export the run as chat, and import that"
         )
     else:
         return f"Its keys are {shown(list(row))}. Choose --format {', '.join(IMPORTERS)}"

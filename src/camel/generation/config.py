@@ -270,7 +270,7 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
 
     A scenario's folder is searched next to the file first, then in the current folder.
     """
-    table = read_table(path, missing=f"there is no such file; create one with `camel init {path}`")
+    table = read_table(path, missing=f"there is no such file. Create one with `camel init {path}`")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):

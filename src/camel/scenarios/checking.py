@@ -221,7 +221,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         }
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
-            yield f"{where}.{name}", f"it can have {len(filled):,} characters. Shorten it to {limit:,}"
+            yield f"{where}.{name}", f"it can be {len(filled):,} characters long. The limit is {limit:,}"
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
             yield where, f"{name} must be at least 1, not {value}"

@@ -161,11 +161,16 @@ def _check_parents(
                 f"not {shown(f'# {heading(names)}')}. Do not change the headings or their order"
             )
     if len(found) > len(wanted):
-        raise InputError(f"{source}:{found[len(wanted)][0]}: this list is too many. Keep {len(wanted)}")
+        raise InputError(
+            f"{source}:{found[len(wanted)][0]}: remove this list, there must be only {len(wanted)}"
+        )
     if len(found) < len(wanted):
         missing = shown(f"# {heading(wanted[len(found)])}")
-        place = f"{source}:{last}" if last else f"{source} is empty"
-        raise InputError(f"{place}: the list {missing} is missing: add it at the end")
+        raise InputError(
+            f"{source}:{last}: add the list {missing} after this line"
+            if last
+            else f"{source} is empty: add the list {missing}"
+        )
 
 
 def _parents(text: str) -> tuple[str, ...]:
