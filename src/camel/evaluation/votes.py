@@ -223,7 +223,7 @@ def _lock_folder(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise InputError(f"another `camel vote` uses '{folder}': open that one, or stop it") from None
+        raise InputError(f"another process takes votes in '{folder}': use it, or stop it") from None
     return file
 
 

@@ -18,7 +18,7 @@ def parse_declaration(text: str, kind: type[T]) -> tuple[T | None, list[str]]:
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return None, [f"is not valid TOML: {' '.join(str(error).split())}"]
+        return None, [f"it is not valid TOML ({' '.join(str(error).split())})"]
     problems = drop_unknown_keys(table, kind)
     try:
         return msgspec.convert(table, kind), problems

@@ -388,7 +388,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for place, level in enumerate(self.levels):
             if level.name == name:
                 return place
-        raise InputError(f"'{self.name}' has no level {shown(name)}. Use {_listed(self.levels)}")
+        raise InputError(f"'{self.name}' has no level {shown(name)}. Its levels are {_listed(self.levels)}")
 
     # --- as a whole ----------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         if not _FILE_NAME.fullmatch(self.name):
-            raise InputError(f"a domain's name must be of a-z, 0-9, - and _ only, not {shown(self.name)}")
+            raise InputError(f"a domain's name can have only a-z, 0-9, - and _, not {shown(self.name)}")
         whole(f"questions of the domain '{self.name}'", self.questions, 1, 10_000)
 
     @property
