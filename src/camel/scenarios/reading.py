@@ -306,7 +306,7 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
         case several:
             folder.report(
                 FILE,
-                f"has {len(several)} of [role_play], [society], [question] and [translate]: keep exactly "
+                f"it has {len(several)} of [role_play], [society], [question] and [translate]. Keep exactly "
                 "one of them",
             )
             return None
