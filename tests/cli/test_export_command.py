@@ -208,7 +208,8 @@ def test_what_the_file_system_refuses_is_one_line(
         main()
     assert left.value.code == 1
     [line] = capfd.readouterr().err.strip().splitlines()
-    assert line.startswith(f"camel: {tmp_path / 'x.jsonl'}: {os.strerror(number)}: ")
+    assert str(tmp_path / "x.jsonl") in line
+    assert os.strerror(number) in line
     snapshot("errors", line)
 
 

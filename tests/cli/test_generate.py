@@ -493,7 +493,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("plan", "inner.toml"), "did you mean concurrency?"),
         (("plan", "outer.toml"), "[run]"),
         (("plan", "nowhere.toml"), "cooking"),
-        (("plan", "modelless.toml"), "missing: model"),
+        (("plan", "modelless.toml"), "model is missing"),
         (("generate", "config.toml", "--concurrency", "0"), "--concurrency"),
         (("generate", "config.toml", "--fork", "new"), "run"),
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),

@@ -120,7 +120,7 @@ def test_a_prompt_that_mentions_what_nobody_fills_in(tmp_path: Path):
     done = play("--prompts", ".", cwd=tmp_path)
     assert done.status == 2
     assert len(done.stderr.strip().splitlines()) == 1
-    for expected in ("user.txt", "<ASSISTANT_ROLL>", "did you mean ASSISTANT_ROLE?"):
+    for expected in ("user.txt", "<ASSISTANT_ROLL>", "did you mean <ASSISTANT_ROLE>?"):
         assert expected in done.stderr
 
 

@@ -369,14 +369,14 @@ def test_every_importer_has_its_exporter():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", r"x\.jsonl:2: not JSON"),
-        ("[1]", r"x\.jsonl:2: .*\[1\]"),
+        ("{", r"x\.jsonl:2 is not valid JSON"),
+        ("[1]", r"x\.jsonl:2 .*\[1\]"),
         ('{"message_1": "text"}', r"x\.jsonl:2: message_1\b"),
         ('{"message_1": {"content": ["a"]}}', r"x\.jsonl:2: content\b"),
         ('{"num_messages": 0, "labels": "misalignment"}', r"x\.jsonl:2: labels"),
         ('{"num_messages": 0, "id": true}', r"x\.jsonl:2: id\b"),
-        ("[" * 100_000, r"x\.jsonl:2: not JSON"),
-        ('{"id": "\udcff"}', r"x\.jsonl:2: not JSON"),
+        ("[" * 100_000, r"x\.jsonl:2 is not valid JSON"),
+        ('{"id": "\udcff"}', r"x\.jsonl:2 is not valid JSON"),
     ],
 )
 def test_errors_name_the_place_and_can_be_passed_over(line: str, words: str, tmp_path: Path):
@@ -434,13 +434,13 @@ def test_a_long_array_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         (
             "chat",
             {"messages": [{"role": "user", "content": "x"}]},
-            r"format messages\b",
+            "format 'messages'",
         ),
-        ("chat", {"conversations": [{"from": "human", "value": "x"}]}, "format sharegpt"),
+        ("chat", {"conversations": [{"from": "human", "value": "x"}]}, "format 'sharegpt'"),
         ("chat", {"role_1": "A", "instruction": "x", "output": "y"}, "--format instruction"),
         ("chat", {"message_1": "x", "message_2": "y"}, "--format problems"),
         ("chat", {"text": "x"}, r"\['text'\].*--format chat, instruction, problems"),
-        ("chat", {"num_messages": 3}, "needs message_1"),
+        ("chat", {"num_messages": 3}, "no message_1"),
         ("problems", {"message_1": {"content": "x"}, "message_2": {}}, "--format chat"),
         ("instruction", {"message_1": {"content": "x"}}, "--format chat"),
     ],

@@ -124,7 +124,7 @@ def test_lists_under_headings(nested: Path):
         ("# Baker\nBread\nRolls\n", "'# Sushi Chef'"),
         ("# Baker\nBread\nRolls\n# Sushi chef\nMaki\nNigiri\n", "'# Sushi Chef'"),
         ("# Baker | Maki\nBread\nRolls\n", "'# Baker'"),
-        ("# Baker\nBread\nRolls\n# Sushi Chef\nMaki\n", "level task Sushi Chef: has only 1 items"),
+        ("# Baker\nBread\nRolls\n# Sushi Chef\nMaki\n", "level task Sushi Chef: it has 1 items"),
         ("# Baker\nBread\nbread\n# Sushi Chef\nMaki\nNigiri\n", "level task Baker: the item 'bread'"),
         ("# Baker\nBread\nRolls\n" * 2, "same heading"),
         ("Bread\nRolls\n# Sushi Chef\nMaki\nNigiri\n", "task_list.txt"),

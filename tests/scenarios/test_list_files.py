@@ -55,7 +55,7 @@ def test_edited_by_hand():
         ("# A\n1. x\n2. y\n\n# C\n1. x\n2. y\n", "tasks.txt:5: "),
         ("# A\n1. x\n2. y\n", "tasks.txt:3: "),
         ("# A\n1\n2\n# B\n1\n2\n\n# C\n1\n2\n", "tasks.txt:8: "),
-        ("", "tasks.txt:0: "),
+        ("", "tasks.txt is empty: "),
     ],
 )
 def test_errors_name_file_and_line(text: str, words: str, snapshot: Callable[..., None]):

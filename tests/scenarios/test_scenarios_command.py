@@ -59,7 +59,7 @@ def test_new_then_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code, output = camel_scenarios("check", "kitchen")
     assert code == 1
     assert "error: level task: " in output
-    assert "did you mean EXPERT?" in output
+    assert "did you mean <EXPERT>?" in output
     assert output.endswith("2 errors\n")
 
 

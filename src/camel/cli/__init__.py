@@ -112,8 +112,8 @@ def main() -> None:
     except OSError as error:
         if not (advice := advice_for(error)):
             raise
-        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        _print_error(f"{place}{error.strerror or error}: {advice}")
+        place = f" '{os.fsdecode(error.filename)}'" if isinstance(error.filename, str | bytes) else ""
+        _print_error(f"cannot use the file{place} ({error.strerror or error}): {advice}")
         sys.exit(1)
     except Exception as error:
         # The parser's own errors; their class has moved between typer's releases, their method has not.

@@ -55,16 +55,16 @@ def export(
     from camel.storage.files import in_place_of
 
     if format not in (*FORMATS, SITE):
-        raise InputError(f"there is no format {format!r}; known: {', '.join([*FORMATS, SITE])}")
+        raise InputError(f"there is no format {format!r}. Use one of {', '.join([*FORMATS, SITE])}")
     restricted = bool(acknowledged(acknowledge))
     if (title or license) and format not in ("dataset", SITE):
-        raise InputError("--title and --license apply only to the formats dataset and site")
+        raise InputError("--title and --license work only with the formats dataset and site: remove them")
     if format != SITE and (id or random or where or first is not None or seed is not None):
         raise InputError(
-            "--id, --first, --random, --seed and --where apply only to the format site; other formats export all conversations"
+            "--id, --first, --random, --seed and --where work only with the format site. Remove them: other formats export all conversations"
         )
     if with_reasoning and format not in REASONING:
-        raise InputError(f"--with-reasoning applies only to the formats {' and '.join(REASONING)}")
+        raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
     endings = ("",) if format == SITE else FORMATS[format].endings
@@ -72,11 +72,11 @@ def export(
     # `.` has no name that a title or a temporary folder could be derived from.
     out = out if out.name not in ("", "..") else out.resolve()
     if out.is_file() and endings == ("",):
-        raise InputError(f"{out} is a file, but {format} writes a folder: choose another name")
+        raise InputError(f"'{out}' is a file, but the format {format} writes a folder: choose another name")
     if not force and (out.is_file() or (folders and out.is_dir() and any(out.iterdir()))):
-        raise InputError(f"{out} exists: choose another name, or overwrite it with --force")
+        raise InputError(f"'{out}' already exists: choose another name, or overwrite it with --force")
     if format == SITE and language:
-        raise InputError("--language does not apply to the format site, which shows the original")
+        raise InputError("the format site shows the original text: remove --language")
     folder = open_folder(run)
     # A site can also be made from a file, which has no stages.
     stage = _stage_of(folder, language) if format != SITE or folder.exists else ""
@@ -105,8 +105,8 @@ def export(
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
     if committed < planned:
         typer.echo(
-            f"camel: the run is unfinished: {committed:,} of {planned:,} conversations. camel run status {run} shows how to "
-            "resume it; export again afterwards",
+            f"camel: the run is unfinished: {committed:,} of {planned:,} conversations are done. Resume it "
+            f"(`camel run status {run}` shows how), then export again",
             err=True,
         )
 
@@ -140,9 +140,7 @@ def _write_site(
     address, mark, rest = where.partition("?")
     asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
     if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
-        raise InputError(
-            f"--where has no filter {', '.join(unknown)}; known: {', '.join(sorted(PARAMETERS))}"
-        )
+        raise InputError(f"--where has no filter {unknown[0]!r}. Use one of {', '.join(sorted(PARAMETERS))}")
     query = Query.from_params(asked)
     page: dict[str, Any] = {"title": title, "license": license, "terms": terms_of(query.text)}
     with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
@@ -187,9 +185,7 @@ def import_(
     if format not in IMPORTERS:
         raise InputError(f"--format must be one of {', '.join(IMPORTERS)}, not {format!r}")
     if len(files) < 2:
-        raise InputError(
-            "give the files to read and then the folder of the new run: camel import FILE... RUN"
-        )
+        raise InputError("the folder of the new run is missing. Usage: camel import FILE... RUN")
     *sources, out = files
     skipped = 0
 
@@ -231,9 +227,9 @@ def _stage_of(folder: RunFolder, language: str = "") -> str:
             return stage
     if language:
         raise InputError(
-            f"{folder.address} has no translation {language!r}: camel translate {folder.address} --to {language} makes it"
+            f"'{folder.address}' has no translation {language!r}: make it with `camel translate {folder.address} --to {language}`"
         )
     raise InputError(
-        f"{folder.address} has nothing to export yet: no shard is complete. camel run status {folder.address} shows how to "
+        f"'{folder.address}' has nothing to export yet: no shard is complete. `camel run status {folder.address}` shows how to "
         "resume the run"
     )

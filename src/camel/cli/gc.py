@@ -55,7 +55,7 @@ def gc(
             typer.echo(_kept(found))
     if found.files and not (dry_run or found.removed):
         if not asks:
-            raise InputError("nothing was removed: camel run gc cannot ask without a terminal; add --yes")
+            raise InputError("nothing was removed, because there is no terminal to confirm it: add --yes")
         typer.echo("nothing was removed")
 
 

@@ -37,7 +37,7 @@ def init(
 
     model, base_url = typed_model(context, model, base_url)
     if file.exists():
-        raise InputError(f"{file} exists: choose another name, such as camel init other.toml")
+        raise InputError(f"'{file}' already exists: choose another name, such as camel init other.toml")
     if local and (model or base_url or key_variable):
         raise InputError("--local cannot be combined with --model, --base-url or --key-variable")
     given = any((local, model, base_url, key_variable, scenario, size))

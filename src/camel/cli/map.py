@@ -89,15 +89,13 @@ def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], fo
     from camel.runs.run import open_folder
 
     if not format or not out:
-        raise InputError(f"an export needs both --export {'|'.join(FORMATS)} and --out PATH")
+        raise InputError(f"--export and --out work only together: --export {'|'.join(FORMATS)} --out PATH")
     acknowledged(acknowledge)
     folder = open_folder(run)
     folder.settings()
     source = path_of(folder, of)
     if not source.is_file():
-        raise InputError(
-            f"{run} has no map of its {of} yet: camel map {run} --of {of} --embedder MODEL makes it"
-        )
+        raise InputError(f"there is no map yet: make it with `camel map {run} --of {of} --embedder MODEL`")
     release = Release(bool(acknowledge), canary_of(folder) if acknowledge else "")
     written = export_map(source, Path(out), format, release=release, force=force)
     typer.echo(f"{written.rows:,} {of} of {counted(written.conversations, 'conversation')} in {written.path}")

@@ -123,7 +123,7 @@ def typed_model(command: typer.Context, model: str, base_url: str) -> tuple[str,
 def leave_to(file: object, options: Collection[str]) -> None:
     """Reject options that a file sets, because they would have no effect."""
     if options:
-        raise InputError(f"{file} has these settings: change them there and remove {', '.join(options)}")
+        raise InputError(f"remove {', '.join(options)} from the command, and set it in '{file}' instead")
 
 
 def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:

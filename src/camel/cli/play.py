@@ -142,7 +142,5 @@ def _check_seats(names: list[str]) -> set[str]:
         if name not in SEATS:
             raise InputError(f"--human must be user, assistant or critic, not {name!r}")
     if set(names) == set(SEATS):
-        raise InputError(
-            "--human critic needs at least one seat with a model: remove --human user or --human assistant"
-        )
+        raise InputError("--human critic needs a model as user or assistant: remove another --human")
     return set(names)

@@ -50,7 +50,7 @@ def _request(run: str, what: Wish, here: str, elsewhere: str) -> None:
     folder = job_folder(run)
     working = read_status(run).state == "working"
     if folder.on_disk and not working and what == "stop":
-        raise InputError(f"no process is working on {run}: there is nothing to stop")
+        raise InputError(f"no process is working on '{run}': there is nothing to stop")
     wish(folder, what)
     if working:
         typer.echo(here)

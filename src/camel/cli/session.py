@@ -175,7 +175,7 @@ def check_file(path: Path) -> Path:
         _temporary(path).touch()
         _temporary(path).unlink()
     except OSError as error:
-        raise InputError(f"--save cannot write {path}: {error.strerror or error}") from None
+        raise InputError(f"--save cannot write '{path}': {error.strerror or error}") from None
     return path
 
 

@@ -41,9 +41,9 @@ def show(
         found = records[id].transcript
     except KeyError:
         advice = f"camel show {run} lists the first ids, camel explore {run} finds others"
-        raise InputError(f"{run} has no conversation {id!r}: {advice}") from None
+        raise InputError(f"'{run}' has no conversation {id!r}: {advice}") from None
     if hidden := _hidden(found, labels):
-        raise InputError(f"{id} is labeled {hidden}: add --acknowledge {hidden} to read it")
+        raise InputError(f"conversation '{id}' is labeled '{hidden}': add --acknowledge {hidden} to read it")
     if as_json:
         print_json(found)
     else:

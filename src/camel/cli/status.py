@@ -85,7 +85,7 @@ def list_(
     from camel.storage.store import is_remote
 
     if not is_remote(folder) and not Path(folder).is_dir():
-        raise InputError(f"there is no folder {folder}")
+        raise InputError(f"there is no folder '{folder}': give an existing folder with runs")
     rows: list[tuple[str, ...]] = []
     for path in find_runs(folder):
         try:

@@ -45,7 +45,7 @@ def study(
 
     judges, budget = read_judges(judge or ())
     if not judge and (batch or call.budget.counts):
-        raise InputError("--batch and budgets need --judge MODEL: nothing else calls a model")
+        raise InputError("--batch and budgets work only with --judge MODEL: add it, or remove them")
     if len(judges) > 1:
         raise InputError(f"camel study takes one --judge, not {len(judges)}")
     if sample > SAMPLE:

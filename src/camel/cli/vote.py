@@ -45,7 +45,7 @@ def vote(
         _print_results(pairs, Path(out) if out else None, as_json)
         return
     if out or as_json:
-        raise InputError("--out and --json need --results")
+        raise InputError("--out and --json work only with --results: add it")
     try:
         from camel.explorer.vote.serving import serve
     except ImportError as error:
@@ -75,7 +75,7 @@ def _print_results(pairs: Path, out: Path | None, as_json: bool) -> None:
     from camel.evaluation.vote_results import read_results, votes_csv
 
     if out and out.suffix not in (".csv", ".json"):
-        raise InputError(f"--out must end in .json (figures) or .csv (votes), not {out.name!r}")
+        raise InputError(f"--out must end in .json for the results or .csv for the votes, not {out.name!r}")
     made = read_results(pairs)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -124,7 +124,7 @@ class Conversation:
     ) -> None:
         self.agents = {agent.name: agent for agent in agents}
         if len(self.agents) != len(agents) or not agents:
-            raise InputError("a conversation needs at least one speaker, and each name only once")
+            raise InputError("the speakers are empty or contain a name twice: pass at least one, each once")
         self.transcript = transcript
         self.transcript.speakers = [agent.described() for agent in agents]
         self._rules = checked_rules(rules)

@@ -150,7 +150,7 @@ def checked_verdict(verdict: Verdict, count: int, name: str) -> None:
     if choice is not None and (
         isinstance(choice, bool) or not isinstance(choice, int) or not 0 <= choice < count
     ):
-        raise InputError(f"the judge {name} chose {shown(choice)}: the options are 0 to {count - 1}")
+        raise InputError(f"the judge '{name}' chose {shown(choice)}, but the options are 0 to {count - 1}")
     scores: tuple[Any, ...] = verdict.scores
     if scores and (
         len(scores) != count or not all(isinstance(s, int | float) and math.isfinite(s) for s in scores)

@@ -44,7 +44,7 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         name: Any = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name != name.strip():
             raise InputError(
-                f"a member's name is up to {MAX_NAME_CHARS} letters, digits, spaces, hyphens, dots and apostrophes, "
+                f"a member's name must be up to {MAX_NAME_CHARS} letters, digits, spaces, hyphens, dots and apostrophes, "
                 f"not {shown(name)}"
             )
         for field, limit in (("role", MAX_ROLE_CHARS), ("brief", MAX_TASK_CHARS), ("prompt", MAX_TASK_CHARS)):
@@ -65,7 +65,7 @@ class Names(Mapping[str, str]):
         self._names: dict[str, str] = {}
         for name in names:
             if other := self._names.get(key := as_key(name)):
-                raise InputError(f"the names {other!r} and {name!r} read alike: rename one of the members")
+                raise InputError(f"the members' names {other!r} and {name!r} are too similar: rename one")
             self._names[key] = name
         self.longest = max(map(len, self._names.values()), default=0)
         self._starts = {key[:2] for key in self._names}
@@ -86,7 +86,7 @@ class Names(Mapping[str, str]):
             if name not in known:
                 listed = ", ".join([*self][:20]) + (", …" if len(self) > 20 else "")
                 raise InputError(
-                    f"{where} names {shown(name)}, who is not a member{similar(name, self)}; members: {listed}"
+                    f"[{where}] refers to {shown(name)}, who is not a member{similar(name, self)}. The members are {listed}"
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:

@@ -111,7 +111,7 @@ async def assign_roles(
     members, usage, name = await _ask(model, asked, read, request)
     if members is None:
         raise NotUnderstood(
-            f"the model returned no list of {wanted} roles in {usage.calls} attempts: lower the count, or list the "
+            f"the model returned no list of {wanted} roles in {usage.calls} attempts: lower roles.count, or list the "
             "members yourself"
         )
     return ProposedMembers(tuple(members), usage, name)

@@ -42,14 +42,14 @@ class Plugin(NamedTuple):
             return EntryPoint(self.name, self.where, f"camel.{self.group}").load()
         except Exception as error:
             raise self.failed(
-                f"cannot be loaded from {self.where}: {type(error).__name__}: {error}"
+                f"cannot be loaded from {self.where} ({type(error).__name__}: {error})"
             ) from error
 
     def failed(self, why: str) -> PluginFailed:
         """Return an error about this plug-in."""
         line = " ".join(why.split())
-        said = f"the plug-in {shown(self.name)} of the package {self.package} ({self.group}) {line[:300]}"
-        return PluginFailed(f"{said}: upgrade the package, or remove it with pip uninstall {self.bare}")
+        said = f"the plug-in {shown(self.name)} (camel.{self.group}, from {self.package}) {line[:300]}"
+        return PluginFailed(f"{said}. Upgrade the package, or remove it with `pip uninstall {self.bare}`")
 
     @property
     def bare(self) -> str:
@@ -98,7 +98,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             if len(several) > 1:
                 packages = " and ".join(one.package for one in several)
                 raise PluginFailed(
-                    f"the packages {packages} both offer {self.kind} {shown(name)}: remove one of them with pip uninstall"
+                    f"the packages {packages} both provide the {self.kind} {shown(name)}: remove one of them with `pip uninstall`"
                 )
             self._loaded[name] = self._check(plugin, plugin.load())
         return self._loaded[name]
@@ -106,7 +106,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __setitem__(self, name: str, part: T) -> None:
         """Add or replace a part, for this process only."""
         if name in self.reserved:
-            raise InputError(f"{self.kind} {shown(name)} is reserved: choose another name")
+            raise InputError(f"the {self.kind} name {shown(name)} is reserved: choose another name")
         self._own[name] = part
 
     def __delitem__(self, name: str) -> None:
@@ -131,8 +131,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def find(self, name: str) -> T:
         """Return the part of that name, or raise an `InputError` that lists the names."""
         if name not in self:
-            there = f"choose from {', '.join(self)}" if len(self) else "no installed plug-in offers one"
-            raise InputError(f"there is no {self.kind} {shown(name)}{similar(name, self)}; {there}")
+            there = f"Use one of {', '.join(self)}" if len(self) else "No installed plug-in provides one"
+            raise InputError(f"there is no {self.kind} {shown(name)}{similar(name, self)}. {there}")
         return self[name]
 
 

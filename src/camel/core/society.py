@@ -113,19 +113,19 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         if not isinstance(members, tuple | list) or not all(
             isinstance(member, Member) for member in cast("list[Any]", members)
         ):
-            raise InputError(f"members must be a list of Member, not {shown(self.members)}")
+            raise InputError(f"members must be a list of names or Member objects, not {shown(self.members)}")
         _one_of("turns", self.turns, get_args(Policy))
         _one_of("hears", self.hears, get_args(Graph))
         _one_of("stop", self.stop, (Ending,))
         names = Names(member.name for member in self.members)
         if not self.members and self.roles is None:
-            raise InputError("a society needs members: list them, or have a model propose roles")
+            raise InputError("there are no members: add [[members]], or [roles] to have a model propose them")
         names.check("turns", self.turns.mentioned())
         names.check("hears", self.hears.mentioned())
         names.check("stop.done", (self.stop.done,) if self.stop.done else ())
         names.check("stop.vote.by", self.stop.vote.by if self.stop.vote else ())
         if self.roles is None and self.turns.round(len(self.members)) < 1:
-            raise InputError("a moderated society needs at least one member in addition to the moderator")
+            raise InputError("the moderator is the only member: add another member")
         for name in ("max_messages", "max_rounds"):
             value: Any = getattr(self.stop, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -184,7 +184,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
         """Raise an `InputError`: a society declares its own ending."""
-        raise InputError("a society takes no rules: set stop=Ending(…) instead")
+        raise InputError("rules cannot be used with a society: set stop=Ending(…) instead")
 
     def own_model(self) -> Model:
         """Return its model, or the one that the environment names."""
@@ -408,7 +408,7 @@ def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[st
     Names(names).check("model", (name for name in models if name))
     if "" not in models and (missing := [name for name in names if name not in models]):
         raise InputError(
-            f'there is no model for {missing[0]}: pass one under its name, or a default under ""'
+            f'the member {missing[0]!r} has no model: pass one under this name, or a default under ""'
         )
     return models
 

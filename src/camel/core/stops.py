@@ -338,7 +338,7 @@ class _PluggedRule(msgspec.Struct, frozen=True):
         try:
             return self.rule.check(messages, call)
         except Exception as error:
-            raise self.plugin.failed(f"raised an error in check: {type(error).__name__}: {error}") from error
+            raise self.plugin.failed(f"raised an error in check ({type(error).__name__}: {error})") from error
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
@@ -346,7 +346,7 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
     try:
         _can_be_asked(part())
     except Exception as error:
-        raise plugin.failed(f"must return a stop rule when it is called: {error}") from error
+        raise plugin.failed(f"must return a stop rule when it is called ({error})") from error
     return lambda: _PluggedRule(plugin, part())
 
 

@@ -91,9 +91,9 @@ def checked_text(name: str, value: object, limit: int) -> str:
     if not any(char.isprintable() and not char.isspace() for char in text):
         raise InputError(f"{name} is empty: describe it in a few words")
     if len(text) > limit:
-        raise InputError(f"{name} has {len(text):,} characters; at most {limit:,} are allowed")
+        raise InputError(f"{name} has {len(text):,} characters, but at most {limit:,} are allowed")
     if "\x00" in text:
-        raise InputError(f"{name} contains a NUL character")
+        raise InputError(f"{name} contains a NUL character: remove it")
     if well_formed(text) != text:
         raise InputError(f"{name} is not valid Unicode: it contains half of a surrogate pair")
     return text

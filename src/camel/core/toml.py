@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec.inspect import ListType, StructType, Type, UnionType, VarTupleType, type_info
+from msgspec.inspect import ListType, LiteralType, StructType, Type, UnionType, VarTupleType, type_info
 
 from camel.core.checks import similar
 from camel.core.errors import InputError
 
 T = TypeVar("T")
+
+MISSING = "Object missing required field "
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+_KIND = re.compile(rf"\b({'|'.join(_KINDS)})\b")
 
 
 def read_table(path: Path, missing: str = "") -> dict[str, Any]:
@@ -22,9 +34,9 @@ def read_table(path: Path, missing: str = "") -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         why = missing if missing and isinstance(error, FileNotFoundError) else error
-        raise InputError(f"cannot read {path}: {why}") from None
+        raise InputError(f"cannot read '{path}': {why}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"'{path}' is not valid TOML: {error}") from None
 
 
 def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None) -> T:
@@ -35,13 +47,21 @@ def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        message = plain_message(error).replace("Object missing required field", "missing:")
-        raise InputError(f"{place}{message}") from None
+        raise InputError(f"{place}{plain_message(error)}") from None
 
 
 def plain_message(error: msgspec.ValidationError) -> str:
-    """Return the error in one line, with the field named as in the file."""
-    return " ".join(str(error).replace("`", "").replace("$.", "").split()).removesuffix(" - at $")
+    """Return the error in one line of plain words, with the field named as in the file."""
+    text, _, path = " ".join(str(error).replace("`", "").split()).partition(" - at $")
+    path = path.removeprefix(".")
+    place = f"in {path if '[' in path else f'[{path}]'}" if path else ""
+    if text.startswith(MISSING):
+        name = text.removeprefix(MISSING)
+        return f"{name} is missing {place}".rstrip() + ": add it"
+    if text.startswith("Expected "):
+        text = _KIND.sub(lambda kind: _KINDS[kind[0]], text.replace(" | null", "")).replace(" | ", " or ")
+        return f"{path or 'the value'} must be {text.removeprefix('Expected ').replace(', got', ', not')}"
+    return f"{text} ({place})" if place else text
 
 
 def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
@@ -57,6 +77,9 @@ def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
 def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) -> Iterator[str]:
     kinds = kind.types if isinstance(kind, UnionType) else (kind,)
     structs = [one for one in kinds if isinstance(one, StructType)]
+    literal = [choice for one in kinds if isinstance(one, LiteralType) for choice in one.values]
+    if isinstance(value, str) and literal and len(kinds) <= 2 and value not in literal:
+        yield f"{where} must be one of {', '.join(map(str, literal))}, not {value!r}"
     if isinstance(value, list):
         for one in kinds:
             if isinstance(one, ListType | VarTupleType):
@@ -72,8 +95,8 @@ def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) ->
             listed = ", ".join(tags)
             table.clear()
             table[tag] = next(iter(tags))
-            wrong = f"{where}.{tag} is {chosen!r}{similar(str(chosen), tags)}; known: {listed}"
-            yield f"{where}.{tag} is missing: choose one of {listed}" if chosen is None else wrong
+            wrong = f"{where}.{tag} must be one of {listed}, not {chosen!r}{similar(str(chosen), tags)}"
+            yield f"{where}.{tag} is missing: set it to one of {listed}" if chosen is None else wrong
             return
         struct, known = tags[chosen], [tag]
     known += [field.name for field in struct.fields]
@@ -81,8 +104,8 @@ def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) ->
         del table[key]
         place = f" in {where}" if where else ""
         homes = [name for name, names in sections.items() if key in names]
-        hint = f": it belongs below [{homes[0]}]" if len(homes) == 1 else similar(key, known)
-        yield f"unknown key {key!r}{place}{hint}; known: {', '.join(known)}"
+        listed = f"{similar(key, known)}. Use one of {', '.join(known)}"
+        yield f"unknown key {key!r}{place}" + (f": move it below [{homes[0]}]" if len(homes) == 1 else listed)
     for field in struct.fields:
         below = f"{where}.{field.name}" if where else field.name
         yield from _drop(table.get(field.name), field.type, below, sections)

@@ -93,7 +93,7 @@ class Transcript(msgspec.Struct):
             transcript = msgspec.json.decode(data, type=Transcript)
             before = msgspec.json.decode(data, type=_Before)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"this is not a transcript: {error}") from None
+            raise InputError(f"this is not a transcript ({error})") from None
         check_schema(transcript.schema)
         transcript.inputs = transcript.inputs or before.facts
         return upgrade(transcript)

@@ -140,7 +140,7 @@ class Rounds(_Policy, frozen=True, tag="rounds"):
     def __post_init__(self) -> None:
         for group in self.groups:
             if not group or len(set(group)) < len(group):
-                raise InputError("a group of turns needs at least one member, and each member only once")
+                raise InputError("a group of [turns] is empty or contains a member twice: correct it")
 
     def mentioned(self) -> Sequence[str]:
         """Return all members of groups."""

@@ -28,6 +28,6 @@ def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> li
     """Run the named detectors, or all of them, and return their findings, by message."""
     names = list(DETECTORS if detectors is None else detectors)
     if unknown := sorted(set(names) - DETECTORS.keys()):
-        raise InputError(f"there is no detector {shown(unknown[0])}; choose from {', '.join(DETECTORS)}")
+        raise InputError(f"there is no detector {shown(unknown[0])}. Use one of {', '.join(DETECTORS)}")
     found = [finding for name in names for finding in DETECTORS[name].find(transcript)]
     return sorted(found, key=lambda finding: finding.index)

@@ -49,7 +49,7 @@ def _plugged(plugin: Plugin, part: Any) -> Detector:
     if not isinstance(part, Detector):
         raise plugin.failed(f"must be a Detector of camel.detectors, not {shown(part)}")
     if part.name != plugin.name:
-        raise plugin.failed(f"has the name {shown(part.name)}: it must be the name of the entry point")
+        raise plugin.failed(f"has a detector with another name, {shown(part.name)}")
 
     def rule(transcript: Transcript) -> Iterable[Hit]:
         try:
@@ -58,7 +58,7 @@ def _plugged(plugin: Plugin, part: Any) -> Detector:
             raise
         except Exception as error:
             where = f"on conversation {shown(transcript.id)}"
-            raise plugin.failed(f"failed {where}: {type(error).__name__}: {error}") from error
+            raise plugin.failed(f"failed {where} ({type(error).__name__}: {error})") from error
 
     return replace(part, rule=rule)
 

@@ -130,7 +130,7 @@ class _Shard:
             await loop.run_in_executor(_COMMITS, self._commit)
         except OSError as error:
             raise CommitFailed(
-                f"shard {self.number} of stage {self.stage.name} cannot be written: {error}"
+                f"shard {self.number} of stage '{self.stage.name}' cannot be written: {error}"
             ) from error
         await self.journal.close()
         await loop.run_in_executor(_COMMITS, self.folder.drop_journals, self.stage.name, self.number)
@@ -185,7 +185,7 @@ class _Steps:
         self._forked = self._forked or repaid
         if kept and not self._forked:
             raise ReplayMismatch(
-                f"step {step} of item {self._index} of stage {self._shard.stage.name} differs from the journal: a prompt, "
+                f"step {step} of item {self._index} of stage '{self._shard.stage.name}' differs from the journal: a prompt, "
                 "a list or the code has changed since. Undo the change, or start a new run with `--fork FOLDER`"
             )
         halt = self._shard.halt

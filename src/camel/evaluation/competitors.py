@@ -30,9 +30,7 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
     records = [RunReader(run) for run in runs]
     for one in records:
         if not len(one):
-            raise InputError(
-                f"{one.folder.address} has no finished conversations: camel run status shows its progress"
-            )
+            raise InputError(f"'{one.folder.address}' has no finished conversations: finish the run first")
     others: dict[str, RunReader] = {}
     for name in (one for one in against if not _is_single_shot(one)):
         if not open_folder(name).exists:
@@ -42,12 +40,12 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
         other = RunReader(name)
         others[_name(other)] = other
     if AGENTS in others:
-        raise InputError(f"the name {AGENTS} is reserved, but a run of --against has it: rename its folder")
+        raise InputError(f"a run of --against has the reserved name '{AGENTS}': rename its folder")
     scenarios = [_scenario(one) for one in records]
     for other in others.values():
         if _scenario(other) not in scenarios:
             raise InputError(
-                f"{other.folder.address} has the scenario {_scenario(other)}, which no RUN has: omit it"
+                f"'{other.folder.address}' has the scenario {_scenario(other)!r}, which no RUN has: remove it from --against"
             )
     groups: list[Group] = []
     for one, scenario in zip(records, scenarios, strict=True):
@@ -70,7 +68,7 @@ def find_models(
 ) -> AskedModels:
     """Find the models by their names. `base` writes the single-shot answers; by default it is the model of the runs."""
     if not judges:
-        raise InputError("no judge: name a strong model with --judge, or use --local")
+        raise InputError("no judge is given: name a strong model with --judge, or use --local")
     made: dict[str, AskedModel] = {}
     models: dict[str, Model | ModelSpec] = {}
 
@@ -103,7 +101,7 @@ def single_shots(against: Sequence[str]) -> list[str]:
     """Return the single-shot systems of `against`; if `against` is empty, the base model's."""
     single = [name for name in against if _is_single_shot(name)] if against else [SINGLE_SHOT]
     if len(set(single)) != len(single):
-        raise InputError("--against names a system twice: name each system once")
+        raise InputError("--against contains the same system twice: give each system once")
     return single
 
 

@@ -88,7 +88,7 @@ class Contest:
         self.folder, self.config = folder, config
         self.groups, self.summarizer, self.writers, self.judges = groups, summarizer, writers, list(judges)
         if not judges or len({one.name for one in judges}) != len(judges):
-            raise InputError("give at least one judge, and each judge only once")
+            raise InputError("no judge is given, or one is given twice: give at least one, each once")
         if len({group.name for group in groups}) != len(groups):
             raise InputError(
                 "two runs would have the same name in the table: evaluate them separately, each with its own --out"
@@ -105,10 +105,10 @@ class Contest:
             )
             if not sample.tasks:
                 why = f": {sample.excluded:,} labeled ones need --acknowledge" if sample.excluded else ""
-                raise InputError(f"{group.name} has no conversation to judge{why}")
+                raise InputError(f"'{group.name}' has no conversation to judge{why}")
             if set(group.runs) & set(writers):
                 raise InputError(
-                    f"rename the run {', '.join(set(group.runs) & set(writers))}: a single-shot system has this name"
+                    f"the run {min(set(group.runs) & set(writers))!r} has the name of a single-shot system: rename its folder"
                 )
             self.samples[group.name] = sample
         self._matches = matches
@@ -438,7 +438,7 @@ class Contest:
             found[marker.shard] = one
             if one.id != (wanted := step.stage.id(marker.shard)):
                 raise Damaged(
-                    f"{marker.file} in {self.folder.address} contains {shown(one.id)} instead of {shown(wanted)}: "
+                    f"'{marker.file}' in '{self.folder.address}' contains {shown(one.id)} instead of {shown(wanted)}: "
                     "use another --out"
                 )
         return found

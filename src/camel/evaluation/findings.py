@@ -116,7 +116,7 @@ class Looker:
             table = self._load(shard)
             if source_of(table) != marker.sha256:
                 raise InputError(
-                    f"{self.folder.root} contains the findings of another run: remove that folder, or use another --out"
+                    f"'{self.folder.root}' contains the findings of another run: remove that folder, or use another --out"
                 )
             yield Looked(shard, table)
 
@@ -148,7 +148,7 @@ class Looker:
         except InputError:
             self.folder.store.remove([f"committed/{self.name}/{shard:06d}.json"])
             raise InputError(
-                f"the stored findings of shard {shard} in {self.folder.root} were damaged and have been removed: run the "
+                f"the stored findings of shard {shard} in '{self.folder.root}' were damaged and have been removed: run the "
                 "command again to scan this shard again"
             ) from None
 
@@ -255,7 +255,7 @@ def _look(
         for place, marker in enumerate(run.markers):
             if marker.shard == shard and marker.sha256 == sha256:
                 return look_at(run.shard(place), older)
-    raise InputError(f"shard {shard} of {address} has changed since the study began: start the study again")
+    raise InputError(f"shard {shard} of '{address}' has changed since the study began: start the study again")
 
 
 def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]] = ()) -> Any:

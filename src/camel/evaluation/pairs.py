@@ -97,14 +97,14 @@ def _read(path: Path, kind: type[Row]) -> list[Row]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise InputError(
-            f"cannot read {path}: {error.strerror}; `camel evaluate agents RUN` creates it"
+            f"cannot read '{path}': {error.strerror}; `camel evaluate agents RUN` creates it"
         ) from None
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 rows.append(msgspec.json.decode(line, type=kind))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: {error}") from None
+                raise InputError(f"'{path}', line {number}: {error}") from None
     return rows
 
 

@@ -55,7 +55,7 @@ class StudyJob(Job):
         """Open the folder of findings and verdicts; raises an `InputError` if the run cannot be studied."""
         if not len(RunReader(self.run)):
             raise InputError(
-                f"{self.run} has no finished conversations yet: camel run status {self.run} shows its progress"
+                f"'{self.run}' has no finished conversations yet: camel run status {self.run} shows its progress"
             )
         if self.judge is not None:
             check_finished(self.run, "judged")

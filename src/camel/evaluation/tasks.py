@@ -88,11 +88,11 @@ def draw_tasks(
             run, other = runs[system].folder.address, theirs.get(one.id)
             if other is None or other.task.original != one.task.original or not other.messages:
                 raise InputError(
-                    f"{run} cannot be compared with {first.folder.address}, because it lacks the task of {one.id}: compare "
+                    f"'{run}' cannot be compared with '{first.folder.address}', because it lacks the task of '{one.id}': compare "
                     "runs with the same tasks"
                 )
             if closed.intersection(other.labels):
-                raise InputError(f"{one.id} of {run} is labeled {', '.join(other.labels)}: use --acknowledge")
+                raise InputError(f"'{one.id}' of '{run}' is restricted: add --acknowledge {other.labels[0]}")
             matched[-1][system] = other
     specified = all(len({other.task.text for other in same.values()}) == 1 for same in matched)
     tasks = [

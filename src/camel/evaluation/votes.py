@@ -218,12 +218,12 @@ def _lock_folder(folder: Path) -> IO[bytes]:
         make_folder(folder)
         file = inside.open_file(folder, ".lock", inside.APPEND)
     except OSError as error:
-        raise InputError(f"cannot store votes in {folder}: {error.strerror}") from None
+        raise InputError(f"cannot store votes in '{folder}': {error.strerror}") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise InputError(f"another process takes votes in {folder}: use it, or stop it") from None
+        raise InputError(f"another process takes votes in '{folder}': use it, or stop it") from None
     return file
 
 
@@ -231,7 +231,7 @@ def _secret(path: Path) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         if len(kept := inside.read(path.parent, path.name)) == 32:
             return kept
-        raise InputError(f"{path} is damaged: restore it, or remove it and send new invitations")
+        raise InputError(f"'{path}' is damaged: restore it, or remove it and send new invitations")
     made = secrets.token_bytes(32)
     temporary = path.with_name(".secret.partial")
     temporary.unlink(missing_ok=True)

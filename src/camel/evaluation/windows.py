@@ -60,9 +60,10 @@ def read_prompt(name: str, needed: Collection[str] = ()) -> str:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join(sorted(shipped))
-        raise InputError(f"cannot read the prompt {shown(name)}: {error}; shipped prompts: {known}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read the prompt {shown(name)}: {why}. Shipped prompts: {known}") from None
     if missing := [f"<{one}>" for one in needed if f"<{one}>" not in text]:
-        raise InputError(f"the prompt {shown(name)} lacks {', '.join(missing)}: add it to the file")
+        raise InputError(f"the prompt {shown(name)} does not contain {missing[0]}: add it to the file")
     return text
 
 

@@ -64,13 +64,13 @@ def _map_view(of: str, derived: Derived) -> MapView:
     path = maps_of(source.folder).get(of)
     if path is None:
         raise NotThere(
-            f"{source.name} has no map of its {of}: make one with {map_command(source.address, of)}"
+            f"'{source.name}' has no map of its {of}: make one with {map_command(source.address, of)}"
         )
     known = ("map", str(path), path.stat().st_mtime_ns)
     file: MapFile = derived.remember(known, lambda: MapFile(path))
     if file.header.fingerprint != source.folder.settings().fingerprint:
         raise NotThere(
-            f"the map of {source.name} belongs to another run: remove its folder 'map' and run camel map again"
+            f"the map of '{source.name}' belongs to another run: remove its folder 'map' and run camel map again"
         )
     return derived.remember(
         ("drawn", *known, derived.query.digest, derived.hidden),

@@ -329,9 +329,7 @@ class Agents:
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
         price = model.price or find(self.name)
         if budget.usd is not None and price is None:
-            raise InputError(
-                f"the price of {self.name} is unknown: limit tokens with --budget-tokens instead of dollars"
-            )
+            raise InputError(f"the price of '{self.name}' is unknown: use --budget-tokens instead")
         self.meter = Meter(budget, Halt())
         self._chat, self._model = model, _Paying(model, self.meter.model(self.name, price))
         self.folder = prepared(out)
@@ -429,10 +427,10 @@ def prepared(out: str | Path) -> RunFolder:
     folder = open_folder(out)
     if not folder.exists:
         if folder.stages():
-            raise InputError(f"{folder.address} has data and no run.json: choose another folder")
+            raise InputError(f"'{folder.address}' is not empty and not a run: choose another folder")
         folder.create(Settings(FINGERPRINT, {"scenario": "agents app", "shard_size": 1}, __version__))
     elif folder.settings().fingerprint != FINGERPRINT:
-        raise InputError(f"{folder.address} is another kind of run: choose another folder")
+        raise InputError(f"'{folder.address}' contains a run with other data: choose another folder")
     return folder
 
 
@@ -462,7 +460,7 @@ def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
         if len(text) > most:
             raise InputError(f"{name} has {len(text):,} characters: at most {most:,} are allowed")
     if wanted.seat not in ("", USER, ASSISTANT):
-        raise InputError(f"there is no seat {shown(wanted.seat)}")
+        raise InputError(f"the seat must be user, assistant or empty, not {shown(wanted.seat)}")
     if not 2 <= wanted.messages <= limits.messages:
         raise InputError(f"messages must be from 2 to {limits.messages}, not {wanted.messages}")
     return wanted

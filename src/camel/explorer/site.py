@@ -95,7 +95,7 @@ def write_site(
 ) -> Exported:
     """Write the pages of these conversations; the folder appears when it is complete."""
     if not rows:
-        raise InputError("no conversation matches, so the site would be empty. Change the selection")
+        raise InputError("no conversation matches, so the site would be empty. Change --id or --where")
     rows = [msgspec.structs.replace(row, cost=None) for row in rows]
     site = _Site(catalogue, title or path.name, license, rows, terms, release)
     with new_folder(path) as folder:

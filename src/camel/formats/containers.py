@@ -42,9 +42,9 @@ class Document(NamedTuple):
             try:
                 data = _decoded(data)
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{self.where}: not JSON: {error}") from None
+                raise InputError(f"{self.where} is not valid JSON: {error}") from None
         if not isinstance(data, dict):
-            raise InputError(f"{self.where}: not a JSON object but {shown(data)}")
+            raise InputError(f"{self.where} must be a JSON object, not {shown(data)}")
         return cast("dict[str, Any]", data)
 
     def id(self, row: dict[str, Any], *keys: str) -> str:
@@ -58,7 +58,7 @@ def documents_in(path: Path) -> Iterator[Document]:
     if path.is_dir():
         return _in_folder(path)
     if not path.is_file():
-        raise InputError(f"there is no file {path}")
+        raise InputError(f"there is no file '{path}'")
     for endings, read in (
         ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"), _in_tar),
         ((".zip",), _in_zip),
@@ -67,7 +67,7 @@ def documents_in(path: Path) -> Iterator[Document]:
     ):
         if path.name.lower().endswith(endings):
             return _whole(path, read(path))
-    raise InputError(f"{path}: unknown format; use .tar.gz, .zip, .json, .jsonl or a folder of .json files")
+    raise InputError(f"'{path}' must be a .tar.gz, .zip, .json or .jsonl file, or a folder of .json files")
 
 
 def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
@@ -77,7 +77,7 @@ def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        raise InputError(f"'{path}' is damaged: {' '.join(str(error).split())}") from None
 
 
 def _in_folder(path: Path) -> Iterator[Document]:
@@ -196,4 +196,4 @@ def text_of(row: dict[str, Any], key: str, where: str) -> str:
         return well_formed(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    raise InputError(f"{where}: {key} is not text but {shown(value)}")
+    raise InputError(f"{where}: {key} must be text, not {shown(value)}")

@@ -93,7 +93,7 @@ def _converted(path: Path, convert: Callable[[Document], T], on_error: OnError |
 def _transcript(document: Document, scenario: str) -> Transcript:
     row = document.row()
     if "messages" not in row or "task" not in row:
-        raise InputError(f"{document.where}: not a transcript; {_looks_like(row)}")
+        raise InputError(f"{document.where}: the row is not a transcript. {_looks_like(row)}")
     try:
         made = Transcript.from_json(msgspec.json.encode(row))
     except InputError as error:
@@ -106,12 +106,12 @@ def _chat(document: Document, scenario: str) -> Transcript:
     roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
     numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
     if not numbered and str(row.get("num_messages")) != "0":  # it may have failed before its first message
-        raise InputError(f"{where}: a conversation needs message_1; {_looks_like(row)}")
+        raise InputError(f"{where}: the row has no message_1. {_looks_like(row)}")
     messages: list[Message] = []
     for index, (_, key) in enumerate(numbered):
         said = row[key]
         if not isinstance(said, dict):
-            raise InputError(f"{where}: {key} is not a message but {shown(said)}; {_looks_like(row)}")
+            raise InputError(f"{where}: {key} must be a message, not {shown(said)}. {_looks_like(row)}")
         message = cast("dict[str, Any]", said)
         speaker = _speaker(message, index, where)
         role = text_of(message, "role_name", where) or roles[speaker]
@@ -138,12 +138,11 @@ def _looks_like(row: dict[str, Any]) -> str:
     elif "messages" in row or "conversations" in row:
         kind = "messages" if "messages" in row else "sharegpt"
         return (
-            f"this row has the format {kind}, which cannot be imported: use one of {', '.join(IMPORTERS)} "
-            "(see docs/formats.md), for example by exporting the run as chat"
+            f"It has the format '{kind}', which cannot be imported. Export the run as chat, and import that"
         )
     else:
-        return f"this row has the keys {shown(list(row))}: choose the file's format with --format {', '.join(IMPORTERS)}"
-    return f"this row looks like --format {found}"
+        return f"Its keys are {shown(list(row))}. Choose --format {', '.join(IMPORTERS)}"
+    return f"Try --format {found}"
 
 
 def _speaker(message: dict[str, Any], index: int, where: str) -> str:
@@ -157,9 +156,9 @@ def _speaker(message: dict[str, Any], index: int, where: str) -> str:
 def _problem(document: Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     if "message_1" not in row or "message_2" not in row:
-        raise InputError(f"{where}: a problem needs message_1 and message_2; {_looks_like(row)}")
+        raise InputError(f"{where}: the row has no message_1 or no message_2. {_looks_like(row)}")
     if isinstance(row["message_1"], dict):
-        raise InputError(f"{where}: message_1 is not text; {_looks_like(row)}")
+        raise InputError(f"{where}: message_1 is not text. {_looks_like(row)}")
     role, problem = _role(row, "role_1", where), text_of(row, "message_1", where)
     # Published files spell the first of these keys with a semicolon.
     topic = text_of(row, "topic", where) or text_of(row, "topic;", where)
@@ -198,7 +197,7 @@ class _InstructionRow(NamedTuple):
 def _instruction_row(document: Document) -> _InstructionRow:
     row, where = document.row(), document.where
     if "instruction" not in row or "output" not in row:
-        raise InputError(f"{where}: a row needs an instruction and an output; {_looks_like(row)}")
+        raise InputError(f"{where}: the row has no instruction or no output. {_looks_like(row)}")
     number = row.get("role_1_message_id")
     if isinstance(number, str) and number.isdecimal() and len(number) < 10:
         number = int(number)
@@ -284,8 +283,8 @@ def _stop(row: dict[str, Any], where: str) -> Stop | None:
 def _labels(row: dict[str, Any], where: str) -> list[str]:
     try:
         labels = msgspec.convert(row.get("labels") or [], list[str])
-    except msgspec.ValidationError as error:
-        raise InputError(f"{where}: labels: {error}") from None
+    except msgspec.ValidationError:
+        raise InputError(f"{where}: labels must be a list of texts, not {shown(row['labels'])}") from None
     return [well_formed(label) for label in labels]
 
 
@@ -295,7 +294,7 @@ def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cos
     Writes the data first, then its marker, then `run.json`, so that an interrupted import is not a run.
     """
     if folder.exists or folder.stages() or (folder.root.exists() and any(folder.root.iterdir())):
-        raise InputError(f"{folder.address} is not empty: import into a new folder")
+        raise InputError(f"'{folder.address}' is not empty: import into a new folder")
     stage, left = LAST_STAGES[0], iter(transcripts)
     rows = number = 0
     scenarios: set[str] = set()

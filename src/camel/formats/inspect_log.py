@@ -56,7 +56,7 @@ _NAMES_SPACE = uuid.UUID("8d3b4f6e-2c1a-5b7d-9e0f-6a5c4d3b2a10")
 def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """Write a log for the viewer of inspect_ai: `inspect view --log-dir FOLDER`."""
     if path.suffix not in ENDINGS:
-        raise InputError(f"{path.name} has the wrong ending: this format is written as {', '.join(ENDINGS)}")
+        raise InputError(f"'{path.name}' has the wrong ending: for this format, use {', '.join(ENDINGS)}")
     total = _Totals()
     with (
         tempfile.TemporaryFile() as summaries,

@@ -76,8 +76,8 @@ def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
     if (found := problem_of(transcript)) is None:
         if len(transcript.messages) > 2:
             raise InputError(
-                f"conversation {shown(transcript.id)} is not a problem with its solution: export role plays as chat or "
-                "instruction"
+                f"conversation {shown(transcript.id)} is a role play, but the format problems is for one question "
+                "and one answer: export as chat or instruction"
             )
         return
     facts = transcript.inputs

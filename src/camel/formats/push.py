@@ -35,7 +35,7 @@ def push_dataset(
     card = folder / "README.md"
     if not card.is_file():
         raise InputError(
-            f"{folder} is not a dataset: it has no README.md; export one with `camel export RUN dataset DIR`"
+            f"'{folder}' is not a dataset: it has no README.md; export one with `camel export RUN dataset DIR`"
         )
     gated = "\nextra_gated_prompt:" in card.read_text(encoding="utf-8").partition("\n---\n")[0]
     api = hub.HfApi(endpoint=endpoint, token=token, library_name="camel-society", library_version=__version__)
@@ -51,5 +51,5 @@ def push_dataset(
         )
     except Exception as error:  # the errors of the client and its transport have no common base
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(f"cannot push to {repo}: {reason}") from error
+        raise InputError(f"cannot push to '{repo}': {reason}") from error
     return str(address)

@@ -73,7 +73,7 @@ def without(text: str, start: int, end: int) -> str:
 def variants(scenario: Scenario) -> list[Variant]:
     """Return the complete scenario, and one variant for each sentence that can be removed."""
     if not isinstance(scenario.end, RolePlay):
-        raise InputError(f"{scenario.name} has no inception prompts: choose a scenario with a role play")
+        raise InputError(f"'{scenario.name}' has no inception prompts: choose a scenario with a role play")
     made = [Variant(WHOLE)]
     for prompt in PROMPTS:
         text: str = getattr(scenario.end.inception, prompt)
@@ -92,7 +92,7 @@ def chosen(known: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
     for name in names:
         if name not in by_name:
             raise InputError(
-                f"there is no sentence {name!r}: --list shows all, from {known[1].name} to {known[-1].name}"
+                f"there is no sentence {name!r}: `--list` shows the names, from {known[1].name} to {known[-1].name}"
             )
     return [variant for variant in known if not names or variant.name in {*names, WHOLE}]
 

@@ -131,7 +131,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         for spec in (self.model, *models_at(self.models).values()):
             if prices.setdefault(spec.name, spec.cost()) != spec.cost():
                 raise InputError(
-                    f"{spec.name} has two prices in this configuration: use one, because costs are counted by name"
+                    f"the model '{spec.name}' has two prices in this configuration: use the same price for both"
                 )
 
     @property
@@ -144,10 +144,10 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         scenario = load(self.scenario, self.lists).resized(self.counts)
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
-            raise InputError(f"{scenario.name} is not a role play, which a [critic] needs: remove [critic]")
+            raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
         self.check_seats(scenario)
         if self.history and not scenario.has_conversations:
-            raise InputError(f"{scenario.name} has no conversations, which history needs: remove history")
+            raise InputError(f"'{scenario.name}' has no conversations: remove history")
         return scenario
 
     @property
@@ -215,10 +215,12 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         else:
             there = {"assistant", "lists"}
         for name in self.models.keys() - there:
-            raise InputError(f"{scenario.name} has no seat models.{name}; it has {', '.join(sorted(there))}")
+            raise InputError(
+                f"[models.{name}] is not in '{scenario.name}'. Use one of {', '.join(sorted(there))}"
+            )
         for name in ("critic", "lists"):
             if name in self.models and any(one.prompt for one in self.models[name].candidates):
-                raise InputError(f"models.{name} must not have a prompt: the scenario has it")
+                raise InputError(f"[models.{name}] must not have a prompt: remove it")
 
     def specifies_first(self, scenario: Scenario) -> bool:
         """Return whether all tasks are specified before the conversations start, which batches need."""
@@ -268,7 +270,7 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
 
     A scenario's folder is searched next to the file first, then in the current folder.
     """
-    table = read_table(path, missing=f"there is no such file; create one with `camel init {path}`")
+    table = read_table(path, missing=f"there is no such file. Create one with `camel init {path}`")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):
@@ -293,7 +295,7 @@ def check_place(path: Path, config: GenerateConfig) -> None:
         return
     if RunFolder(beside).exists and not RunFolder(here).exists:
         raise InputError(
-            f"there is no run {here} here, but one next to {path}: --out {beside} resumes it, --out {here} starts another"
+            f"there is no run '{here}' here, but one next to '{path}': --out {beside} resumes it, --out {here} starts another"
         )
 
 
@@ -309,6 +311,6 @@ def _scenario(path: Path, name: str) -> str:
         return name
     looked = " and ".join(dict.fromkeys(str(place) for place in places))
     raise InputError(
-        f"{path}: there is no scenario {name!r}{similar(name, known())}; known: {', '.join(known())}. For your own "
-        f"scenario, give the path of its folder (searched: {looked})"
+        f"{path}: there is no scenario {name!r}{similar(name, known())}. Use one of {', '.join(known())}, "
+        f"or the path of your own scenario's folder (searched: {looked})"
     )

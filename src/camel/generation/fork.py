@@ -51,7 +51,7 @@ def look(config: GenerateConfig, source: str | Path) -> Forked:
     settings = old.settings()
     if new.exists:
         if new.settings().forked_from != str(source):
-            raise InputError(f"{new.address} contains another run: fork into a new folder")
+            raise InputError(f"'{new.address}' contains another run: fork into a new folder")
         open_run(config, scenario)
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
     why = _changed(scenario, settings, decisive)

@@ -17,6 +17,7 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
+from camel.core.toml import plain_message
 from camel.generation.config import GenerateConfig
 from camel.generation.plan import make_plan
 from camel.models.discovery import find_replicas
@@ -71,7 +72,7 @@ def read_size(text: str) -> tuple[int | None, float | None]:
     except ValueError:
         value = 0
     if not 0 < value < 1e12:
-        raise InputError(f"enter a number, such as 8, or an amount of money, such as $5, not {shown(text)}")
+        raise InputError(f"the size must be a number such as 8, or money such as $5, not {shown(text)}")
     return (None, float(value)) if is_money else (int(value), None)
 
 
@@ -103,7 +104,7 @@ def config_text(answers: Answers, name: str) -> str:
     size = answers.size or (_affordable(answers, full) if answers.money else _few(answers))
     if size > scenario.count:
         raise InputError(
-            f"{scenario.name} has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
+            f"scenario '{scenario.name}' has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
             "scenario with larger counts (camel scenarios new)"
         )
     counts = counts_for(full, size)
@@ -125,7 +126,7 @@ def _scenario(name: str) -> Scenario:
         raise InputError("a translation needs an existing run: use camel translate RUN --to LANGUAGE")
     if scenario.gated:
         raise InputError(
-            f"{scenario.name} needs your acknowledgment: copy its configuration from configs/ and read the comments "
+            f"'{scenario.name}' needs your acknowledgment: copy its configuration from configs/ and read the comments "
             "there"
         )
     return scenario
@@ -144,7 +145,7 @@ def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
         money = make_plan(config, counts=counts_for(full, size)).money
         if money is None:
             raise InputError(
-                f"the price of {answers.model} is unknown: give a number instead of an amount of money, and add its price to the file"
+                f"the price of '{answers.model}' is unknown: give a number instead of an amount of money, and add its price to the file"
             )
         return money.likely
 
@@ -152,7 +153,7 @@ def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
     low, high = 0, most + 1
     if cost(1) > answers.money:
         raise InputError(
-            f"one conversation with {answers.model} will probably cost {cost(1):.2f} dollars, more than {answers.money:g}: "
+            f"one conversation with '{answers.model}' will probably cost {cost(1):.2f} dollars, more than {answers.money:g}: "
             "choose a cheaper model or a larger amount"
         )
     while high - low > 1:
@@ -251,7 +252,7 @@ def _checked(text: str) -> None:
     try:
         config = msgspec.convert(tomllib.loads(text), GenerateConfig)
     except msgspec.ValidationError as error:
-        raise InputError(str(error).partition(" - at ")[0]) from None
+        raise InputError(plain_message(error).partition(" (in ")[0]) from None
     config.loaded_scenario()
 
 
@@ -261,9 +262,9 @@ def _write_new(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError(f"{path} already exists: choose another file name") from None
+        raise InputError(f"'{path}' already exists: choose another file name") from None
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+        raise InputError(f"cannot write '{path}': {error.strerror or error}") from None
 
 
 # ---------------------------------------------------------------- the demonstration

@@ -65,7 +65,7 @@ def open_made_from(
             folder.accept(new)
     if (changed := differences(folder, wanted, own_size=own_size)) and not folder.reset_settings(settings):
         lines = "".join(f"\n  {line}" for line in changed)
-        raise InputError(f"{folder.address} was created with other settings:{lines}\n{hint}")
+        raise InputError(f"'{folder.address}' was created with other settings:{lines}\n{hint}")
     return folder
 
 

@@ -62,7 +62,7 @@ class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     def __post_init__(self) -> None:
         weights = [one.weight for one in self.candidates]
         if not weights or not all(0 <= weight < 1e9 for weight in weights) or not sum(weights):
-            raise InputError("choose must list models with weights, and at least one weight above zero")
+            raise InputError("choose has no model with a weight above zero: list models with their weights")
 
     def drawn(self, seat: str, id: str) -> int:
         """Return the number of the candidate for a conversation."""
@@ -96,9 +96,7 @@ def read_seats(table: dict[str, Any], default: Mapping[str, Any]) -> dict[str, A
     for name in tables:
         if name not in (*SEATS, JUDGE):
             known = (*SEATS, JUDGE, f"{MEMBERS}.NAME")
-            raise InputError(
-                f"there is no seat models.{name}{similar(name, known)}; known: {', '.join(known)}"
-            )
+            raise InputError(f"unknown [models.{name}]{similar(name, known)}. Use one of {', '.join(known)}")
     tables |= {f"{MEMBERS}.{name}": one for name, one in members.items()}
     return {name: _seat(f"models.{name}", one, default) for name, one in tables.items()}
 
@@ -110,7 +108,7 @@ def _seat(where: str, table: Any, default: Mapping[str, Any]) -> dict[str, Any]:
     if several is None:
         return {**seat, "candidates": [read_candidate(own, default)]}
     if not isinstance(several, list) or "model" in own or "name" in own:
-        raise InputError(f"{where} must have either a model or choose, not both")
+        raise InputError(f"{where} must have either model or choose, not both: remove one")
     base = read_candidate(own, default)
     candidates = [
         {**base, **read_candidate(_checked(f"{where}.choose", one, _CANDIDATE), base["model"])}
@@ -126,7 +124,7 @@ def _checked(where: str, table: Any, more: Sequence[str]) -> dict[str, Any]:
     for name in cast("dict[str, Any]", table):
         if name not in known:
             raise InputError(
-                f"unknown key {name!r} in {where}{similar(name, known)}; known: {', '.join(known)}"
+                f"unknown key {name!r} in {where}{similar(name, known)}. Use one of {', '.join(known)}"
             )
     return dict(cast("dict[str, Any]", table))
 

@@ -105,9 +105,9 @@ def read_described(
         metadata = arrow("pyarrow.parquet").read_metadata(path)
         found = msgspec.json.decode(footer_value(metadata, key), type=kind)
     except (OSError, ValueError, arrow().ArrowException) as error:
-        raise InputError(f"{path} is not {what}: {' '.join(str(error).split())}") from None
+        raise InputError(f"'{path}' is not {what}: {' '.join(str(error).split())}") from None
     if cast("Any", found).version != VERSION or metadata.num_rows != rows(found):
-        raise InputError(f"{path} is {what} of another version: rebuild it with `camel run index RUN`")
+        raise InputError(f"'{path}' is {what} of another version: rebuild it with `camel run index RUN`")
     return found, metadata
 
 

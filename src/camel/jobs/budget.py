@@ -134,7 +134,7 @@ class Meter:
         if name not in self.models:
             if self.budget.usd is not None and price is None:
                 raise InputError(
-                    f"the price of {name} is unknown, and a budget in dollars needs it: set model.price, or limit calls or "
+                    f"the price of '{name}' is unknown, and a budget in dollars needs it: set model.price, or limit calls or "
                     "tokens instead"
                 )
             failures = Failures(self.halt, patience=self._patience, shared=self._shared, tell=self._tell)

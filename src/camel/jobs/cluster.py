@@ -207,7 +207,7 @@ def check_same_folder(folder: RunFolder) -> None:
         return
     repair = "store the run in" if folder.on_disk else f"set {JOURNALS} to"
     raise InputError(
-        f"{root} on this node is not the driver's folder: {repair} a folder that all nodes share under the same path"
+        f"'{root}' on this node is not the folder that the driver uses: {repair} a folder that all nodes share under the same path"
     )
 
 
@@ -370,7 +370,7 @@ def _checked(job: Job) -> Job:
     """Return the job, or raise an error if other processes cannot run it."""
     if objects := [seat for seat, spec in job.models.items() if not isinstance(spec, ModelSpec)]:
         raise InputError(
-            f"the model of {objects[0] or job.name} is a Python object, which a cluster cannot use: pass a model by name"
+            f"the model of '{objects[0] or job.name}' is a Python object, which a cluster cannot use: pass a model by name"
         )
     return job
 

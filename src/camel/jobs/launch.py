@@ -63,14 +63,14 @@ class Launch:
         self.view = view or Silent()
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
-                raise InputError(f"{spec.name} runs only on this machine: for a cluster, use NAME@URL")
+                raise InputError(f"'{spec.name}' runs only on this machine: for a cluster, use NAME@URL")
             if spec.batch:
-                raise InputError(f"{spec.name} has no batch API: omit --batch or --local")
+                raise InputError(f"the model '{spec.name}' has no batch API: remove --batch or --local")
             spec.prepare(self.view.note)
             if spec.file:  # further calls would wait and time out
                 options = replace(options, concurrency=min(options.concurrency, SLOTS))
         if options.address and any(one.batch for one in job.models.values()):
-            raise InputError("--batch works only in one process: omit --address")
+            raise InputError("--batch works only in one process: remove --address")
         self.options = options
         self.runner = Runner(
             job,
@@ -89,7 +89,7 @@ class Launch:
         """The log entry about its end."""
         if is_locked(self.folder.root):
             raise InputError(
-                f"another process is working on {self.folder.address}: wait for it, or stop it with `camel run stop {self.folder.address}`"
+                f"another process is working on '{self.folder.address}': wait for it, or stop it with `camel run stop {self.folder.address}`"
             )
 
     def run(self) -> Outcome:

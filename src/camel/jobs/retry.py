@@ -50,6 +50,6 @@ def _need_own_files(folder: RunFolder, stage: str, shards: set[int]) -> None:
         for other in folder.markers(stage, one.shards):
             if not folder.store.exists(other.file):
                 raise InputError(
-                    f"failed items of {folder.address} cannot be retried: `camel run gc --compacted` has removed files of "
-                    f"its shards, such as {other.file}. Make a new run with `camel generate --fork NEWDIR`"
+                    f"failed items of '{folder.address}' cannot be retried: `camel run gc --compacted` has removed files of "
+                    f"its shards, such as '{other.file}'. Make a new run with `camel generate --fork NEWDIR`"
                 )

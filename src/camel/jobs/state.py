@@ -215,7 +215,7 @@ class JobState:
                 f"{name} was {shown(now.get(name))} and is {shown(wanted[name])}" for name in differs
             )
             hint = f": use --model {model}, or add --accept-change model.name" if differs == ["model"] else ""
-            raise InputError(f"the stage {stage.name} was started with other settings ({details}){hint}")
+            raise InputError(f"the stage '{stage.name}' was started with other settings ({details}){hint}")
 
     def begin(self, stages: Iterable[Stage]) -> None:
         """Add stages, and count the existing results of new ones."""

@@ -134,7 +134,7 @@ def check_finished(run: str, what: str) -> None:
     own = [stage for stage in now.stages if not stage.extra]
     if not own or any(stage.committed < stage.planned for stage in own):
         how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
-        raise InputError(f"{run} is not complete, and only complete runs can be {what}: finish it first{how}")
+        raise InputError(f"'{run}' is unfinished, and only complete runs can be {what}: finish it{how}")
 
 
 def _settings(folder: RunFolder, start: dict[str, Any] | None) -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
+from camel.core.toml import plain_message
 from camel.library.jobs import finish_job
 from camel.training.recipe import Recipe
 from camel.training.rows_job import RowsJob
@@ -36,6 +37,6 @@ def make_rows(
     try:
         recipe = msgspec.convert({**table, "shape": shape or {}, "filters": filters or {}}, Recipe)
     except msgspec.ValidationError as error:
-        raise InputError(f"cannot make the rows: {error}") from None
+        raise InputError(f"cannot make the rows: {plain_message(error)}") from None
     finish_job(RowsJob(recipe, replace=replace), progress=progress)
     return Rows(out)

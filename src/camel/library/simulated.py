@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
+from camel.core.toml import plain_message
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
 
 _DISTRIBUTIONS = ("length", "latency")
@@ -35,7 +36,7 @@ def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
     try:
         checked = msgspec.convert(given, SimulatorSettings)
     except msgspec.ValidationError as error:
-        raise InputError(f"invalid setting of the simulated endpoint: {error}") from None
+        raise InputError(f"invalid setting of the simulated endpoint: {plain_message(error)}") from None
     with spawn(checked) as endpoint:
         # Replace the key, too: a real key must not be sent there.
         ours = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}

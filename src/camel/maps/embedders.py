@@ -41,7 +41,7 @@ class SentenceModel:
             )
         folder = Path(model).expanduser()
         if not folder.is_dir() and (model.startswith((".", "/", "~")) or folder.exists()):
-            raise InputError(f"there is no folder {model}: pass the folder of a sentence-transformers model")
+            raise InputError(f"there is no folder '{model}': pass that of a sentence-transformers model")
         found = folder if folder.is_dir() else _packaged(model)
         self._where = model if found is None else str(found)
         own = model if found is None or found != folder else folder.resolve().name
@@ -71,7 +71,7 @@ class SentenceModel:
         except Exception as error:  # the library raises many kinds of errors
             said = " ".join(str(error).split())[:200]
             raise InputError(
-                f"cannot load the embedding model {self._where} ({said}): pass the folder of a model"
+                f"cannot load the embedding model '{self._where}' ({said}): pass the folder of a model"
             ) from None
 
 

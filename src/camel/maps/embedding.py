@@ -83,7 +83,7 @@ class Embedding:
         for shard, marker in sorted(self._markers.items()):
             table = read_shard(self.folder.path(self.folder.marker(self.name, shard).file))
             if source_of(table) != marker.sha256:
-                raise InputError(f"{self.folder.root} has vectors of another run: remove that folder")
+                raise InputError(f"'{self.folder.root}' has vectors of another run: remove that folder")
             yield table
 
     def _stage(self, pool: ThreadPoolExecutor) -> Stage:
@@ -129,7 +129,9 @@ class Embedding:
 
         made = np.asarray(self.embedder.embed(texts), "<f4")
         if made.ndim != 2 or made.shape[0] != len(texts) or not made.shape[1] or not np.isfinite(made).all():
-            raise CamelError(f"{self.embedder.name} did not return one vector of numbers per text")
+            raise CamelError(
+                f"'{self.embedder.name}' did not return one vector per text: choose another model"
+            )
         return made.tobytes()
 
 

@@ -44,7 +44,7 @@ def export_map(
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}")
     if out.exists() and not force:
-        raise InputError(f"{out} already exists: add --force to replace it")
+        raise InputError(f"'{out}' already exists: add --force to replace it")
     read_header(source)
     table = _released(arrow("pyarrow.parquet").read_table(source).replace_schema_metadata(None), release)
     conversations = len(set(table.column("id").to_pylist()))

@@ -64,9 +64,7 @@ class MapJob(Job):
         """The embedding of the run's texts."""
         records = RunReader(self.run)
         if not len(records):
-            raise InputError(
-                f"{self.run} has no finished conversations yet: see `camel run status {self.run}`"
-            )
+            raise InputError(f"no conversation is finished yet: see `camel run status {self.run}`")
         return Embedding(records, self.embedder, of=self.of)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
@@ -131,7 +129,7 @@ def _read(embedding: Embedding) -> tuple[Any, Vectors]:
         chunks = [chunk for chunk in table.column("vector").chunks if len(chunk)]
         parts += [chunk.values.to_numpy().reshape(len(chunk), -1) for chunk in chunks]
     if not parts:
-        raise InputError(f"{embedding.run.folder.address} has no {embedding.of} with text")
+        raise InputError(f"'{embedding.run.folder.address}' has no {embedding.of} with text")
     if len({part.shape[1] for part in parts}) > 1:
         raise InputError("the vectors come from different models: remove the run's folder 'map'")
     vectors = np.concatenate(parts)

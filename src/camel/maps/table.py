@@ -129,9 +129,9 @@ def read_header(path: Path) -> MapHeader:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
         header = msgspec.json.decode(footer_value(metadata, KEY), type=MapHeader)
     except (OSError, ValueError, arrow().ArrowException) as error:
-        raise InputError(f"{path} is not a map: {' '.join(str(error).split())[:200]}") from None
+        raise InputError(f"'{path}' is not a map: {' '.join(str(error).split())[:200]}") from None
     if header.version != VERSION or metadata.num_rows != header.rows:
-        raise InputError(f"{path} is a map of another version: run `camel map` again")
+        raise InputError(f"'{path}' is a map of another version: run `camel map` again")
     return header
 
 

@@ -142,7 +142,7 @@ class BatchApi:
         async for part in self._chat.exchange("GET", path):
             *whole, rest = (rest + part).split(b"\n")
             if len(rest) > _MOST_LINE:
-                raise ReplyTooLarge(f"a line of {path} exceeds {_MOST_LINE:,} bytes")
+                raise ReplyTooLarge(f"a line of '{path}' exceeds {_MOST_LINE:,} bytes")
             for line in whole:
                 yield line
         yield rest

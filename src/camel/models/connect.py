@@ -31,7 +31,7 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
         except CamelError:
             raise
         except Exception as error:
-            raise plugin.failed(f"returned no model: {type(error).__name__}: {error}") from error
+            raise plugin.failed(f"returned no model ({type(error).__name__}: {error})") from error
 
     return make
 

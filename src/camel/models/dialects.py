@@ -102,7 +102,7 @@ def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialec
     tables = _tables()
     if name and name not in tables:
         raise InputError(
-            f"model.dialect is {name!r}{similar(name, tables)}; known: {', '.join(tables)}; omit it for any other endpoint"
+            f"model.dialect must be one of {', '.join(tables)}, not {name!r}{similar(name, tables)}. Remove it for other endpoints"
         )
     return _of_model(name or _by_host(urls), model.rpartition("/")[2].lower())
 

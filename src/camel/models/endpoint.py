@@ -69,7 +69,7 @@ def checked_headers(headers: Mapping[str, str], what: str = "header") -> dict[st
 def checked_name(name: object) -> str:
     """Return a valid model name, or raise an `InputError`."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 500:
-        raise InputError(f"the model's name must be a short line of text, not {shown(name)}")
+        raise InputError(f"the model's name is empty, too long or contains a line break: {shown(name)}")
     return name
 
 

@@ -62,7 +62,7 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> tuple[st
         if not paths:
             reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
             raise InputError(
-                f"cannot download {repository} from the hub ({reason}): check the name and your access (`hf auth login`); "
+                f"cannot download '{repository}' from the hub ({reason}): check the name and your access (`hf auth login`); "
                 "without a network, copy its GGUF file to this machine and pass the file's path as the model"
             ) from None
     return f"{HUB}{repository}:{chosen}", paths[0]
@@ -74,7 +74,7 @@ def choose(repository: str, sizes: Mapping[str, int], quant: str) -> tuple[str, 
     for file in sorted(filter(_FILE.fullmatch, sizes)):
         models.setdefault(_SPLIT.sub("", file[:-5]).upper(), []).append(file)
     if not models:
-        raise InputError(f"{repository} has no GGUF file: choose one that has, often called NAME-GGUF")
+        raise InputError(f"'{repository}' has no GGUF file: choose another, often called NAME-GGUF")
     quants = {stem: next(iter(_QUANT.findall(stem)[::-1]), stem) for stem in models}
     fits: list[str] = []
     for wanted in (quant,) if quant else PREFERRED:
@@ -83,5 +83,5 @@ def choose(repository: str, sizes: Mapping[str, int], quant: str) -> tuple[str, 
         fits = [min(models, key=lambda stem: sum(sizes[file] for file in models[stem]))]
     if len(fits) != 1:
         there = ", ".join(fits or sorted(set(quants.values())))
-        raise InputError(f"{repository} has {len(fits) or 'no'} {quant or 'models'}: choose from {there}")
+        raise InputError(f"'{repository}' has {len(fits) or 'no'} {quant or 'models'}: choose one of {there}")
     return quant or quants[fits[0]], models[fits[0]]

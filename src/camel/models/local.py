@@ -316,7 +316,7 @@ def check_gguf(path: Path) -> None:
         why = f"cannot read the model's file {path} ({error.strerror})"
         raise InputError(f"{why}: pass the path of a GGUF file, or NAME@URL for an endpoint") from error
     if magic != b"GGUF":
-        raise InputError(f"the local model's file is not a GGUF file: {path}")
+        raise InputError(f"'{path}' is not a GGUF file: pass the path of a GGUF file")
 
 
 def usual_window(path: Path) -> int:

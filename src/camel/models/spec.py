@@ -80,7 +80,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
             # Do not show the value: it may be the key itself.
             raise InputError(
-                "model.key_variable must be the name of an environment variable, such as OPENAI_API_KEY: never write a key into a file"
+                "model.key_variable must be the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
             )
         find_dialect(self.name, name=self.dialect)
         for name, value in checked_headers(self.headers).items():
@@ -119,7 +119,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if not self.key_variable:
             return None
         if not os.environ.get(self.key_variable, "").strip():
-            raise InputError(f"no API key: export {self.key_variable}=… first (set by model.key_variable)")
+            raise InputError(f"no API key: export {self.key_variable}=… first (model.key_variable)")
         return os.environ[self.key_variable]
 
     def sent_headers(self) -> dict[str, str]:
@@ -162,7 +162,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         plugged = None if self.base_url else plugged_model(self.name, self.context_tokens)
         if self.batch and (plugged or not isinstance(self.base_url, str)):
             raise InputError(
-                f"{self.name} cannot use a batch API: it needs exactly one base_url, and plug-in models have none"
+                f"'{self.name}' cannot use a batch API: it needs exactly one base_url, and plug-in models have none"
             )
         if plugged:
             return plugged
@@ -203,7 +203,7 @@ def _from_environment(header: str, value: str) -> str:
     if not value.startswith("$"):
         return value
     if not os.environ.get(value[1:], "").strip():
-        raise InputError(f"export {value[1:]}=… first: model.headers.{header} uses it")
+        raise InputError(f"model.headers.{header} needs a variable: export {value[1:]}=… first")
     return os.environ[value[1:]].strip()
 
 

@@ -233,7 +233,7 @@ class Catalogue:
             raise NeedsConsent(hidden)
         if transcript.id != id:
             raise InputError(
-                f"the index of {run} is damaged: remove its folder 'index', then camel run index {run}"
+                f"the index of '{run}' is damaged: remove its folder 'index', then camel run index {run}"
             )
         return transcript
 

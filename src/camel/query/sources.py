@@ -361,7 +361,7 @@ class Sources:
 
     def __init__(self, runs: Sequence[str], annotations: bool = True) -> None:
         if not runs:
-            raise InputError("no run was given: name at least one run")
+            raise InputError("no run is given: give the folder of at least one run")
         self._annotations = annotations
         self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
         self._watched: list[_Watched] = []
@@ -438,5 +438,5 @@ def _folder(run: str, scratch: Path) -> RunFolder:
         return folder
     path = Path(run)
     if not path.exists():
-        raise InputError(f"there is no run {shown(run)}: camel run list shows the runs in a folder")
+        raise InputError(f"there is no run {shown(run)}: `camel run list FOLDER` lists the runs in a folder")
     return import_files(path, scratch / f"import-{new_attempt()}")

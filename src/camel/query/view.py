@@ -94,7 +94,7 @@ class CatalogueView(Scope):
             if hidden := self.hidden.intersection(elements(labels)):
                 raise NeedsConsent(hidden)
             return Key(source, shard, row, None)
-        raise NotThere(f"{run} has no conversation {shown(id)}")
+        raise NotThere(f"'{run}' has no conversation {shown(id)}")
 
     def _named(self, source: CatalogueRun, id: str) -> Iterator[tuple[int, int, str]]:
         """Yield the place and labels of conversations with an id. Only imported runs may have an id twice; the first counts."""

@@ -129,7 +129,7 @@ def readable(path: Path, read: Callable[[], T]) -> T:
         return read()
     except (OSError, arrow().ArrowException) as error:
         said = " ".join(str(error).split()).rstrip(".")
-        raise Damaged(f"cannot read {path}: {said}; camel run verify RUN lists damaged files") from None
+        raise Damaged(f"cannot read '{path}': {said}; camel run verify RUN lists damaged files") from None
 
 
 class _Hashed:

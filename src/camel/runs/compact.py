@@ -293,7 +293,7 @@ def _gathered(files: Iterable[Path]) -> Iterator[Any]:
     held: list[Any] = []
     for path in files:
         if not is_transcripts(shape_of(path)[1]):
-            raise InputError(f"{path.name} was written by another version of camel and cannot be compacted")
+            raise InputError(f"'{path.name}' was written by another version of camel and cannot be compacted")
         for table in stream_groups(path):
             held.append(table)
             if (

@@ -113,7 +113,7 @@ def _find(
         if compacted:
             if not alone:
                 raise InputError(
-                    f"another process is working on {folder.address}: wait until it has finished before you remove compacted files"
+                    f"another process is working on '{folder.address}': wait until it has finished before you remove compacted files"
                 )
             replaced += _collect_compacted(folder, stage, found)
     for stage in folder.journal_stages():
@@ -208,7 +208,7 @@ def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> 
     with folder.opened([large.file]) as files:
         path = next(files)
         if problems := compare_file(path, large).problems:
-            raise InputError(f"{large.file} cannot replace its shards: {problems[0]}")
+            raise InputError(f"'{large.file}' cannot replace its shards: {problems[0]}")
         with folder.opened([marker.file for marker in markers]) as small:
             for marker, file in zip(markers, small, strict=False):
                 start = sum(large.rows[: marker.shard - large.first])
@@ -216,5 +216,5 @@ def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> 
                 theirs = stream_shard(path, start, start + marker.rows)
                 if any(a != b for a, b in zip_longest(theirs, stream_shard(file), fillvalue=nothing)):
                     raise InputError(
-                        f"{large.file} does not contain the rows of {marker.file}: run `camel run verify {folder.address}`"
+                        f"'{large.file}' does not contain the rows of '{marker.file}': run `camel run verify {folder.address}`"
                     )

@@ -35,7 +35,7 @@ class LocalFiles:
             probe.write_bytes(bytes(_ROOM))
         except OSError as error:
             raise InputError(
-                f"cannot write journals in {self.root}: {error.strerror}; {advice_for(error) or 'fix this and run the same command again'}"
+                f"cannot write journals in '{self.root}' ({error.strerror}): {advice_for(error) or 'fix this and run the same command again'}"
             ) from None
         finally:
             with contextlib.suppress(OSError):

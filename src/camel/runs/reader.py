@@ -103,7 +103,7 @@ class RunReader:
         """Raise an `InputError` if nothing is committed yet."""
         if not self.parts:
             raise InputError(
-                f"{self.folder.address} has no finished conversations yet: wait until `camel run status` shows some"
+                f"'{self.folder.address}' has no finished conversations yet: wait until `camel run status` shows some"
             )
 
 

@@ -97,9 +97,9 @@ class RunFolder(LocalFiles):
                 with contextlib.suppress(PermissionError):  # a folder that is writable but not listable
                     sync(self.root.parent)
         except OSError as error:
-            raise InputError(f"cannot create a run in {self.address}: {error.strerror}") from None
+            raise InputError(f"cannot create a run in '{self.address}': {error.strerror}") from None
         if not made:
-            raise InputError(f"{self.address} already contains a run: choose another folder")
+            raise InputError(f"'{self.address}' already contains a run: choose another folder")
 
     def reset_settings(self, settings: Settings) -> bool:
         """Replace the settings of a run if nothing was paid for yet; returns False otherwise."""
@@ -122,7 +122,7 @@ class RunFolder(LocalFiles):
             settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
             raise InputError(
-                f"{self.address} is not a run: it has no run.json{self._meant()}; `camel run list FOLDER` lists the runs in a folder"
+                f"'{self.address}' is not a run: it has no run.json{self._meant()}. `camel run list FOLDER` lists the runs in a folder"
             ) from None
         if settings.schema > SCHEMA:
             raise InputError(
@@ -198,7 +198,7 @@ class RunFolder(LocalFiles):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"another process is working on {self.address}: wait for it, or stop it with `camel run stop {self.address}`"
+                    f"another process is working on '{self.address}': wait for it, or stop it with `camel run stop {self.address}`"
                 ) from None
             yield
 
@@ -213,7 +213,7 @@ class RunFolder(LocalFiles):
         beside = DiskStore(self.root)
         if data and not beside.create("claim.json", data) and beside.get("claim.json") != data:
             raise InputError(
-                f"{self.root} has the journals of another run that was at {self.address} before: remove {self.root}"
+                f"'{self.root}' has the journals of another run that was at '{self.address}' before: remove {self.root}"
             )
         make_folder(self.root)
 
@@ -231,7 +231,7 @@ class RunFolder(LocalFiles):
         while not self.store.create(f"holders/{stage}.json", beside.get(HOLDER)):
             if other := self.held_elsewhere(stage):
                 raise InputError(
-                    f"the journals of {self.address} are in {other}, and not in {self.root}: run the command there, or set "
+                    f"the journals of '{self.address}' are in {other}, and not in '{self.root}': run the command there, or set "
                     f"{JOURNALS} to that folder's parent. If the journals are lost, remove "
                     f"{self.address}/holders/{stage}.json; calls that are not committed are then paid for again"
                 )
@@ -429,7 +429,7 @@ class RunFolder(LocalFiles):
         except FileNotFoundError:
             raise
         except NotADirectoryError:
-            raise InputError(f"{self.address} is a file, not the folder of a run") from None
+            raise InputError(f"'{self.address}' is a file, not the folder of a run") from None
         except OSError as error:
             raise InputError(f"cannot read {where}: {error.strerror}") from None
         except (msgspec.MsgspecError, RecursionError) as error:

@@ -47,8 +47,8 @@ def load(name_or_path: str | Path, lists: Literal["shipped", "asked"] = "shipped
     scenario, problems = _examined(folder)
     errors = [problem for problem in problems if problem.severity == "error"]
     if scenario is None or errors:
-        more = f" ({len(errors) - 1} more: camel scenarios check {folder})" if len(errors) > 1 else ""
-        raise InputError(f"{folder}: {errors[0].where}: {errors[0].message}{more}")
+        more = f" ({len(errors) - 1} more, see `camel scenarios check {folder}`)" if len(errors) > 1 else ""
+        raise InputError(f"the scenario '{folder}', {errors[0].where}: {errors[0].message}{more}")
     return scenario.asking() if lists == "asked" else scenario
 
 
@@ -78,9 +78,14 @@ def _problems(scenario: Scenario) -> list[ScenarioProblem]:
 def _lint(scenario: Scenario) -> Iterator[_Found]:
     yield from _whole(scenario)
     names = [level.name for level in scenario.levels]
+    wrong = {name: "two levels have this name. Rename one of them" for name in names if names.count(name) > 1}
+    for level in scenario.levels:
+        if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
+            wrong[level.name] = "this name is not allowed. Use only a-z and _, and neither count nor num_…"
+    yield from ((f"level {name}", message) for name, message in wrong.items())
+    if wrong:
+        return  # its placeholder would be reported as a further mistake
     for place, level in enumerate(scenario.levels):
-        if names.index(level.name) < place:
-            yield f"level {level.name}", "another level has the same name: rename one of them"
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
     yield from _headings(scenario)
     match scenario.end:
@@ -100,38 +105,31 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
             if level.placeholder not in used:
                 yield (
                     f"level {level.name}",
-                    f"no prompt mentions <{level.placeholder}>, so its {level.count:,} items only multiply the others: "
-                    "use it in a later prompt or remove the level",
+                    f"no prompt mentions <{level.placeholder}>, so each conversation is only repeated "
+                    f"{level.count:,} times. Mention it in a prompt, or remove the level",
                     "warning",
                 )
 
 
 def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.title.strip():
-        yield FILE, "the title is empty: describe the scenario in a few words"
+        yield FILE, "the title is empty. Describe the scenario in a few words"
     if not scenario.levels and not isinstance(scenario.end, Translate):
-        yield FILE, "there are no levels: add a [[levels]] table for what varies, such as the task"
+        yield FILE, "there are no levels. Add a [[levels]] table for what varies, such as the task"
     if scenario.gated and not scenario.requires_acknowledgement:
-        yield FILE, "a scenario with the label misalignment must set requires_acknowledgement = true"
+        yield FILE, "the label 'misalignment' needs an acknowledgment. Add requires_acknowledgement = true"
     if scenario.gated and not scenario.labels:
-        yield FILE, 'a scenario with requires_acknowledgement needs a label: add labels = ["…"]'
+        yield FILE, 'requires_acknowledgement is set, but labels is empty. Add labels = ["misalignment"]'
     if scenario.gated or scenario.canary:
         try:
             UUID(scenario.canary)
         except ValueError:
-            yield (
-                FILE,
-                'canary must be a new GUID: create one with python -c "import uuid; print(uuid.uuid4())"',
-            )
+            what = f"must be a GUID, not {shown(scenario.canary)}" if scenario.canary else "is missing"
+            yield FILE, f'canary {what}. Create a GUID with python -c "import uuid; print(uuid.uuid4())"'
 
 
 def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
     where = f"level {level.name}"
-    if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
-        yield (
-            where,
-            "a level's name must have lower-case letters and underscores only, and not be count or num_…: rename it",
-        )
     if level.count < 1:
         yield where, f"count must be at least 1, not {level.count}"
     if level.ask < 1:
@@ -144,18 +142,18 @@ def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
 
 def _items(where: str, count: int, items: tuple[str, ...]) -> Iterator[_Found]:
     if count > len(items):
-        yield where, f"has only {len(items)} items for count = {count}: lower the count or add items"
+        yield where, f"it has {len(items)} items, but count = {count}. Lower count, or add items"
     seen: set[str] = set()
     for item in items:
         short = item if len(item) <= 40 else f"{item[:37]}..."
         if not item.strip():
-            yield where, "an item is empty: write or remove it"
+            yield where, "an item is empty. Fill it in, or remove it"
         elif item.casefold() in seen:
-            yield where, f"the item {short!r} is there twice: remove one"
+            yield where, f"the item {short!r} occurs twice. Remove one"
         if len(item) > MAX_TASK_CHARS:
             yield (
                 where,
-                f"the item {short!r} has {len(item):,} characters; the limit is {MAX_TASK_CHARS:,}",
+                f"the item {short!r} has {len(item):,} characters, but the limit is {MAX_TASK_CHARS:,}. Shorten it",
             )
         seen.add(item.casefold())
 
@@ -168,11 +166,11 @@ def _headings(scenario: Scenario) -> Iterator[_Found]:
         where, found = f"level {level.name}", {one.parents for one in level.nested}
         above = [scenario.level(name) for name in scenario.needs(level.name)]
         if len(found) < len(level.nested):
-            yield where, "two of its lists have the same heading: rename or remove one"
+            yield where, "two of its lists have the same heading. Rename or remove one"
         if any(not one.given or (one.prompt and not level.prompt) for one in above):
             yield (
                 where,
-                f"depends on {above[0].name}, which a model may be asked for: add a prompt to this level, too",
+                f"its lists depend on the items of level '{above[0].name}', which a model may write. Add a prompt to this level, too",
             )
         elif all(one.count <= one.most for one in above):
             for number in range(scenario.lists(level.name)):
@@ -181,7 +179,7 @@ def _headings(scenario: Scenario) -> Iterator[_Found]:
                     missing = shown(f"# {heading(parents)}")
                     yield (
                         where,
-                        f"has no list {missing}: there must be a heading for every combination of earlier items",
+                        f"the list {missing} is missing. Add a heading and a list for every combination of earlier items",
                     )
                     return
 
@@ -189,14 +187,14 @@ def _headings(scenario: Scenario) -> Iterator[_Found]:
 def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iterator[_Found]:
     used = placeholders(level.prompt)
     if not any(map(is_count, used)):
-        yield where, "its prompt does not contain <COUNT>: add it where the number of items belongs"
+        yield where, "its prompt does not contain <COUNT>. Add it where the number of items belongs"
     for name in used:
         if name in known[:place] or is_count(name):
             continue
         if name == level.placeholder:
-            yield where, f"its prompt mentions <{name}>, the level itself: remove that"
+            yield where, f"its prompt contains the level's own placeholder, <{name}>. Remove it"
         elif name in known:
-            yield where, f"its prompt mentions <{name}>, a later level: move that level before this one"
+            yield where, f"its prompt contains <{name}>, but that level comes later. Move it before this one"
         else:
             yield where, unknown_placeholder(name, [*known[:place], "COUNT"])
     yield from _length(where, level.prompt)
@@ -205,7 +203,8 @@ def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iter
 def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
     where = "role_play"
     try:
-        play.rules()
+        if play.max_messages >= 1:  # otherwise reported below
+            play.rules()
     except InputError as error:
         yield f"{where}.stop_rules", str(error)
     known = [level.placeholder for level in scenario.levels]
@@ -222,7 +221,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         }
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
-            yield f"{where}.{name}", f"can have {len(filled):,} characters; the limit is {limit:,}"
+            yield f"{where}.{name}", f"it can be {len(filled):,} characters long. The limit is {limit:,}"
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
             yield where, f"{name} must be at least 1, not {value}"
@@ -240,7 +239,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
             if text and word not in text:
                 yield (
                     f"{where}, the {name} prompt",
-                    f"does not mention {word}, which conversations need: add it",
+                    f"it does not contain {word!r}, which conversations need. Add it",
                     "warning",
                 )
 
@@ -279,21 +278,21 @@ def _question(question: Question, scenario: Scenario) -> Iterator[_Found]:
             yield "question, the prompt", unknown_placeholder(name, [*known, "ROLE"])
     missing = [name for name in placeholders(question.problem) if name not in used]
     if question.prompt and missing:
-        yield "question, the prompt", f"does not contain the problem: add <{missing[0]}>, best at its end"
+        yield "question, the prompt", f"it does not contain the problem. Add <{missing[0]}>, best at its end"
     yield from _length("question, the prompt", question.prompt)
 
 
 def _translate(translate: Translate, scenario: Scenario) -> Iterator[_Found]:
     where = "translate, the prompt"
     if scenario.levels:
-        yield FILE, "a translation must not have levels: remove them"
+        yield FILE, "a translation must not have levels. Remove them"
     if not translate.languages:
-        yield "translate", 'there are no languages: add some, such as languages = { de = "German" }'
+        yield "translate", 'there are no languages. Add some, such as languages = { de = "German" }'
     used = placeholders(translate.prompt)
     kept = {name for mark in translate.keep for name in placeholders(mark)}
     for name in ("LANGUAGE", "TEXT"):
         if translate.prompt and name not in used:
-            yield where, f"does not mention <{name}>: add it"
+            yield where, f"it does not contain <{name}>. Add it"
     for name in used:
         if name not in {"LANGUAGE", "TEXT", "KEEP", *kept}:
             yield where, unknown_placeholder(name, ["LANGUAGE", "TEXT", "KEEP"])
@@ -302,7 +301,7 @@ def _translate(translate: Translate, scenario: Scenario) -> Iterator[_Found]:
 
 def _template(where: str, template: str, known: Collection[str]) -> Iterator[_Found]:
     if not template.strip():
-        yield where, "is empty: write a text, or name a level such as <TASK>"
+        yield where, "the text is empty. Write it, or refer to a level with a placeholder such as <TASK>"
     for name in placeholders(template):
         if name not in known:
             yield where, unknown_placeholder(name, known)
@@ -310,7 +309,7 @@ def _template(where: str, template: str, known: Collection[str]) -> Iterator[_Fo
 
 def _length(where: str, text: str) -> Iterator[_Found]:
     if len(text) > _PROMPT_CHARS:
-        yield where, f"the prompt has {len(text):,} characters: shorten it", "warning"
+        yield where, f"the prompt has {len(text):,} characters. Shorten it", "warning"
 
 
 def _texts(scenario: Scenario) -> Iterator[str]:

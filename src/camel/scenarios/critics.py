@@ -82,17 +82,15 @@ class CriticSettings(
 
     def __post_init__(self) -> None:
         if not self.seats:
-            raise InputError('critic.seats is empty: name "assistant", "user" or both')
+            raise InputError('critic.seats is empty: set it to ["assistant"], ["user"] or both')
         if self.options and not self.use:
-            raise InputError("critic.options are for a plug-in's critic: name it with use")
+            raise InputError("critic.options is only for critics of plug-ins: set critic.use to its name")
         if self.search != "beam" and self.width is not None:
-            raise InputError('critic.width needs search = "beam"')
+            raise InputError('critic.width works only with search = "beam": set it, or remove width')
         if self.search is None and (self.depth is not None or self.calls is not None):
-            raise InputError(
-                'critic.depth and critic.calls need a search: set search = "beam" or "best_first"'
-            )
+            raise InputError('critic.depth and critic.calls need search = "beam" or "best_first"')
         if self.search is not None and self.mode == "feedback":
-            raise InputError('a search does not revise: critic.mode must be "score" or "choose"')
+            raise InputError('critic.mode must be "score" or "choose" if critic.search is set')
         self.critic(_NOBODY)
 
     @property

@@ -1,4 +1,5 @@
-"""Reads a TOML declaration into a struct. Reports all mistakes at once: unknown keys are dropped, and reading continues."""
+"""Reads a TOML declaration into a struct. Reports all mistakes at once: unknown keys are dropped, and reading
+continues."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from camel.core.toml import drop_unknown_keys, plain_message
+from camel.core.toml import MISSING, drop_unknown_keys, plain_message
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -17,9 +18,11 @@ def parse_declaration(text: str, kind: type[T]) -> tuple[T | None, list[str]]:
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return None, [f"is not valid TOML: {' '.join(str(error).split())}"]
+        return None, [f"it is not valid TOML ({' '.join(str(error).split())})"]
     problems = drop_unknown_keys(table, kind)
     try:
         return msgspec.convert(table, kind), problems
     except msgspec.ValidationError as error:
-        return None, [*problems, plain_message(error)]
+        # A misspelled key is one mistake: what it leaves missing is not reported as another one.
+        is_consequence = problems and str(error).startswith((MISSING, "Invalid enum value"))
+        return None, problems if is_consequence else [*problems, plain_message(error)]

@@ -158,13 +158,19 @@ def _check_parents(
         if names != expected:
             raise InputError(
                 f"{source}:{at}: expected the list {shown(f'# {heading(expected)}')}, "
-                f"not {shown(f'# {heading(names)}')}: do not change the headings or their order"
+                f"not {shown(f'# {heading(names)}')}. Do not change the headings or their order"
             )
     if len(found) > len(wanted):
-        raise InputError(f"{source}:{found[len(wanted)][0]}: one list too many: expected {len(wanted)}")
+        raise InputError(
+            f"{source}:{found[len(wanted)][0]}: remove this list, there must be only {len(wanted)}"
+        )
     if len(found) < len(wanted):
         missing = shown(f"# {heading(wanted[len(found)])}")
-        raise InputError(f"{source}:{last}: the list {missing} is missing")
+        raise InputError(
+            f"{source}:{last}: add the list {missing} after this line"
+            if last
+            else f"{source} is empty: add the list {missing}"
+        )
 
 
 def _parents(text: str) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def _plugged(plugin: Plugin, part: Any) -> Path:
     try:
         folder = Path(places[0])
     except TypeError:
-        raise plugin.failed("must name a package with a scenario in its folder, or be a path") from None
+        raise plugin.failed("must be a package or path that contains a scenario") from None
     if not (folder / FILE).is_file():
         raise plugin.failed(f"has no {FILE} in its folder")
     return folder
@@ -141,10 +141,12 @@ def folder_of(name_or_path: str | Path) -> Path:
     if path.is_dir():
         return path
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text:
-        raise InputError(f"there is no folder {text}: create one with `camel scenarios new {text}`")
+        raise InputError(f"there is no folder '{text}': create one with `camel scenarios new {text}`")
     if text in PLUGGED:
         return PLUGGED[text]
-    raise InputError(f"there is no scenario {text!r}{similar(text, known())}; known: {', '.join(known())}")
+    raise InputError(
+        f"there is no scenario {text!r}{similar(text, known())}. Use one of {', '.join(known())}"
+    )
 
 
 def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
@@ -184,21 +186,21 @@ class _Folder:
         path = self._path / name
         try:
             if not path.resolve().is_relative_to(self._path.resolve()):
-                self.report(FILE, f"{name} is outside the scenario's folder: copy it into the folder")
+                self.report(FILE, f"'{name}' is outside the scenario's folder. Copy the file into the folder")
                 return ""
             text = path.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            said = f"cannot read {name}: {reason}; create the file or correct its name"
+            said = f"cannot read '{name}' ({reason}). Create the file, or correct its name"
             if isinstance(error, OSError) and len(name.split()) > 2:
                 said = (
-                    f"{shown(name)} should be a file name, but looks like the text itself: put the text into a file in this "
+                    f"{shown(name)} should be a file name, but looks like the text itself. Put the text into a file in this "
                     "folder, such as prompt.txt, and write that name"
                 )
             self.report(FILE, said)
             return ""
         if not text:
-            self.report(name, "the file is empty: write the text")
+            self.report(name, "the file is empty. Write the text")
         return text
 
     def declaration(self) -> Declaration | None:
@@ -223,9 +225,11 @@ class _Folder:
 def _level(table: LevelTable, folder: _Folder) -> Level:
     where = f"level {table.name}"
     if table.items and table.file:
-        folder.report(where, "set items or file, not both")
+        folder.report(where, "both items and file are set. Remove one of them")
     if not (table.prompt or table.items or table.file):
-        folder.report(where, "set a prompt that asks for the list, or the list itself as items or file")
+        folder.report(
+            where, "the level has no list. Add items or file with the list, or prompt to ask a model for it"
+        )
     items, nested = table.items, ()
     if table.file and (text := folder.text(table.file)):
         items, nested = _items(text, table.file, folder)
@@ -233,7 +237,7 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
     if count is None:
         count = len(items or (nested and nested[0].items)) or 1
         if table.prompt:
-            folder.report(where, "count is missing: set the number of items to ask for, such as count = 10")
+            folder.report(where, "count is missing. Set the number of items to ask for, such as count = 10")
     return Level(
         name=table.name,
         count=count,
@@ -254,7 +258,7 @@ def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tupl
     if len({len(one.parents) for one in found}) > 1 or not all(one.parents for one in found):
         folder.report(
             name,
-            "must contain one list without headings, or lists whose headings have the same number of parts",
+            "the headings of its lists must all have the same number of parts, or there must be one list without headings",
         )
         return (), ()
     return (), tuple(found)
@@ -302,7 +306,7 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
         case several:
             folder.report(
                 FILE,
-                f"has {len(several)} of [role_play], [society], [question] and [translate]: keep exactly "
+                f"it has {len(several)} of [role_play], [society], [question] and [translate]. Keep exactly "
                 "one of them",
             )
             return None

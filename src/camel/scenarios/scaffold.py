@@ -15,9 +15,9 @@ def scaffold(path: str | Path, title: str = "") -> Path:
     """Write a new scenario's folder and return it. Never overwrites anything."""
     folder = Path(path)
     if str(path) in known():
-        raise InputError(f"{path} is the name of a shipped scenario: choose another")
+        raise InputError(f"'{path}' is the name of a shipped scenario: choose another name")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} already exists: choose another name or remove it")
+        raise InputError(f"'{folder}' already exists: choose another name, or remove the folder")
     title = " ".join(title.split()) or folder.resolve().name.replace("_", " ").replace("-", " ").title()
     if not title.isprintable():
         raise InputError("the title contains characters that cannot be printed")
@@ -29,5 +29,5 @@ def scaffold(path: str | Path, title: str = "") -> Path:
             text = (_NEW / source).read_text("utf-8").replace("{title}", quoted)
             (folder / name).write_text(text, "utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror}") from None
+        raise InputError(f"cannot write '{folder}': {error.strerror}") from None
     return folder

@@ -50,10 +50,11 @@ def placeholders(text: str) -> list[str]:
 
 def unknown_placeholder(name: str, known: Collection[str]) -> str:
     """Return the message about an unknown placeholder."""
-    listed = ", ".join(f"<{one}>" for one in known) or "none"
+    names = [f"<{one}>" for one in dict.fromkeys(known)]
+    usable = f"Use one of {', '.join(names)}" if names else "No placeholder can be used here"
     return (
-        f"unknown placeholder <{name}>{similar(name, known)}; known: {listed}. "
-        "If it is no placeholder, write it in lower case"
+        f"unknown placeholder <{name}>{similar(f'<{name}>', names)}. {usable}. "
+        f"If <{name}> is meant as plain text, write <{name.lower()}>"
     )
 
 
@@ -359,7 +360,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
             items = lists(level.name, number)
             if place >= len(items):
                 raise InputError(
-                    f"list {number + 1} of {level.name} has {len(items)} items, not {level.count}"
+                    f"list {number + 1} of '{level.name}' has {len(items)} items, not {level.count}"
                 )
             facts[level.name] = items[place]
         return facts
@@ -387,7 +388,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for place, level in enumerate(self.levels):
             if level.name == name:
                 return place
-        raise InputError(f"{self.name} has no level {shown(name)}; it has {_listed(self.levels)}")
+        raise InputError(f"'{self.name}' has no level {shown(name)}. Its levels are {_listed(self.levels)}")
 
     # --- as a whole ----------------------------------------------------------------------------------------------
 
@@ -428,10 +429,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for name, value in counts.items():
             level, wanted = self.level(name), cast("Any", value)
             if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
-                raise InputError(f"count of {name} must be a whole number of at least 1, not {shown(wanted)}")
+                raise InputError(f"counts.{name} must be a whole number of at least 1, not {shown(wanted)}")
             if level.given and wanted > level.most:
                 if not level.prompt:
-                    raise InputError(f"{name} has only {level.most} items: lower its count")
+                    raise InputError(f"level '{name}' has only {level.most} items: lower its count")
                 short.append(name)
         levels = (
             msgspec.structs.replace(level, count=counts.get(level.name, level.count))
@@ -463,7 +464,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         names = self.labels or (self.name,)
         if self.gated and not {*names, self.name} & set(acknowledged):
             raise InputError(
-                f"{self.name} simulates misuse, for research on detecting it: to run it, set "
+                f"'{self.name}' simulates misuse, for research on detecting it: to run it, set "
                 f'acknowledge = ["{names[0]}"], and keep its data out of training data'
             )
 

@@ -26,16 +26,17 @@ def load_society(path: str | Path) -> Society:
         path = path / SOCIETY_FILE
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"{path} is no society's file: it has more than {_MAX_BYTES:,} bytes")
+            raise InputError(f"'{path}' is not a society: it has more than {_MAX_BYTES:,} bytes")
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"cannot read {path}: {reason}; see docs/societies.md for the format") from None
+        raise InputError(f"cannot read '{path}': {reason}. See docs/societies.md for the format") from None
     society, problems = read_society(text)
     if society is not None:
         problems = [f"{where}: {message}" for where, message in unknown_placeholders(society)]
     if society is None or problems:
-        raise InputError(f"{path}: {'; '.join(problems)}")
+        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise InputError(f"{path}: {problems[0]}{more}")
     return society
 
 

@@ -37,7 +37,7 @@ def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
         ending == "" and path.suffix in (".zip", ".gz", ".tar", ".parquet", ".csv", ".txt")
     ):
         known = ", ".join(end or "a folder" for end in endings)
-        raise InputError(f"{path.name} has the wrong ending: this format is written as {known}")
+        raise InputError(f"'{path.name}' has the wrong ending: for this format, use {known}")
     if ending == "":
         with new_folder(path) as folder:
             yield lambda name, data: _put_file(folder, name, data)
@@ -117,7 +117,7 @@ def file_name(id: str) -> str:
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """Open a file that replaces `path` once it is complete and durable."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder")
+        raise InputError(f"'{path}' is a folder: give the name of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     with taking_place(path) as temporary, temporary.open("wb") as file:
         yield file
@@ -141,7 +141,7 @@ def taking_place(path: Path) -> Generator[Path]:
 def new_folder(path: Path) -> Generator[Path]:
     """Yield a temporary folder that becomes `path` once it is complete. Never replaces a folder that is not empty."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} already exists: move it or choose another name")
+        raise InputError(f"'{path}' already exists: move it or choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
     temporary.mkdir()
@@ -169,7 +169,7 @@ def in_place_of(path: Path, force: bool) -> Generator[Path]:
         known = set(_kinds(temporary))
         if others := sorted(name for kind, name in _kinds(path).items() if kind not in known):
             raise InputError(
-                f"{path} contains {shown(others[0])}, which this export does not write: choose another name, or remove that file"
+                f"'{path}' contains {shown(others[0])}, which this export does not write: choose another name, or remove that file"
             )
         path.replace(old)
         try:

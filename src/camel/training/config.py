@@ -62,13 +62,13 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def __post_init__(self) -> None:
         if not self.rows and not self.preferences:
-            raise InputError("a training needs rows. Make them with camel rows")
+            raise InputError("no rows to train on are given. Make them with camel rows")
         if self.rows and self.preferences:
             raise InputError(
                 "a training uses rows or preferences, not both. Train on rows first, then train that model on preferences"
             )
         if self.spread not in ("auto", "weights", "copies"):
-            raise InputError(f"spread must be auto, weights or copies, not {self.spread}")
+            raise InputError(f"spread must be auto, weights or copies, not '{self.spread}'")
         if not self.beta > 0:
             raise InputError(f"beta must be above 0, not {self.beta:g}")
         for name in ("batch", "at_once", "length", "save_every", "devices"):
@@ -85,7 +85,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         if self.epochs <= 0 and self.steps <= 0:
             raise InputError(f"epochs or steps must be above 0, not {self.epochs:g} and {self.steps}")
         if self.precision not in ("auto", "bf16", "fp32"):
-            raise InputError(f"precision must be auto, bf16 or fp32, not {self.precision}")
+            raise InputError(f"precision must be auto, bf16 or fp32, not '{self.precision}'")
 
     @property
     def each(self) -> int:

@@ -159,7 +159,7 @@ def estimate(
     size = model or architecture_of(config.model)
     if size is None:
         raise InputError(
-            f"the size of {config.model} is unknown. Add --parameters, such as 7B, or use the model's folder as --base-model"
+            f"the size of '{config.model}' is unknown. Add --parameters, such as 7B, or use the model's folder as --base-model"
         )
     kind, count = DEVICES[device], config.devices
     billions = size.parameters / 1e9

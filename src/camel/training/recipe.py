@@ -34,7 +34,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 100:
-            raise InputError(f"the weight of {self.run} must be above 0 and at most 100, not {self.weight:g}")
+            raise InputError(f"the weight of '{self.run}' must be above 0, at most 100, not {self.weight:g}")
 
 
 class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -57,7 +57,7 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def __post_init__(self) -> None:
         if unknown := set(self.without) - DETECTORS.keys():
-            raise InputError(f"no detector {sorted(unknown)[0]!r}. Choose from {', '.join(DETECTORS)}")
+            raise InputError(f"unknown detector {sorted(unknown)[0]!r}. Use one of {', '.join(DETECTORS)}")
         if not (self.near == 0 or 0.5 <= self.near <= 1):
             raise InputError(f"filters.near must be 0 or between 0.5 and 1, not {self.near:g}")
 
@@ -138,4 +138,4 @@ def _lines(path: Path) -> Iterator[bytes]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield from (line for line in file if line.strip())
     except (OSError, EOFError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        raise InputError(f"cannot read '{path}': {error}") from None

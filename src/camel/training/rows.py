@@ -107,7 +107,7 @@ class RowBuilder:
             for part in run.parts
         ]
         if not self.pieces:
-            raise InputError("the runs have no finished conversations yet")
+            raise InputError("the runs have no finished conversations yet. See `camel run status RUN`")
         self.folder = self._open(replace)
         self._slots = threading.Semaphore(os.cpu_count() or 1)
         self._near = self.recipe.filters.near > 0
@@ -123,10 +123,10 @@ class RowBuilder:
         folder = open_folder(self.recipe.out)
         if folder.exists and (replace or folder.settings().fingerprint != self.fingerprint):
             if "rows" not in folder.settings().config:
-                raise InputError(f"{folder.address} is a run, not rows. Choose another folder with --out")
+                raise InputError(f"'{folder.address}' is a run, not rows. Choose another folder with --out")
             if not replace:
                 raise InputError(
-                    f"{folder.address} was made with another recipe, with other questions, or before its runs had all of their "
+                    f"'{folder.address}' was made with another recipe, with other questions, or before its runs had all of their "
                     "conversations. Choose another folder with --out, or replace this one with --force"
                 )
             _remove(folder)
@@ -172,7 +172,7 @@ class RowBuilder:
         part = parts[max(0, bisect_right(parts, piece.first, key=lambda one: one.first) - 1)]
         if not part.first <= piece.first <= piece.last <= part.last:
             raise InputError(
-                f"{self.folder.address} was begun with other files of its runs. Make its rows again with --force"
+                f"'{self.folder.address}' was begun with other files of its runs. Make its rows again with --force"
             )
         before, end = piece.first - part.first, piece.last - part.first + 1
         return part, sum(part.rows[before:end]), sum(part.rows[:before])

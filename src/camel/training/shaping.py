@@ -63,7 +63,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         if not self.characters_per_token > 0:
             raise InputError(f"characters_per_token must be above 0, not {self.characters_per_token:g}")
         if self.inception and not self.system:
-            raise InputError("inception (--inception) also needs system (--system)")
+            raise InputError("inception (--inception) works only with system (--system): add it")
 
     @property
     def seats(self) -> tuple[str, ...]:

@@ -26,12 +26,12 @@ class Rows:
         self.folder = open_folder(path)
         if self.folder.on_disk and self.folder.root.is_file():
             raise InputError(
-                f"{path} is a file, not a folder of rows. Make a folder of rows from a run with camel rows RUN"
+                f"'{path}' is a file, not a folder of rows. Make a folder of rows from a run with camel rows RUN"
             )
         if not self.folder.committed(MIXED):
-            raise InputError(f"{self.folder.address} has no rows yet. Make them with camel rows")
+            raise InputError(f"'{self.folder.address}' has no rows yet. Make them with camel rows")
         if self.folder.committed(MIXED) != self.folder.committed(SHAPED):
-            raise InputError(f"{self.folder.address} is not finished. Rerun its camel rows command")
+            raise InputError(f"'{self.folder.address}' is not finished. Rerun its camel rows command")
         self.markers = list(self.folder.markers(MIXED, sorted(self.folder.committed(MIXED))))
 
     def __len__(self) -> int:
@@ -82,5 +82,5 @@ def reporting_damage(folder: RunFolder) -> Generator[None]:
         yield
     except (InputError, FileNotFoundError) as error:
         raise Damaged(
-            f"{folder.address} is damaged ({str(error).partition(';')[0]}). Make its rows again with camel rows --force"
+            f"'{folder.address}' is damaged ({str(error).partition(';')[0]}). Make its rows again with camel rows --force"
         ) from None

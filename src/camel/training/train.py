@@ -134,11 +134,11 @@ def _begin(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
         begun: dict[str, Any] = json.loads(path.read_text())
         if begun.get("fingerprint") != fingerprint:
             raise InputError(
-                f"{out} contains a training with other settings or data. Choose another folder with --out, or remove this one"
+                f"'{out}' contains a training with other settings or data. Choose another folder with --out, or remove this one"
             )
         return begun
     if out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out} is not empty and contains no training. Choose another folder with --out")
+        raise InputError(f"'{out}' is not empty and contains no training. Choose another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     begun = {"fingerprint": fingerprint, "version": __version__, "config": msgspec.to_builtins(config)}
     _write(path, json.dumps(begun, indent=2).encode())
@@ -165,7 +165,7 @@ def _trainer(
     transformers.set_seed(config.seed)
     model, tokenizer = opened(config.model, bits=bits, precision=precision)
     if tokenizer.chat_template is None:
-        raise InputError(f"{config.model} has no chat template. Use a chat model")
+        raise InputError(f"'{config.model}' has no chat template. Use a chat model")
     with need("accelerate").PartialState(cpu=not gpu).main_process_first():
         if config.preferences:
             data = pairs(config.preferences, out / "tokens")

@@ -54,9 +54,9 @@ def load(folder: Path) -> Inception:
     found = {name: _read(path) for name, path in files.items() if path.exists()}
     wanted = ", ".join(path.name for path in files.values())
     if found and (stray := sorted(path.name for path in folder.glob("*.txt") if path.stem not in files)):
-        raise InputError(f"{folder} has {', '.join(stray)}, which is not a prompt's name; use {wanted}")
+        raise InputError(f"'{folder}' contains {stray[0]!r}, which is not the name of a prompt. Use {wanted}")
     if not found:
-        raise InputError(f"there is no prompt in {folder}: add at least one of {wanted}")
+        raise InputError(f"there is no prompt in '{folder}': add at least one of {wanted}")
     return msgspec.structs.replace(paper(), **found)
 
 
@@ -84,4 +84,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the prompt {path}: {error}") from None
+        raise InputError(f"cannot read the prompt '{path}' ({error})") from None

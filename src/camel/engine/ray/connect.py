@@ -68,11 +68,11 @@ def _check_listens(address: str) -> None:
     host, _, port = address.rpartition(":")
     where = "pass host:port of its head (the default port of `ray start` is 6379)"
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InputError(f"{address} is not the address of a Ray cluster: {where}")
+        raise InputError(f"'{address}' is not the address of a Ray cluster: {where}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
     except OSError as error:
-        raise InputError(f"no Ray cluster at {address}: {error.strerror or error}; {where}") from None
+        raise InputError(f"no Ray cluster at '{address}': {error.strerror or error}; {where}") from None
 
 
 class Seen(NamedTuple):

@@ -44,7 +44,7 @@ def fit(
         gpu = there.get("GPU", 0) >= workers
         if not gpu and there.get("CPU", 0) < workers:
             raise InputError(
-                f"the cluster has {there.get('CPU', 0):g} CPUs, but {workers} workers are requested: lower devices"
+                f"the cluster has {there.get('CPU', 0):g} CPUs, but {workers} workers are requested: lower train.devices"
             )
         trainer = torch.TorchTrainer(
             work,

@@ -106,7 +106,7 @@ def _read(path: Path) -> bytes:
     try:
         packed = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {path.name}: {error.strerror}; reinstall the package") from None
+        raise InputError(f"cannot read '{path.name}': {error.strerror}; reinstall the package") from None
     if hashlib.sha256(packed).hexdigest() != HASHES[path.name]:
-        raise InputError(f"{path.name} differs from the published file: reinstall the package")
+        raise InputError(f"'{path.name}' differs from the published file: reinstall the package")
     return gzip.decompress(packed)

@@ -107,7 +107,7 @@ class HumanEval(Job):
             f"{name} was {shown(begun.config.get(name))} and is {shown(wanted[name])}" for name in differs
         )
         raise InputError(
-            f"{folder.address} was begun with other settings ({details}): use the same settings, or another --out"
+            f"'{folder.address}' was begun with other settings ({details}): use the same settings, or another --out"
         )
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:

@@ -49,7 +49,7 @@ def serve(
     """Take votes until interrupted. Calls `ready` with the links once the port is open."""
     found, invited = read_pairs(pairs), [voter_name(name) for name in invite]
     if not found:
-        raise InputError(f"{pairs} has no pairs to vote on")
+        raise InputError(f"'{pairs}' has no pairs to vote on")
     asked = urlsplit(url)
     if url and (asked.scheme not in ("http", "https") or not asked.hostname or asked.path.strip("/")):
         raise InputError(

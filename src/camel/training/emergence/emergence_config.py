@@ -37,10 +37,8 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         if not _FILE_NAME.fullmatch(self.name):
-            raise InputError(
-                f"a domain's name may contain lower-case letters, digits, - and _; {shown(self.name)} does not match"
-            )
-        whole(f"the number of questions of {self.name}", self.questions, 1, 10_000)
+            raise InputError(f"a domain's name can have only a-z, 0-9, - and _, not {shown(self.name)}")
+        whole(f"questions of the domain '{self.name}'", self.questions, 1, 10_000)
 
     @property
     def label(self) -> str:
@@ -78,7 +76,8 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def __post_init__(self) -> None:
         if bool(self.rows) == bool(self.model):
-            raise InputError(f"the step {shown(self.name)} needs either rows or a model, and not both")
+            found = "both rows and a model: remove one" if self.model else "neither rows nor a model: add one"
+            raise InputError(f"the step {shown(self.name)} has {found}")
 
 
 class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -126,9 +125,9 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
             own = (replace(one, file="") if one.file in QUESTION_SETS else one for one in self.domains)
             force_setattr(self, "domains", tuple(own))
         if not self.steps:
-            raise InputError("an emergence study needs steps. Add rows or models under [[steps]]")
+            raise InputError("the study has no steps. Add rows or models under [[steps]]")
         if not self.domains:
-            raise InputError("an emergence study needs domains. Add one under [[domains]]")
+            raise InputError("the study has no domains. Add one under [[domains]]")
         whole("repeats", self.repeats, 0, 10_000)
         whole("humaneval", self.humaneval, 0, 10_000)
         whole("problems", self.problems, 1, COUNT)
@@ -140,7 +139,7 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         for one in self.steps:
             if one.adds and one.adds not in known:
                 raise InputError(
-                    f"the step {one.name} adds an unknown domain, {shown(one.adds)}. Choose from {', '.join(sorted(known))}"
+                    f"the step '{one.name}' adds the unknown domain {shown(one.adds)}. Use one of {', '.join(sorted(known))}"
                 )
 
     def added(self, number: int) -> str:

@@ -88,14 +88,14 @@ class Emergence(Job):
         self._base_url, self._say, self._concurrency = base_url, say, concurrency
         self._lent: dict[ModelPlace, Model] = {}
         if not config.judges:
-            raise InputError("no judge is given. Add --judge with a strong model, or `judges` to the file")
+            raise InputError("no judge is given. Set --judge to a strong model, or judges in the file")
         self._base = find_place(config.base, say)
         self._judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
         self._writer = find_place(config.writer, say) if config.writer else self._judges[0]
         self._trainings = [self._training(number) for number in range(len(config.steps))]
         labels = [one.label for one in self.members()]
         if len(set(labels)) != len(labels):
-            raise InputError(f"two models of the chain have the name {labels[0]}. Rename the step")
+            raise InputError(f"a step has the name of another model, '{labels[0]}'. Rename the step")
         written = any(not one.file for one in config.domains)
         self.models: Mapping[str, Model | ModelSpec] = {
             "writer": self._lend(self._writer),
@@ -137,7 +137,9 @@ class Emergence(Job):
             return None
         settings = dict(config.train)
         if wrong := {"rows", "out"} & set(settings):
-            raise InputError(f"train.{wrong.pop()} cannot be set. Give each step its rows under [[steps]]")
+            raise InputError(
+                f"[train] must not contain {min(wrong)!r}. Remove it: each of the [[steps]] has its own"
+            )
         recipe, model = str(settings.pop("recipe", "lora")), str(settings.pop("model", ""))
         if not model and self._base.path is None:
             raise InputError(
@@ -147,7 +149,7 @@ class Emergence(Job):
         if not config.onward:
             if given := [one.name for one in config.steps[:number] if one.model]:
                 raise InputError(
-                    f"{step.name} is trained on the rows of all steps so far, but {given[0]} has a model instead of rows. "
+                    f"step '{step.name}' is trained on the rows of all steps so far, but step '{given[0]}' has a model instead of rows. "
                     "Give that step rows, or set onward = true"
                 )
             rows = tuple(path for one in config.steps[: number + 1] for path in one.rows)

@@ -157,7 +157,7 @@ def _read(domain: Domain) -> list[str]:
     found = [one.texts[0] for one in read_questions(domain.file) if one.texts]
     if len(found) < domain.questions:
         raise InputError(
-            f"{domain.file} has {len(found)} questions, but {domain.label} needs {domain.questions}. "
+            f"'{domain.file}' has {len(found)} questions, but {domain.label} needs {domain.questions}. "
             "Add questions to the file, or lower `questions`"
         )
     return found[: domain.questions]

@@ -76,7 +76,7 @@ def _folder(path: Path) -> Path:
     """Return the folder of transformers in a given folder, which may be that of a training."""
     found = path / MERGED if (path / MERGED).is_dir() else path
     if not (found / "config.json").is_file():
-        raise InputError(f"{path} contains no model. Use a GGUF file, or a folder that transformers can read")
+        raise InputError(f"'{path}' contains no model. Use a GGUF file or a folder for transformers")
     return found
 
 
