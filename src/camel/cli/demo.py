@@ -13,6 +13,10 @@ from camel.core.errors import InputError
 
 NEEDED = {False: ("explore",), True: ("local", "explore")}
 """The extras, without and with `--live`."""
+INTRO = (
+    "A large language model composed these conversations through CAMEL's own loop, one writer for each seat. "
+    "Eight of them fail on purpose. Times are missing because the replies were replayed."
+)
 
 
 def demo(
@@ -26,12 +30,12 @@ def demo(
     explore: Annotated[bool, option("Open the conversations in the browser.")] = True,
 ) -> None:
     """Read about 30 example conversations, offline."""
-    from camel.cli.explore import explore as open_explorer
+    from camel.cli.explore import open_explorer
 
     _check_extras(live)
     runs = _generated(context, folder) if live else _gallery(folder / "gallery")
     if explore:
-        open_explorer([runs], port=port, open_browser=open_browser)
+        open_explorer([runs], port=port, open_browser=open_browser, intro="" if live else INTRO)
 
 
 def _gallery(folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,19 @@ def explore(
     open_browser: shared.OpenBrowser = None,
 ) -> None:
     """Read, search and watch runs in the browser."""
+    open_explorer(
+        runs,
+        host=host,
+        port=port,
+        allow_hosts=allow_host or (),
+        frames=frame_in or (),
+        public=public,
+        open_browser=open_browser,
+    )
+
+
+def open_explorer(runs: list[str], **options: Any) -> None:
+    """Serve runs until Ctrl-C, and print the address; for the options see `camel.explorer.serving.serve`."""
     try:
         from camel.explorer.serving import serve
     except ImportError as error:
@@ -35,13 +48,4 @@ def explore(
     def ready(link: str) -> None:
         typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nPress Ctrl-C to stop.")
 
-    serve(
-        runs,
-        host=host,
-        port=port,
-        allow_hosts=allow_host or (),
-        frames=frame_in or (),
-        public=public,
-        open_browser=open_browser,
-        ready=ready,
-    )
+    serve(runs, ready=ready, **options)

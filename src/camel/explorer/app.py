@@ -32,12 +32,13 @@ def create_app(
     frames: Collection[str] = (),
     agents: Agents | None = None,
     control: bool = True,
+    intro: str = "",
 ) -> FastAPI:
     """Create the app over a catalogue.
 
     With a `token`, requests must show it. `hosts` are further names of this machine, `frames` the origins whose pages
     may show the app in a frame. With `agents`, the app can hold conversations. Without `control`, no page can pause or
-    stop a run.
+    stop a run. `intro` is what the first page says about the runs.
     """
 
     @asynccontextmanager
@@ -49,7 +50,7 @@ def create_app(
     command = "camel agents" if agents else "camel explore"
     app = new_app("CAMEL explorer", lifespan, keys, hosts=hosts, token=token, command=command, frames=frames)
     site = Site(app, catalogue, Consent(keys), plays=agents is not None)
-    add_run_pages(site)
+    add_run_pages(site, intro)
     add_list_pages(site)
     add_downloads(site)
     add_statistics_pages(site)

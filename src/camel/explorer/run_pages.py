@@ -26,7 +26,7 @@ DRAWN = 40
 """Conversations of which those are chosen, always the same for the same runs."""
 
 
-def add_run_pages(site: Site) -> None:
+def add_run_pages(site: Site, intro: str = "") -> None:
     """Add their routes."""
 
     @site.get("/")
@@ -40,6 +40,7 @@ def add_run_pages(site: Site) -> None:
             restricted=asked.catalogue.restricted(),
             notes=asked.catalogue.notes(),
             opening=opening,
+            intro=intro,
             **(_featured(asked) if total <= HISTOGRAMS else {"lead": None, "gallery": []}),
         )
 

@@ -43,6 +43,7 @@ def serve(
     public: bool = False,
     agents: Agents | None = None,
     open_browser: bool | None = False,
+    intro: str = "",
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve runs until interrupted. `ready` is called with the link once the port is open.
@@ -50,7 +51,7 @@ def serve(
     Folders of runs are searched again while it serves, so that new runs appear.
 
     `open_browser=None` opens a browser if there is a screen and a terminal. `public` needs no token on any address.
-    With `agents`, the app can hold conversations.
+    With `agents`, the app can hold conversations. `intro` is what the first page says about the runs.
     """
 
     def find() -> list[str]:
@@ -62,7 +63,13 @@ def serve(
     with Catalogue(find(), annotations=not public) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
-            catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
+            catalogue,
+            token=token,
+            hosts=hosts,
+            frames=frames,
+            agents=agents,
+            control=not public,
+            intro=intro,
         )
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)
