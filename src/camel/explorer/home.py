@@ -95,7 +95,7 @@ def run_head(asked: PageRequest, name: str, tab: str) -> dict[str, Any]:
 
 
 def measured(source: CatalogueRun, allowed: Collection[str]) -> list[dict[str, str]]:
-    """Return the kind, title, first sentence, date and link of each report and map of a run. Runs with hidden labels have none."""
+    """Return the kind, title, first sentence, date and link of each report and map of a run. Hidden runs have none."""
     if hidden_labels(source, allowed):  # reports quote conversations
         return []
     made = [

@@ -265,7 +265,7 @@ def area_from(text: str) -> list[tuple[float, float]] | None:
 
 
 def within(xs: Any, ys: Any, area: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
-    """Return for each point whether it is inside a closed line. A ray from such a point crosses the line an odd number of times."""
+    """Return for each point whether it is inside a closed line: a ray from it crosses the line an odd number of times."""
     inside = np.zeros(len(xs), np.bool_)
     for (x1, y1), (x2, y2) in zip(area, [*area[1:], area[0]], strict=True):
         if y1 != y2:

@@ -94,7 +94,7 @@ class RunOrder(ListPath):
         )
 
     def _slice(self, segment: Segment, low: int, high: int) -> list[Key]:
-        """Return the rows of a segment from `low` to `high`."""
+        """Return the rows of a segment from position `low` to `high`."""
         where = self.scope.where(self.query, segment)
         if not where.sql:
             return segment.keys(positions(segment, low, high))
