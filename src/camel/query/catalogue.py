@@ -166,7 +166,7 @@ class Catalogue:
     def page(
         self, query: Query = EVERYTHING, after: str | None = None, before: str | None = None, limit: int = 50
     ) -> Page:
-        """Return a page of the list. Without a cursor, it is the first. Otherwise it is the one `after` or `before` the cursor."""
+        """Return a page of the list. Without a cursor it is the first one, otherwise that `after` or `before` the cursor."""
         if after is not None and before is not None:
             raise InputError("`after` and `before` cannot be combined: give one cursor")
         _check_number("limit", limit, 1, LARGEST)

@@ -204,7 +204,7 @@ class RunFolder(LocalFiles):
             yield
 
     def check_links(self) -> None:
-        """Raise `LinkInside` if there is a symbolic link directly in the run's folder, because a run writes many files there."""
+        """Raise `LinkInside` if there is a symbolic link directly in the run's folder. A run writes many files there."""
         with contextlib.suppress(OSError):
             inside.names(self.root)
 
