@@ -230,7 +230,7 @@ def rewritten_files(folder: RunFolder, stage: str) -> dict[int, str]:
 def is_of(
     header: Header, stage: str, fingerprint: str, first: int, last: int, anew: Mapping[int, str]
 ) -> bool:
-    """Return whether a merged file matches its name and this run. `anew` is the result of `rewritten_files`."""
+    """Return whether a merged file matches its name, this run, and the current shards according to `rewritten_files`."""
     shards = [one.shard for one in header.shards]
     return (header.stage, header.fingerprint, shards) == (
         stage,
@@ -240,7 +240,7 @@ def is_of(
 
 
 def are_newest(shards: Iterable[Indexed], anew: Mapping[int, str]) -> bool:
-    """Return whether no retry has rewritten these shards since they were indexed. `anew` is the result of `rewritten_files`."""
+    """Return whether no retry has rewritten these shards since they were indexed, according to `rewritten_files`."""
     return all(anew.get(one.shard, one.file) == one.file for one in shards)
 
 

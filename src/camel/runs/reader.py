@@ -54,7 +54,7 @@ class RunReader:
 
     @property
     def files(self) -> list[Path]:
-        """Local paths of the run's Parquet files. Those in an object store are downloaded, and deleted when the process ends."""
+        """Local paths of the run's Parquet files. Files in an object store are downloaded, and removed at exit."""
         names = [part.file for part in self.parts]
         if self.folder.on_disk:
             return [self.folder.path(name) for name in names]
