@@ -28,7 +28,7 @@ class LocalFiles:
         return inside.path(self.root, name)
 
     def check_room(self) -> None:
-        """Raise an `InputError` if journals cannot be written. Call it before the first call, so that a full disk costs nothing."""
+        """Raise an `InputError` if journals cannot be written. Check this before any call is paid for."""
         probe = self.root / f".room-{new_attempt()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
