@@ -51,7 +51,7 @@ MISALIGNMENT = "misalignment"
 
 
 def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
-    """Set a session cookie that scripts cannot read; an empty value deletes it.
+    """Set a session cookie that scripts cannot read. An empty value deletes the cookie.
 
     Requests from pages of other sites do not include it. If the app is `framed` in another site, such a cookie would never
     be sent, so a partitioned cookie is used. Forms do not rely on cookies alone: they have a token and are checked by origin.
@@ -62,12 +62,12 @@ def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
 
 
 class Keys:
-    """Signs texts with a secret: a new one per process unless one is given."""
+    """Signs texts with a secret. Unless a secret is given, each process makes a new one."""
 
     def __init__(self, secret: bytes = b"", *, framed: bool = False) -> None:
         self._secret = secret or secrets.token_bytes(32)
         self.framed = framed
-        """Whether other sites may show the app in a frame, for which cookies need other rules."""
+        """Whether other sites may show the app in a frame. If so, cookies must be partitioned."""
         # Cookies do not distinguish ports, so two servers on one machine need different names.
         self.suffix = self.sign("cookies")[:8]
 
@@ -98,7 +98,7 @@ class Consent:
         return frozenset([MISALIGNMENT] if self._keys.signed(f"consent:{MISALIGNMENT}", given) else [])
 
     def check_form(self, request: Request, token: str, what: str = "form") -> bool:
-        """Return whether a page of this app sent a form; `what` is the text that its token signs."""
+        """Return whether a form was sent by a page of this app. `what` is the text whose signature `token` must be."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = request.headers.get("origin")
@@ -107,7 +107,7 @@ class Consent:
         return self._keys.signed(what, token)
 
     def answered(self, form: Mapping[str, str]) -> Response:
-        """Store the reader's answer in the cookie, and redirect to the page that asked for consent."""
+        """Store the answer to a consent question in the cookie. After consent, redirect to the page that asked for it."""
         shows = form.get("answer") == "show"
         response = RedirectResponse(local(form.get("next", "/")) if shows else "/", 303)
         given = self._keys.sign(f"consent:{MISALIGNMENT}") if shows else ""
@@ -116,7 +116,7 @@ class Consent:
 
 
 async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
-    """Read the fields of a form; none if it is larger than `most` bytes."""
+    """Read the fields of a form. Return no fields if the form has too many or is larger than `most` bytes."""
     data = b""
     async for chunk in request.stream():
         data += chunk
@@ -128,7 +128,7 @@ async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
 
 
 class Door:
-    """The middleware around the app."""
+    """Middleware around the app that accepts or rejects requests."""
 
     def __init__(
         self,
@@ -207,7 +207,9 @@ class Door:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
     def _signed_in(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
-        """Store the token and return a page that reloads. After a redirect from a link in a mail, no cookie would be sent."""
+        """Store the token in a cookie and return a page that reloads. A redirect after a link in a mail would not send the
+        cookie.
+        """
         # Exactly one slash at the beginning: two would be another host.
         target = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{urlencode(rest)}" if rest else "")
         response = _page(
@@ -221,13 +223,13 @@ class Door:
 
 
 def local(target: str) -> str:
-    """Return a path of this server unchanged, and "/" for any other target."""
+    """Return `target` if it is a path of this server, otherwise "/"."""
     own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
     return target if own and len(target) < 4_000 else "/"
 
 
 def headers_for(frames: Collection[str]) -> dict[str, str]:
-    """Return the headers of all responses; pages of the origins `frames` may show the app in a frame."""
+    """Return the headers of all responses. Pages of the origins in `frames` may show the app in a frame."""
     for origin in frames:
         if not _ORIGIN.fullmatch(origin):
             raise InputError(f"an origin must have the form https://example.org, not {shown(origin)}")
@@ -242,7 +244,7 @@ def headers_for(frames: Collection[str]) -> dict[str, str]:
 
 
 def is_ours(host: str, known: Collection[str]) -> bool:
-    """Return whether a Host header is an IP address or a known name. Only a name can be that of another site."""
+    """Return whether a Host header is an IP address or a known name. An unknown name may belong to another site."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -280,7 +282,7 @@ def _attribute(text: str) -> str:
 
 
 def _page(status: int, title: str, body: str, head: str = "") -> Response:
-    """Return a page without a template. Callers escape everything that comes from the request."""
+    """Return an HTML page that is made without a template. Callers must escape everything that comes from the request."""
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<link rel="icon" href="/static/camel.svg"><link rel="stylesheet" href="/static/style.css">{head}<title>{title} · CAMEL</title></head>'

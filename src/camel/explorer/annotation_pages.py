@@ -22,7 +22,7 @@ MAX_ANNOTATION = 12 * (NOTE_CHARS + MOST_TAGS * TAG_CHARS) + MAX_FORM
 
 
 def add_annotations(site: Site, control: bool) -> None:
-    """Add the route. Without `control`, as in a public explorer, nothing can be changed."""
+    """Add the route that changes annotations. If `control` is false, as in a public explorer, nothing can be changed."""
     site.pages.globals.update(annotates=control)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     @site.app.post("/annotate/{run}")

@@ -17,7 +17,7 @@ from camel.reports.plots import Spec, colors, names
 
 MOST_TURNS = 60
 PANELS = 4
-"""Maximum number of behaviors with a panel."""
+"""Maximum number of behaviors that get their own panel in a plot."""
 
 
 def _read(seen: Behaviors) -> str:
@@ -29,7 +29,7 @@ def _title(detector: str) -> str:
 
 
 def _marks(rows: Rows) -> dict[str, Mark]:
-    """Return the seats with findings, the user and the assistant first."""
+    """Return the mark (color and sign) of each seat with findings. The user and the assistant come first."""
     there = {row["seat"] for row in rows}
     return seats(sorted(there, key=lambda seat: (seat != "user", seat != "assistant", seat))[:4])
 
@@ -39,7 +39,7 @@ def _by_seat(marks: dict[str, Mark]) -> Spec:
 
 
 def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
-    """Return the plot of findings by the number of the message."""
+    """Return the plot of findings by position of the message. Return None if there is nothing to plot."""
     seen = catalogue.behaviors(state.query)
     total = {name: sum(sum(counts.values()) for counts in by.values()) for name, by in seen.by_turn.items()}
     rows: Rows = [
@@ -84,7 +84,7 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
-    """Return the plot of findings by seat."""
+    """Return the plot of findings by seat. Return None if there is nothing to plot."""
     seen = catalogue.behaviors(state.query)
     rows: Rows = [
         {"behavior": _title(name), "seat": printable(seat), "messages": sum(counts.values())}
@@ -118,7 +118,7 @@ def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
-    """Return the function that plots findings by the role in a seat."""
+    """Return a function that plots findings by the role of the speaker in `seat`."""
 
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
         if state.query.facets.get(seat):

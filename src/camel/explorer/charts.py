@@ -21,9 +21,9 @@ from camel.reports.intervals import wilson
 from camel.reports.plots import Plot, Spec, colors, names
 
 FEWEST = 10
-"""Minimum number of values for a plot with shares; fewer are listed."""
+"""Minimum number of values for a plot with shares. Fewer values are listed instead."""
 MOST = 12
-"""Maximum number of values of a facet in a plot; the downloaded data has all of them."""
+"""Maximum number of values of a facet in a plot. The downloaded data contains all values."""
 BINS = 24
 WIDTH = 380
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -34,21 +34,21 @@ class Chart(msgspec.Struct, frozen=True):
     """A plot of the statistics."""
 
     name: str
-    """The name of its files."""
+    """The name of the plot's files, without an ending."""
     title: str
     caption: str
     rows: Rows
-    """All of the data."""
+    """The complete data of the plot, which its CSV file contains."""
     kind: str
-    """How `plots.html` draws it: `text`, `bars`, `stack`, `columns`, `panels`, `layers` or `heat`."""
+    """The kind of drawing in `plots.html`: `text`, `bars`, `stack`, `columns`, `panels`, `layers` or `heat`."""
     drawn: dict[str, Any]
-    """The values that the template needs."""
+    """The values from which the template draws the plot."""
     spec: Spec | None = None
-    """The specification for Vega-Lite; None if the plot is a sentence."""
+    """The Vega-Lite specification. None if the plot is only a sentence."""
 
 
 def as_plot(made: Chart) -> Plot:
-    """Return the plot that is drawn for downloads."""
+    """Return a chart as the plot that is drawn for downloads."""
     return Plot(made.name, made.title, made.caption, made.spec or {})
 
 
@@ -62,7 +62,7 @@ def as_csv(made: Chart) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """Return a value that no spreadsheet interprets as a formula, because the text may come from a model."""
+    """Return a value that no spreadsheet interprets as a formula. The text may come from a model."""
     if isinstance(value, str):
         value = _UNSEEN.sub("\ufffd", value)
         return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
@@ -75,13 +75,13 @@ def printable(text: str) -> str:
 
 
 def shares(count: int, of: int) -> dict[str, float]:
-    """A share and its 95% interval, as columns of a row."""
+    """Return a share and its 95% confidence interval, as columns of a row."""
     found = wilson(count, of)
     return {"share": found.rate, "low": found.low, "high": found.high}
 
 
 def count_ticks(most: int, wanted: int = 4) -> list[int]:
-    """Whole numbers at equal distances, from 0 to the top of an axis of counts."""
+    """Return equally spaced whole numbers from 0 to the top of an axis of counts."""
     rough = max(1, most) / wanted
     power = 10 ** max(0, math.floor(math.log10(rough)))
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)
@@ -89,12 +89,12 @@ def count_ticks(most: int, wanted: int = 4) -> list[int]:
 
 
 def counts_axis(field: str = "conversations") -> Spec:
-    """A channel of counts for Vega-Lite, with whole numbers at its ticks."""
+    """Return a Vega-Lite channel for counts, with ticks only at whole numbers."""
     return {"field": field, "type": "quantitative", "axis": {"tickMinStep": 1, "format": "d", "tickCount": 4}}
 
 
 def bars_spec(rows: Rows, field: str, palette: Sequence[str] = (), **more: Any) -> Spec:
-    """Bars with their names at the left, for Vega-Lite."""
+    """Return the Vega-Lite specification of horizontal bars, with the name of each bar at its left."""
     order = [row[field] for row in rows]
     color = colors(field, order, list(palette) or [GRAY] * len(order), legend=None)
     encoding = {"y": names(field, order), "x": counts_axis(), "color": color} | more
@@ -102,7 +102,7 @@ def bars_spec(rows: Rows, field: str, palette: Sequence[str] = (), **more: Any) 
 
 
 def columns_spec(rows: Rows, edges: Sequence[float], title: str, **more: Any) -> Spec:
-    """Columns on an axis of numbers, for Vega-Lite; a row's column is from `from` to the next edge."""
+    """Return the Vega-Lite specification of columns on a numeric axis. Each column spans `from` of its row to the next edge."""
     ends = dict(pairwise(edges))
     axis = {"format": "$~g"} if title == "dollars" else {"format": "~s", "tickMinStep": 1}
     scale = {"domain": [edges[0], edges[-1]], "nice": False, "zero": False}

@@ -17,12 +17,12 @@ GRAY, INK = "#7c7f83", "#1b1c1e"
 
 
 class Mark(NamedTuple):
-    """The appearance of a seat or an ending."""
+    """The appearance of a seat or of a stop reason: a CSS class, a shape and a color."""
 
     title: str
     css: str
     sign: str
-    """The name of its shape in `icons.html`."""
+    """The name of the shape in `icons.html`."""
     color: str
 
 
@@ -44,11 +44,11 @@ ENDINGS = {
     "stopped": Mark("stopped", "c-0", "stopped", GRAY),
     UNFINISHED: Mark("unfinished", "c-0", "open", GRAY),
 }
-"""By stop reason: done is teal, limits are gold, conversations that went wrong brick, failures ink, the rest gray."""
+"""Marks by stop reason: done is teal, limits are gold, conversations that went wrong brick, failures ink, the rest gray."""
 
 
 def ending(reason: str) -> Mark:
-    """Return the mark of a stop reason; that of a custom rule is gray."""
+    """Return the mark of a stop reason. Stop reasons of custom rules are gray."""
     return ENDINGS.get(reason) or Mark(reason.replace("_", " ") or "none", "c-0", "open", GRAY)
 
 

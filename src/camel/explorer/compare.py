@@ -15,7 +15,7 @@ from camel.explorer.markup import HTML_TAG
 from camel.explorer.reading import ShownMessage
 
 MOST_WORDS = 1_000
-"""Maximum length of a compared message, in words; longer ones would take too long."""
+"""Maximum length of a compared message, in words. Comparing longer messages would take too long."""
 LEAST = 0.3
 """Minimum share of equal words for which differences are marked, because unrelated texts differ everywhere."""
 _SPACE = re.compile(r"(\s+)")
@@ -25,14 +25,14 @@ class AlignedTurn(NamedTuple):
     """The messages of one turn, one per side. In the texts, words that the other side does not have are marked."""
 
     messages: tuple[ShownMessage | None, ShownMessage | None]
-    """None if the conversation of a side has ended."""
+    """The message of each side. None for a side whose conversation has ended."""
     texts: tuple[Markup, Markup]
 
 
 def align(
     left: Sequence[ShownMessage], right: Sequence[ShownMessage], render: Callable[[ShownMessage], Markup]
 ) -> list[AlignedTurn]:
-    """Pair the messages of both sides by turn: the first with the first, the second with the second."""
+    """Pair the messages of both sides by position: the first with the first, the second with the second."""
     turns: list[AlignedTurn] = []
     for pair in zip_longest(left, right):
         texts = [Markup("") if one is None else render(one) for one in pair]
@@ -41,7 +41,7 @@ def align(
 
 
 def mark_changes(left: str, right: str) -> tuple[Markup, Markup]:
-    """Put a span around the words of each HTML text that the other does not have."""
+    """Put a span around the words of each HTML text that the other text does not contain."""
     sides = [HTML_TAG.split(text) for text in (left, right)]  # every second piece is a tag or a formula
     words = [[word for text in side[::2] for word in text.split()] for side in sides]
     found = SequenceMatcher(None, words[0], words[1])
@@ -54,7 +54,7 @@ def mark_changes(left: str, right: str) -> tuple[Markup, Markup]:
 
 
 def _with_spans(pieces: list[str], kept: set[int]) -> Markup:
-    """Join the pieces, with spans around words whose number is not in `kept`; consecutive words share a span."""
+    """Join the pieces. Words whose index is not in `kept` get a span, and consecutive words share one."""
     number = 0
     for place in range(0, len(pieces), 2):
         parts: list[tuple[bool, str]] = []
@@ -69,6 +69,6 @@ def _with_spans(pieces: list[str], kept: set[int]) -> Markup:
 
 
 def _span(text: str) -> str:
-    """Put a span around a changed text, without the space after it."""
+    """Put a span around a changed text, but not around the space after it."""
     words = text.rstrip()
     return f'<span class="changed">{words}</span>{text[len(words) :]}' if words else text

@@ -21,14 +21,14 @@ from camel.explorer.routing import PageRequest, Site
 from camel.query.where import Query
 
 REST = "-"
-"""The value for all other conversations, in the parameter that otherwise has a run's name; no name begins like this."""
+"""The value of the run parameter that means all other conversations. No run's name begins with it."""
 FACETS = ("stop", "finding", "scenario", "label", "user", "assistant", "other", "model")
 NUMBERS = ("messages", "tokens", "cost")
 BINS, MOST = 12, 10
 
 
 class GroupPair(NamedTuple):
-    """Group A, and both groups together. Group B is the difference."""
+    """The queries for group A and for both groups together. Group B is the difference."""
 
     a: Query
     both: Query
@@ -36,7 +36,7 @@ class GroupPair(NamedTuple):
 
 
 def add_contrast_pages(site: Site) -> None:
-    """Add their routes."""
+    """Add the routes of the pages that compare two groups."""
 
     @site.get("/contrast")
     def contrast(asked: PageRequest) -> Response:
@@ -68,7 +68,7 @@ def add_contrast_pages(site: Site) -> None:
 
 
 def groups_of(asked: PageRequest) -> GroupPair | None:
-    """Return the groups that the URL names; None if it names only one."""
+    """Return the two groups that the URL names. Return None if it names only one."""
     query, against = asked.state.query, asked.last.get("against", "")
     chosen = ", ".join(chip["name"] for chip in views.chips(asked.state, "/contrast")) or "all"
     if against == REST:
@@ -87,7 +87,7 @@ def counts_of(asked: PageRequest, groups: GroupPair) -> tuple[int, int]:
 
 
 def plots_of(asked: PageRequest, groups: GroupPair) -> list[dict[str, Any]]:
-    """Return the plots of two groups, without plots of filtered fields, which would only show the filter."""
+    """Return the plots that compare two groups. Filtered fields have no plot, because it would only show the filter."""
     catalogue, totals, query = asked.catalogue, counts_of(asked, groups), groups.a
     made: list[dict[str, Any]] = []
     for number in NUMBERS:
@@ -115,7 +115,7 @@ def _plot(
     a: Sequence[int],
     totals: tuple[int, int],
 ) -> dict[str, Any]:
-    """Return a plot: for each value its name, and for each group the count and the share with its interval."""
+    """Return the values of a plot, and for each group the count and the share of each value, with its interval."""
     rows = [
         {"name": value, "sides": [{"n": n, **shares(n, of)} for n, of in zip(pair, totals, strict=True)]}
         for value, *pair in zip(names, a, [n - m for n, m in zip(both, a, strict=True)], strict=False)

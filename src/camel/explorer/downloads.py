@@ -29,7 +29,7 @@ COLUMNS = tuple(name for name in Row.__struct_fields__ if name not in ("shard", 
 
 
 def add_downloads(site: Site) -> None:
-    """Add the route."""
+    """Add the route for downloads."""
 
     @site.get("/download/{file}")
     def download(asked: PageRequest) -> Response:
@@ -46,7 +46,7 @@ def add_downloads(site: Site) -> None:
 
 
 def releases_of(catalogue: Catalogue, query: Query, allowed: frozenset[str]) -> Releases:
-    """Return the release of each run. Restricted conversations need consent and a canary, as in an export."""
+    """Return the release settings of each run. Restricted conversations need consent and a canary, as in an export."""
     chosen = [one for one in catalogue.runs if not query.runs or one.name in query.runs]
     restricted = {one.name for one in chosen if labels_in(one) & RESTRICTED & allowed}
     return {

@@ -31,7 +31,7 @@ from camel.scenarios import load
 
 
 def labels_of(source: CatalogueRun) -> frozenset[str]:
-    """The labels that conversations of a run have, or will have."""
+    """Return the labels that conversations of a run have, and those that its scenario will give them."""
     found = labels_in(source)
     with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is not on this machine
         found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
@@ -39,17 +39,17 @@ def labels_of(source: CatalogueRun) -> frozenset[str]:
 
 
 def labels_in(source: CatalogueRun) -> frozenset[str]:
-    """The labels of the conversations that a run has."""
+    """Return the labels of the conversations that are already in a run."""
     return frozenset(one for part in source.parts for labels in part.labels for one in elements(labels))
 
 
 def hidden_labels(source: CatalogueRun, allowed: Collection[str]) -> frozenset[str]:
-    """Restricted labels of a run for which its reader has not given consent."""
+    """Return the restricted labels of a run to which the reader has not consented."""
     return labels_of(source).intersection(RESTRICTED) - set(allowed)
 
 
 def source_of(catalogue: Catalogue, name: str) -> CatalogueRun:
-    """A run by its name; raises `NotThere`."""
+    """Return a run by its name. Raise `NotThere` if there is no such run."""
     source = next((one for one in catalogue.runs if one.name == name), None)
     if source is None:
         raise NotThere(f"there is no run {quoted(name)}")
@@ -57,7 +57,7 @@ def source_of(catalogue: Catalogue, name: str) -> CatalogueRun:
 
 
 def run_facts(asked: PageRequest, source: CatalogueRun, *, state: bool = True) -> dict[str, Any]:
-    """What pages show about a run: its settings, how many conversations and reports it has, and, if asked for, its state."""
+    """Return what pages show about a run: settings, number of conversations and reports and, if `state` is true, status."""
     hidden, config = hidden_labels(source, asked.allowed), source.folder.settings().config
     now: Snapshot | None = None
     with contextlib.suppress(CamelError, OSError):
@@ -79,7 +79,7 @@ def run_facts(asked: PageRequest, source: CatalogueRun, *, state: bool = True) -
 
 
 def run_rows(asked: PageRequest) -> list[dict[str, Any]]:
-    """The runs as the first page lists them, newest first."""
+    """Return the rows of the table of runs on the first page, newest run first."""
     rows = [run_facts(asked, source) for source in asked.catalogue.runs]
     for row in rows:
         facets = asked.catalogue.facets(Query(runs=(row["name"],))) if row["count"] else {}
@@ -90,12 +90,12 @@ def run_rows(asked: PageRequest) -> list[dict[str, Any]]:
 
 
 def run_head(asked: PageRequest, name: str, tab: str) -> dict[str, Any]:
-    """The facts of a run for the template `run_head.html`, and the tab that is open."""
+    """Return the facts about a run for the template `run_head.html`, and the name of the open tab."""
     return run_facts(asked, source_of(asked.catalogue, name), state=tab == "run") | {"tab": tab}
 
 
 def measured(source: CatalogueRun, allowed: Collection[str]) -> list[dict[str, str]]:
-    """Everything that was measured about a run: kind, title, a sentence, the date and the link of each report."""
+    """Return the kind, title, first sentence, date and link of each report and map of a run. Hidden runs have none."""
     if hidden_labels(source, allowed):  # reports quote conversations
         return []
     made = [

@@ -28,16 +28,16 @@ from camel.query.where import Query
 from camel.reports.numbers import counted
 
 ROWS, TABLE_ROWS = 40, 100
-"""Rows of a page, and of a page of the table view, in which each is one line."""
+"""Maximum number of rows on a page of the list, and on a page of the table view, where each row is one line."""
 HISTOGRAMS = 200_000
-"""Maximum number of conversations for histograms in the facets; above it, the buckets of the index are shown."""
+"""Maximum number of conversations for histograms in the facets. Above it, the facets show the buckets of the index."""
 BINS = 14
 FEWEST = 10
 """Minimum number of conversations for a histogram."""
 
 
 def add_list_pages(site: Site) -> None:
-    """Add their routes."""
+    """Add the routes of lists and conversations."""
     get = site.get
 
     @get("/list")
@@ -56,7 +56,7 @@ def add_list_pages(site: Site) -> None:
 
     @get("/pulses")
     def pulses(asked: PageRequest) -> Response:
-        """The pulses of some conversations. A list loads them after its page, because each is read from the data."""
+        """Return the pulses of some conversations. Lists load them after the page, because each is read from the data."""
         drawn: list[Any] = []
         for address in asked.request.query_params.getlist("of")[:ROWS]:
             run, _, id = address.partition("/")
@@ -126,7 +126,7 @@ def add_list_pages(site: Site) -> None:
 def browse(
     asked: PageRequest, state: PageState, most: int = ROWS, without: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The facets and rows of a list, for the template `browse.html`."""
+    """Return the facets and rows of a list, for the template `browse.html`."""
     query, catalogue, last = state.query, asked.catalogue, asked.last
     at, sample = asked.whole("at", 1, 2**53), asked.whole("sample", 1, 200)
     here = [(name, last[name]) for name in ("after", "before", "at", "sample", "seed") if name in last]
@@ -161,7 +161,7 @@ def browse(
 
 
 def _sorts(state: PageState) -> dict[str, dict[str, str]]:
-    """By column: the link that sorts by it, or reverses the order, and the order it has now."""
+    """Return, for each column, its current order and the link that sorts by it or reverses the order."""
     query, made = state.query, dict[str, dict[str, str]]()
     for name in ("", *NUMBERS):
         now = query.sort == name
@@ -172,7 +172,7 @@ def _sorts(state: PageState) -> dict[str, dict[str, str]]:
 
 
 def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
-    """Facets of numbers: bars that each link to their range; one distinct value, or few values, have none."""
+    """Return a histogram for each number, with a link from each bar to its range. Numbers with too few values have none."""
     made: list[dict[str, Any]] = []
     for name in ("messages", "tokens", "cost"):
         rest = {other: limits for other, limits in state.query.ranges.items() if other != name}
@@ -205,7 +205,7 @@ def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
 
 
 def _canonical(asked: PageRequest) -> str | None:
-    """If a form sent a range in two fields, return the link with the range in one parameter; else None."""
+    """Return the URL with a range in one parameter if a form sent the range in two fields. Otherwise return None."""
     ranges = dict(asked.state.query.ranges)
     sent = False
     for name in views.NUMBER_TITLES:
@@ -222,7 +222,7 @@ def _canonical(asked: PageRequest) -> str | None:
 
 
 def _copy(asked: PageRequest, kind: str) -> Response:
-    """A conversation as a file, with its labels."""
+    """Return a conversation as a JSON or Markdown file, with its labels."""
     run, id = asked.request.path_params["run"], asked.last.get("id", "")
     transcript = asked.catalogue.conversation(run, id)
     headers: dict[str, str] = {}

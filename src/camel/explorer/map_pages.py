@@ -27,15 +27,15 @@ from camel.query.answers import NotThere
 from camel.reports.numbers import counted, short
 
 ROWS = 40
-"""Texts of a selection that are listed at a time."""
+"""Number of selected texts that are listed at a time."""
 EXCERPT = 280
 REPEATS = 12
-"""Near-duplicates that are named."""
+"""Maximum number of near-duplicates that the page names."""
 TITLES = {"cluster": "Group", **views.TITLES}
 
 
 class _View:
-    """What a request to the map is about."""
+    """The map that a request asks for: run, kind of text, color and selected area."""
 
     def __init__(self, asked: PageRequest) -> None:
         self.asked, self.state, self.catalogue = asked, asked.state, asked.catalogue
@@ -52,19 +52,19 @@ class _View:
         self.area = asked.last.get("area", "")[: 40 * MOST_CORNERS]
 
     def map(self) -> MapView:
-        """The map."""
+        """Return the requested map. Raise `NotThere` if no run has a map."""
         if not self.run:
             raise NotThere(f"no run here has a map yet: make one with {map_command('RUN', self.of)}")
         return map_of(self.catalogue, self.run, self.of, self.state.query)
 
     def params(self, **changed: str) -> Params:
-        """The parameters of this map's address, without the query."""
+        """Return the URL parameters of this map, without those of the query and without default values."""
         now = {"of": self.of, "color": self.color, "area": self.area, **changed}
         usual = {"of": (self.maps.get(self.run) or [""])[0], "color": "cluster", "area": ""}
         return [(name, value) for name, value in now.items() if value and value != usual[name]]
 
     def url(self, path: str = "/map", *, query: Any = None, **changed: str) -> str:
-        """A link to this map, or to another that differs in what is given."""
+        """Return a link to this map with the given changes."""
         asked = query or self.state.query
         if len(self.maps) > 1 and self.run and "run" not in changed:
             asked = replace(asked, runs=(self.run,))
@@ -73,7 +73,7 @@ class _View:
         return self.state.url(path, self.params(**changed), query=asked)
 
     def exact(self, path: str, *keep: str) -> str:
-        """The address of data that the page requests, with every parameter written out."""
+        """Return the URL of data that the page requests. It contains the run, the kind of text and the parameters in `keep`."""
         params = [("of", self.of), *((name, getattr(self, name)) for name in keep)]
         return self.state.url(path, params, query=replace(self.state.query, runs=(self.run,)))
 
@@ -114,7 +114,7 @@ def add_map_pages(site: Site) -> None:
 
 
 def _missing(view: _View) -> dict[str, Any]:
-    """The page if there is no map yet."""
+    """Return the values of the page that is shown if there is no map yet."""
     runs = [one.address for one in view.catalogue.runs if not hidden_labels(one, view.asked.allowed)]
     return {
         "title": "Map",
@@ -180,7 +180,7 @@ def _shown(view: _View) -> dict[str, Any]:
 
 
 def _with(link: str, view: _View) -> str:
-    """A link to the map with what this one shows."""
+    """Return a link to the map with the parameters of this map added."""
     more = views.url("", view.params()).lstrip("?")
     return f"{link}{'&' if '?' in link else '?'}{more}" if more else link
 
@@ -226,7 +226,7 @@ def _figures(drawn: MapView) -> list[tuple[str, str, str]]:
 
 
 def _repeats(view: _View, drawn: MapView) -> list[dict[str, str]]:
-    """The closest near-duplicates from different conversations that the reader may see."""
+    """Return the closest near-duplicates from different conversations, among those that the reader may see."""
     whole = len(drawn.visible) == len(drawn.file.x)
     made: list[dict[str, str]] = []
     for one in drawn.header.repeats:
@@ -238,7 +238,7 @@ def _repeats(view: _View, drawn: MapView) -> list[dict[str, str]]:
 
 
 def _choice(view: _View, drawn: MapView) -> dict[str, Any]:
-    """The texts inside the line; none if no line is drawn."""
+    """Return the texts inside the line that the reader has drawn. Return none if there is no line."""
     area = area_from(view.area)
     if area is None:
         return {"chosen": None, "points_chosen": [], "more": ""}
@@ -263,7 +263,7 @@ def _choice(view: _View, drawn: MapView) -> dict[str, Any]:
 
 
 def _link(view: _View, point: Point) -> str:
-    """The conversation of a point, at its message. Without the query, which may be about another run."""
+    """Return the link to the message of a point. It omits the query, which may be about another run."""
     base = views.url(f"/conversation/{quote(view.run, safe='')}", [("id", point.id)])
     return base + views.at_message(point.message)
 

@@ -37,7 +37,7 @@ MOST_CORNERS = 80
 """Maximum number of corners of the line around a selection."""
 
 EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
-"""A small public model that the first `camel map` downloads, about 90 MB."""
+"""The default embedding model: small and public. The first `camel map` downloads it, about 90 MB."""
 
 Rows = NDArray[np.int64]
 Narrow = Callable[[str], Any]
@@ -55,7 +55,7 @@ def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:
 
 
 def map_of(catalogue: Catalogue, run: str, of: str, query: Query = Query()) -> MapView:  # noqa: B008 - frozen
-    """Return the map of a run, with the texts that match a query. The runs in the query are ignored."""
+    """Return the map of a run, with the texts that match a query. The query's own choice of runs is ignored."""
     return catalogue.derived(run, query, partial(_map_view, of))
 
 
@@ -86,7 +86,7 @@ class LegendEntry(NamedTuple):
     texts: int
     x: float = 0.0
     y: float = 0.0
-    """The position of a group."""
+    """`x` and `y` are the position of a group on the map. They are 0 for other entries."""
 
 
 class Legend(NamedTuple):
@@ -94,7 +94,7 @@ class Legend(NamedTuple):
 
     entries: list[LegendEntry]
     steps: bool
-    """Whether the entries are ranges of a number, which are shown in shades."""
+    """Whether the entries are ranges of a number. Ranges are shown in shades of one color."""
 
 
 class Point(NamedTuple):
@@ -124,7 +124,7 @@ class MapFile:
         self._codes: dict[str, tuple[list[str], NDArray[np.int64]]] = {}
 
     def visible(self, hidden: frozenset[str]) -> Rows:
-        """Return the rows without a hidden label."""
+        """Return the indices of the rows that have none of the hidden labels."""
         good = np.array([hidden.isdisjoint(one) for one in self._labels], np.bool_)
         return np.flatnonzero(good[self._label_of])
 
@@ -171,7 +171,7 @@ class MapView:
 
     @property
     def figures(self) -> Diversity | None:
-        """The diversity of the visible texts; None if there are none."""
+        """The diversity figures of the visible texts. None if there are none."""
         whole = len(self.visible) == len(self.file.x)
         return self.header.all if whole else self.header.open
 
@@ -182,7 +182,7 @@ class MapView:
         return [(n, one, int(counts[n])) for n, one in enumerate(self.header.groups) if counts[n]]
 
     def legend(self, by: str) -> Legend:
-        """Return the meaning of the colors, with the number of texts of each."""
+        """Return the meaning of the colors, with the number of texts per color."""
         slots = self._slots(by)
         if by == "cluster":
             groups = [LegendEntry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups]
@@ -199,7 +199,7 @@ class MapView:
         return Legend(entries + ([LegendEntry("", OTHERS, rest)] if rest else []), bool(FACETS[by].edges))
 
     def _slots(self, by: str) -> list[int]:
-        """Return the color of each value. The most frequent values among the visible texts have their own."""
+        """Return the color index of each value. The most frequent visible values get their own color."""
         if by == "cluster":  # the largest groups have the lowest numbers
             return [min(number, OTHERS) for number in range(len(self.header.groups))]
         names, codes = self.file.values(by)
@@ -219,20 +219,20 @@ class MapView:
         return b"".join(array.tobytes() for array in (x, y, codes, places))
 
     def inside(self, area: Sequence[tuple[float, float]]) -> Rows:
-        """Return the rows inside a closed line."""
+        """Return the indices of the rows inside a closed line."""
         xs, ys = self.file.x[self.rows], self.file.y[self.rows]
         low, high = np.min(area, axis=0), np.max(area, axis=0)
         near = np.flatnonzero((xs >= low[0]) & (xs <= high[0]) & (ys >= low[1]) & (ys <= high[1]))
         return self.rows[near[within(xs[near], ys[near], area)]]
 
     def at(self, place: int) -> Point:
-        """Return the text with this index among the visible rows."""
+        """Return the text at index `place` among the visible rows."""
         if not 0 <= place < len(self.visible):
             raise NotThere(f"the map has no point {place:,}")
         return self.read(self.visible[place : place + 1])[0]
 
     def read(self, rows: Rows) -> list[Point]:
-        """Read texts by their rows in the file."""
+        """Read the texts of the given rows of the map's file."""
         pq = arrow("pyarrow.parquet")
         names = ["id", "message", "text", "label", "assistant", "user", "stop", "copy_of", "labels"]
         order: list[int] = rows.tolist()
@@ -248,7 +248,7 @@ class MapView:
 
 
 def area_from(text: str) -> list[tuple[float, float]] | None:
-    """Parse the line around a selection, `x,y;x,y;…` in a URL; None if the text is empty."""
+    """Parse the line around a selection, `x,y;x,y;…` in a URL. Return None if the text is empty."""
     if not text.strip():
         return None
     corners: list[tuple[float, float]] = []
@@ -265,7 +265,7 @@ def area_from(text: str) -> list[tuple[float, float]] | None:
 
 
 def within(xs: Any, ys: Any, area: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
-    """Return which points are inside a closed line: those whose ray to the right crosses it an odd number of times."""
+    """Return for each point whether it is inside a closed line: a ray from it crosses the line an odd number of times."""
     inside = np.zeros(len(xs), np.bool_)
     for (x1, y1), (x2, y2) in zip(area, [*area[1:], area[0]], strict=True):
         if y1 != y2:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_MARKDOWN = 40_000
-"""Maximum length of Markdown in characters; longer text is shown as plain text, because some texts take quadratic time."""
+"""Maximum length of rendered Markdown, in characters. Longer text is shown plain, because rendering can take quadratic time."""
 MAX_NESTING = 20
 MAX_CODE = 20_000
 """Maximum length of highlighted code, in characters."""
 MAX_MATH = 1_000
-"""Maximum length of a formula in characters; a longer one is shown as text."""
+"""Maximum length of a formula, in characters. Longer formulas are shown as text."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -167,7 +167,7 @@ def _write_list(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
 
 
 def _write_cell(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    """Write the alignment as a class, because the page's policy forbids inline styles."""
+    """Write a table cell with its alignment as a class, because the page's policy forbids inline styles."""
     side = re.search(r"left|right|center", str(tokens[index].attrs.get("style", "")))
     return f'<{tokens[index].tag} class="{side[0]}">' if side else f"<{tokens[index].tag}>"
 
@@ -184,11 +184,11 @@ LANGUAGES = _words(
 """Languages that are highlighted. The list is short, so that preparing for a text with all of them does not take long."""
 _FENCE = re.compile(r"[`~]{3}[ \t]{0,9}([\w+#.-]{1,30})")
 _SAMPLE = "<script>x = 1</script><style>a { b: c }</style>"
-"""Makes the HTML lexer load those of scripts and styles."""
+"""A text that makes the HTML lexer load the lexers of scripts and styles."""
 
 
 def prepare(text: str) -> None:
-    """Load the packages and lexers that rendering a text needs, before the time is limited."""
+    """Load the packages and lexers that rendering a text needs. Call it before the CPU time is limited."""
     _reader()
     import_module("latex2mathml.converter")
     for language in {found.lower() for found in _FENCE.findall(text)} & LANGUAGES:
@@ -215,7 +215,7 @@ def highlight(code: str, language: str) -> str:
 
 
 def as_math(formula: str, *, block: bool = False) -> str:
-    """Return a LaTeX formula as MathML, which browsers can draw; as text if it cannot be parsed."""
+    """Return a LaTeX formula as MathML, which browsers can draw. Return it as text if it cannot be parsed."""
     shown = f'<code class="formula">{escape(formula)}</code>'
     # Macros could expand to anything, so formulas that define macros are shown as text.
     if len(formula) > MAX_MATH or _MACROS.search(formula):
@@ -230,7 +230,7 @@ def as_math(formula: str, *, block: bool = False) -> str:
 
 
 def _mathml(element: Element) -> Iterable[str]:
-    """Write only allowed elements and attributes, and escape all text. The package would write `\\text{<script>}` as a script."""
+    """Write only allowed MathML elements, and escape all text. The math package would write `\text{<script>}` as a script."""
     known = element.tag in _MATHML
     if known:
         attributes = "".join(

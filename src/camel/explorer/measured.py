@@ -21,29 +21,29 @@ from camel.reports.numbers import counted
 from camel.storage import inside
 
 KINDS = {"evaluation": "Evaluation", "study": "Study", "ablation": "Ablation", "humaneval": "HumanEval"}
-"""By the names of their files."""
+"""The kind of a report, by the name of its file."""
 FILES = {"html": "text/html; charset=utf-8", "md": "text/plain; charset=utf-8", "json": "application/json"}
 
 
 class StoredReport(NamedTuple):
-    """A report on this machine."""
+    """A report that a command has written next to a run on this machine."""
 
     root: Path
     folder: str
-    """Below `root`; empty for `root` itself."""
+    """The folder of the report below `root`. Empty if it is in `root` itself."""
     name: str
 
     @property
     def key(self) -> str:
-        """Its folder in URLs."""
+        """The name of the report's folder in URLs."""
         return self.folder or self.name
 
     def read(self, ending: str) -> bytes:
-        """One of its files; no symbolic link is followed."""
+        """Return the file of the report with this ending. Symbolic links are not followed."""
         return inside.read(self.root, f"{self.folder}/{self.name}.{ending}".lstrip("/"))
 
     def shown(self, base: str) -> Iterator[dict[str, str]]:
-        """What a list shows of it, and of the votes on its pairs: kind, title, first sentence, date and link."""
+        """Yield list entries for the report and for the votes on its pairs: kind, title, first sentence, date and link."""
         with contextlib.suppress(CamelError, OSError):
             lines = self.read("md")[:20_000].decode("utf-8", "replace").splitlines()
             texts = [
@@ -68,7 +68,7 @@ class StoredReport(NamedTuple):
 
 
 def reports_of(source: CatalogueRun) -> list[StoredReport]:
-    """The reports about a run on a disk."""
+    """Return the reports about a run that is on a disk."""
     found: list[StoredReport] = []
     if source.folder.on_disk:
         root = source.folder.root
@@ -83,7 +83,7 @@ def reports_of(source: CatalogueRun) -> list[StoredReport]:
 
 
 def day(time: str) -> str:
-    """The day of an ISO time, as people write it: 3 May 2025."""
+    """Return the day of an ISO time, written as 3 May 2025."""
     try:
         then = datetime.fromisoformat(time)
     except ValueError:

@@ -48,11 +48,11 @@ class RunningExplorer:
 
     @property
     def running(self) -> bool:
-        """Whether the server is running."""
+        """Whether the server is still running."""
         return self._thread.is_alive() and not self._server.should_exit
 
     def stop(self) -> None:
-        """Stop the server. Otherwise it stops when the notebook's kernel does."""
+        """Stop the server. If you do not call this, it stops with the notebook's kernel."""
         self._server.should_exit = True
         self._thread.join(_PATIENCE)
         atexit.unregister(self.stop)

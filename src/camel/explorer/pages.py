@@ -22,7 +22,7 @@ from camel.reports.numbers import duration, money, short
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
 LOOK = Path(reports.__file__).parent / "look"
-"""The visual system that all pages and reports share: tokens, components and fonts."""
+"""The folder with the styles that all pages and reports share: design tokens, components and fonts."""
 
 
 def _file_name(path: str) -> str:
@@ -30,7 +30,7 @@ def _file_name(path: str) -> str:
 
 
 def environment(*folders: Path) -> Environment:
-    """Return the templates; those in `folders` override templates with the same name."""
+    """Return the environment that renders templates. Templates in `folders` override those with the same name."""
     renderer.start()  # now, so that the first page does not have to wait for it
     pages = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),

@@ -27,11 +27,11 @@ from camel.models.person import HandOver
 from camel.reports.numbers import counted, money, short
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
-"""Bytes: a message in which every character is four escaped bytes, and the rest of the form."""
+"""Maximum size of a form, in bytes: a message in which every character is four escaped bytes, and the other fields."""
 
 
 class Idea(NamedTuple):
-    """An example to start from."""
+    """An example from which a person can start a conversation."""
 
     assistant: str
     user: str
@@ -49,7 +49,7 @@ IDEAS = (
 
 
 class PlayPages:
-    """The routes and what they share."""
+    """The routes of the agents app, and the objects that they share."""
 
     def __init__(self, site: Site, agents: Agents, keys: Keys) -> None:
         self.site, self.agents, self.keys = site, agents, keys
@@ -58,7 +58,7 @@ class PlayPages:
     # --- pages ---------------------------------------------------------------------------------------------------
 
     async def lobby(self, request: Request) -> Response:
-        """The form, and the conversations that this browser started."""
+        """Return the page with the form for a new conversation and the conversations that this browser started."""
         asked = request.query_params
         given = {name: asked.get(name, "")[:MAX_TASK] for name in ("assistant", "user", "task", "seat")}
         if not given["task"]:
@@ -106,7 +106,7 @@ class PlayPages:
         }
 
     async def begin(self, request: Request) -> Response:
-        """Start a conversation."""
+        """Start the conversation that a form describes, and redirect to its room."""
         form = await self._form(request)
         owner = self._owner(request) or secrets.token_urlsafe(16)
         number = form.get("messages", "")
@@ -129,7 +129,7 @@ class PlayPages:
         return response
 
     def room(self, request: Request) -> Response:
-        """The page of a conversation, in progress or ended."""
+        """Return the page of a conversation, which may be in progress or ended."""
         room = self._room(request)
         transcript = room.transcript
         mine = self._owner(request) == room.owner
@@ -157,7 +157,7 @@ class PlayPages:
         )
 
     def _saved(self, room: Room) -> str:
-        """The link to a saved conversation in the explorer; empty if it is not saved."""
+        """Return the explorer's link to a saved conversation. Return an empty text if it is not saved."""
         if not room.saved:
             return ""
         address = self.agents.folder.address
@@ -165,7 +165,7 @@ class PlayPages:
         return url(f"/conversation/{quote(name, safe='')}", [("id", room.saved)]) if name else ""
 
     def events(self, request: Request) -> Response:
-        """The events of a room."""
+        """Return the server-sent events of a room."""
         room = self._room(request)
         known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
         seen = int(known) if known.isdecimal() and len(known) < 9 else 0
@@ -174,7 +174,7 @@ class PlayPages:
         )
 
     async def act(self, request: Request) -> Response:
-        """Send a message, let the model answer, stop, or save."""
+        """Execute what the form asks for: send a message, let the model answer, stop or save the conversation."""
         room = self._room(request)
         form = await self._form(request)
         if self._owner(request) != room.owner:
@@ -199,7 +199,7 @@ class PlayPages:
     # --- the browser ---------------------------------------------------------------------------------------------------
 
     def _owner(self, request: Request) -> str:
-        """The name of this browser; empty if it has not started a conversation."""
+        """Return the id of this browser. It is empty if the browser has not started a conversation."""
         owner, _, signature = request.cookies.get(self._cookie, "").partition(".")
         return owner if owner and self.keys.signed(f"seat:{owner}", signature) else ""
 

@@ -31,9 +31,9 @@ _DONE = re.compile(rf"^[ \t]*{re.escape(DONE_TOKEN)}[ \t]*$", re.MULTILINE)
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
 WIDTH = 1248.0
-"""The width of a score in units of its drawing; the page scales it."""
+"""The width of the drawing of a conversation's bars, in its own units. The page scales it."""
 FULL = 200
-"""Words of a message whose column in a pulse has the full height. It is fixed, so that pulses can be compared."""
+"""Number of words of a message whose pulse column has full height. It is fixed, so that pulses can be compared."""
 
 
 class MessagePart(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class MessagePart(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A finding, as the page shows it next to its message."""
+    """A finding of a detector, as the page shows it next to the message."""
 
     name: str
     title: str
@@ -60,7 +60,7 @@ class ShownMessage(msgspec.Struct, frozen=True):
     message: Message
     seat: Mark
     asks: bool
-    """Whether it is an instruction of a user to an assistant; those are set in a heavier font."""
+    """Whether the message is an instruction of a user to an assistant. Instructions are set in a heavier font."""
     words: int
     parts: list[MessagePart]
     found: list[Found] = []
@@ -69,7 +69,7 @@ class ShownMessage(msgspec.Struct, frozen=True):
 def shown_messages(
     transcript: Transcript, found: Mapping[int, list[Found]] | None = None
 ) -> list[ShownMessage]:
-    """All messages of a conversation, ready for the page, with what was found in them."""
+    """Return all messages of a conversation as the page shows them, with the findings in each."""
     marks = marks_of(transcript)
     found = findings(transcript) if found is None else found
     interview = "user" in marks and "assistant" in marks
@@ -87,18 +87,18 @@ def shown_messages(
 
 
 def marks_of(transcript: Transcript) -> dict[str, Mark]:
-    """The color and sign of each seat of a conversation."""
+    """Return the color and sign of each seat of a conversation."""
     return seats([one.name for one in transcript.speakers] + [one.speaker for one in transcript.messages])
 
 
 def count_words(text: str) -> int:
-    """Words of a text; in scripts without spaces, characters."""
+    """Return the number of words of a text. In scripts without spaces, each character counts as a word."""
     return sum(1 for _ in _WORD.finditer(text))
 
 
 @lru_cache(maxsize=512)
 def parts_of(text: str) -> list[MessagePart]:
-    """The parts of a message, in their order."""
+    """Split a message into its parts (instruction, input, solution, prose), in order."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     move = parse(text)
     text = _DONE.sub(f"`{DONE_TOKEN}`", text)
@@ -130,7 +130,7 @@ def parts_of(text: str) -> list[MessagePart]:
 
 
 def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int, str]] | None:
-    """Where the parts are; None if they overlap or are not in the text, as when the parser removed a fence around it."""
+    """Return start, end and kind of each part. Return None if parts overlap or are not literally in the text."""
     placed: list[tuple[int, int, str]] = []
     for kind, content in wanted:
         # The same words may occur elsewhere: take the place right after the marker.
@@ -147,7 +147,7 @@ def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int
 
 
 def _between(text: str, before: str = "") -> list[MessagePart]:
-    """The text between two parts as prose, without markers and without an input of "None"."""
+    """Return the text between two parts as prose, without the words that introduce a part and without an input of "None"."""
     if not text.strip(" \n\t*_"):
         return []
     markers = list(_MARKER.finditer(text))
@@ -163,7 +163,7 @@ def _between(text: str, before: str = "") -> list[MessagePart]:
 
 
 def findings(transcript: Transcript) -> dict[int, list[Found]]:
-    """What the detectors find, by message; -1 has the findings about the whole conversation."""
+    """Return the findings of the detectors by index of the message. Index -1 has those about the whole conversation."""
     shown: dict[int, list[Found]] = {}
     for name in DETECTORS:
         try:
@@ -179,7 +179,7 @@ def findings(transcript: Transcript) -> dict[int, list[Found]]:
 
 
 def terms_of(text: str) -> Sequence[str]:
-    """The words of a search, to mark them: phrases in quotation marks stay whole, operators are dropped."""
+    """Return the words of a search that are marked on the page. Quoted phrases stay whole, and operators are dropped."""
     phrases = re.findall(r'"([^"]+)"', text)
     words = re.sub(r'"[^"]*"?', " ", text).split()
     plain = [
@@ -194,7 +194,9 @@ def terms_of(text: str) -> Sequence[str]:
 
 
 class ScoreSegment(NamedTuple):
-    """A message in a score: a bar as wide as its words, in the row of its seat, and below it a tick per thing to notice."""
+    """The bar of one message: as wide as its words, in the row of its seat. Below it is a tick per finding, tool call and so
+    on.
+    """
 
     message: ShownMessage
     x: float
@@ -202,11 +204,11 @@ class ScoreSegment(NamedTuple):
     width: float
     height: float
     ticks: list[tuple[str, float]]
-    """Class and place."""
+    """The CSS class and the horizontal position of each tick."""
 
 
 def score(messages: Sequence[ShownMessage]) -> list[ScoreSegment]:
-    """A segment per message, from left to right."""
+    """Return the drawing of a conversation: one bar per message, from left to right."""
     rows = sorted(
         dict.fromkeys(one.seat.css for one in messages),
         key=lambda css: (css != "s-user", css != "s-assistant"),
@@ -226,7 +228,7 @@ def score(messages: Sequence[ShownMessage]) -> list[ScoreSegment]:
 
 
 def pulse(transcript: Transcript) -> list[tuple[str, bool, float]]:
-    """A column per message: its class, whether it goes upwards (the user's, or the first speaker's), and its height."""
+    """Return a column per message: CSS class, whether it points up, and height. Those of the user or first speaker point up."""
     marks = marks_of(transcript)
     above = "user" if "user" in marks else next(iter(marks), "")
     return [

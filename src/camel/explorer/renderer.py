@@ -32,17 +32,17 @@ from markupsafe import Markup
 from camel.explorer.markup import LANGUAGES, MAX_MARKDOWN, marked, prepare, render
 
 BASE, PER_CHARACTER = 0.1, 20e-6
-"""CPU seconds per text, and additional ones per character: several times what ordinary text takes."""
+"""CPU seconds allowed per text, and in addition per character. Ordinary text takes a fraction of them."""
 MEMORY = 2**30
 """Maximum address space of a worker, in bytes."""
 _HEAD = struct.Struct(">QI")
 _FAILED = 0
-"""Sent instead of a request's number when the worker has died."""
+"""Sent in place of a request's number after a worker has died."""
 _PROGRAM = "from camel.explorer.renderer import help_out; help_out()"
 
 
 def as_html(text: str, terms: Sequence[str] = ()) -> Markup:
-    """Return a text as HTML, with the searched words marked; unformatted if rendering takes too long."""
+    """Return a text as HTML, with the searched words marked. If rendering takes too long, the text is unformatted."""
     return marked(_rendered(text), terms)
 
 
@@ -63,12 +63,12 @@ class Renderer:
         """The number of the last request. A response has the same number, so that texts cannot be confused."""
 
     def start(self) -> None:
-        """Start the helper if it is not running; returns before it is ready."""
+        """Start the helper process if it is not running. Does not wait until it is ready."""
         with self._lock:
             self._pipes()
 
     def render(self, text: str) -> str | None:
-        """Return a text as HTML; None if it cannot be rendered within the limits."""
+        """Return a text as HTML. Return None if it cannot be rendered within the limits."""
         with self._lock:
             try:
                 there, back = self._pipes()
@@ -83,7 +83,7 @@ class Renderer:
             return None if number == _FAILED else data.decode("utf-8", "surrogatepass")
 
     def close(self) -> None:
-        """End the helper; it starts again when it is needed."""
+        """End the helper process. The next call of `render` starts it again."""
         with self._lock:
             self._end()
 
@@ -122,7 +122,7 @@ atexit.register(_RENDERER.close)
 
 
 def help_out() -> None:
-    """Run the helper: fork a worker that renders, and another one when it dies, until the input ends."""
+    """Run the helper process: fork a worker that renders, and replace it when it dies, until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this one
     prepare("")
     first = True

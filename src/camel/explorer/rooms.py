@@ -45,9 +45,9 @@ FINGERPRINT = "agents"
 MAX_TASK = 4_000
 MAX_ROLE = 100
 MAX_SAID = 20_000
-"""Maximum lengths of what a browser may send, in characters."""
+"""Maximum length of a message that a browser may send, in characters."""
 UNLIMITED = 4_096
-"""Number of tokens that are counted for a cancelled reply without a limit."""
+"""Number of tokens that are charged to the budget for a cancelled reply without a token limit."""
 TOGETHER = 0.06
 """Seconds for which pieces of a reply are collected before they are sent."""
 QUIET = 10.0
@@ -56,7 +56,7 @@ QUIET = 10.0
 _log = logging.getLogger("uvicorn.error")
 """The server's log, which its terminal shows."""
 Render = Callable[[Sequence[ShownMessage]], tuple[str, str]]
-"""Returns the HTML of the last message and that of the score."""
+"""A function that returns the HTML of the last message, and the HTML of all messages drawn as bars."""
 
 
 class RoomLimits(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class RoomLimits(msgspec.Struct, frozen=True):
     alone_seconds: float = 120.0
     """Seconds after which a conversation that no browser watches ends, so that it costs nothing more."""
     kept: int = 50
-    """Number of ended conversations that can still be read and saved."""
+    """Number of ended conversations that stay in memory, where they can still be read and saved."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -80,7 +80,7 @@ class RoomLimits(msgspec.Struct, frozen=True):
 
 
 class Full(InputError):
-    """No further conversation can start now."""
+    """Raised if no further conversation can start, because too many are in progress or the budget is used up."""
 
 
 class Wanted(NamedTuple):
@@ -96,10 +96,10 @@ class Wanted(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """The message that is being written."""
+    """The message that is being written at the moment."""
 
     number: int
-    """Distinguishes it from the next one."""
+    """A counter that distinguishes this message from the next one."""
     speaker: str
     text: str
     note: str = ""
@@ -112,9 +112,9 @@ class Room:
         self.id, self.owner, self.wanted, self._limits, self._render = id, owner, wanted, limits, render
         self.play: RolePlaying
         self.html: list[str] = []
-        """The finished messages."""
+        """The HTML of each finished message."""
         self.score = ""
-        """The conversation as bars, as HTML."""
+        """The HTML that draws the conversation as bars, one per message."""
         self.writing: Writing | None = None
         self.ended = False
         self.saved = ""
@@ -129,16 +129,16 @@ class Room:
 
     @property
     def transcript(self) -> Transcript:
-        """What was said so far."""
+        """The transcript of the messages so far."""
         return self.play.transcript
 
     @property
     def waits(self) -> bool:
-        """Whether it is a person's turn."""
+        """Whether the conversation waits for the person's message."""
         return self._answer is not None
 
     def mark(self, speaker: str) -> Mark:
-        """The color and sign of a speaker."""
+        """Return the color and sign of a speaker."""
         return SEATS.get(speaker) or Mark(speaker, "c-0", "open", GRAY)
 
     # --- the conversation --------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Room:
         self._task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        """End the record of a task that was cancelled before its first step."""
+        """Mark a conversation as ended if its task was cancelled before it began."""
         if not self.ended:
             self.play.end(self._stopped or "stopped before it began")
             self.ended = True
@@ -181,7 +181,7 @@ class Room:
         self._tell()
 
     def watch(self, event: Event) -> None:
-        """Take in the message that is being written, piece by piece."""
+        """Add a streamed event to the message that is being written, and wake the streams."""
         if isinstance(event, Retrying):
             self._written += 1
             self.writing = Writing(self._written, event.speaker, "", f"{event.error}; trying again")
@@ -194,7 +194,7 @@ class Room:
         self._tell()
 
     async def ask(self, request: Request) -> Answer:
-        """Wait for the person's message."""
+        """Wait for the person's message. Return None, which ends the conversation, if none arrives in time."""
         self._answer = asyncio.get_running_loop().create_future()
         self.writing = None
         self._tell()
@@ -207,7 +207,7 @@ class Room:
             self._tell()
 
     def answer(self, answer: Answer) -> None:
-        """Take the person's message, or their wish that the model answers."""
+        """Accept the person's message, or the request that the model answers. Raise an `InputError` if it is not their turn."""
         if self._answer is None or self._answer.done():
             raise InputError("it is not your turn: wait for the other agent")
         if isinstance(answer, str):
@@ -220,7 +220,7 @@ class Room:
         self._answer.set_result(answer)
 
     def stop(self, why: str = "stopped by the person who started it") -> None:
-        """End it now; its messages stay."""
+        """End the conversation now. Its messages can still be read."""
         if not self.ended and self._task is not None:
             self._stopped = why
             self._task.cancel()
@@ -232,7 +232,7 @@ class Room:
     # --- events ---------------------------------------------------------------------------------------------
 
     async def stream(self, seen: int) -> AsyncGenerator[bytes]:
-        """Server-sent events: messages after the first `seen`, the one being written, whose turn it is, the end."""
+        """Yield server-sent events: messages after the first `seen`, the one being written, whose turn it is, the end."""
         self._watchers += 1
         try:
             async for part in self._stream(seen):
@@ -278,7 +278,7 @@ class Room:
             await asyncio.sleep(TOGETHER)
 
     def state(self) -> dict[str, Any]:
-        """The figures around the messages, and who speaks next."""
+        """Return the figures around the messages, and who speaks next."""
         transcript = self.transcript
         last = transcript.messages[-1].speaker if transcript.messages else ASSISTANT
         return {
@@ -294,7 +294,7 @@ class Room:
 
 
 class _Paying(WrappedModel):
-    """A model whose cancelled calls are counted too, because the endpoint charges for them."""
+    """A model that also counts cancelled calls, because the endpoint charges for them."""
 
     def __init__(self, model: Model, meter: ModelMeter) -> None:
         super().__init__(MeteredModel(model, meter))
@@ -337,11 +337,11 @@ class Agents:
         self._group: asyncio.TaskGroup | None = None
         self._saving = asyncio.Lock()
         self.render: Render = lambda shown: ("", "")
-        """The app sets its own."""
+        """Renders messages as HTML. The app replaces this default."""
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Allow conversations inside this context; when it is left, all of them end."""
+        """Allow conversations inside this context. When the context exits, all conversations end."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -357,15 +357,15 @@ class Agents:
 
     @property
     def in_progress(self) -> int:
-        """Conversations that have not ended."""
+        """The number of conversations that have not ended."""
         return sum(not room.ended for room in self._rooms.values())
 
     def used_up(self) -> str:
-        """Why no further call is possible, in words; empty while the budget lasts."""
+        """Return why the budget allows no further call, as a sentence. Return an empty text if it allows one."""
         return self.meter.over_budget()
 
     def begin(self, owner: str, wanted: Wanted) -> Room:
-        """Start a conversation; raises an `InputError` if it cannot start."""
+        """Start a conversation. Raise an `InputError` if it cannot start."""
         if why := self.used_up():
             raise Full(f"{why}: restart the server with a larger budget")
         if self._group is None or self.in_progress >= self.limits.at_once:
@@ -398,11 +398,11 @@ class Agents:
         return room
 
     def find(self, id: str) -> Room | None:
-        """A room by its id."""
+        """Return a room by its id. Return None if it does not exist."""
         return self._rooms.get(id)
 
     def of(self, owner: str) -> list[Room]:
-        """The rooms that a browser started, the latest first."""
+        """Return the rooms that a browser started, the latest first."""
         return [room for room in reversed(self._rooms.values()) if owner and room.owner == owner]
 
     async def _ended(self, room: Room) -> None:
@@ -410,7 +410,7 @@ class Agents:
             await self.save(room)
 
     async def save(self, room: Room) -> str:
-        """Save an ended conversation in the run; returns its id there."""
+        """Save an ended conversation in the run, and return its id there."""
         if not room.ended:
             raise InputError("only an ended conversation can be saved: stop it first")
         if not room.html:
@@ -423,7 +423,7 @@ class Agents:
 
 
 def prepared(out: str | Path) -> RunFolder:
-    """The run in which conversations are saved; created if it does not exist."""
+    """Open the run in which conversations are saved. Create it if it does not exist."""
     folder = open_folder(out)
     if not folder.exists:
         if folder.stages():
@@ -435,7 +435,7 @@ def prepared(out: str | Path) -> RunFolder:
 
 
 def append(folder: RunFolder, transcript: Transcript) -> None:
-    """Add a conversation to a run as a shard of its own; `camel run compact` merges them."""
+    """Add a conversation to a run as a separate shard. `camel run compact` merges these shards."""
     transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
     reason = transcript.stop.reason if transcript.stop else UNFINISHED
     totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}

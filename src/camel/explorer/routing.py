@@ -32,11 +32,11 @@ NAVIGATION = (
     ("map", "Map", "/map"),
     ("play", "Agents", "/play"),
 )
-"""The top bar: name, title and link of each part; Agents only where conversations can be held."""
+"""Name, title and link of each section in the top bar. Agents is shown only if the app can hold conversations."""
 
 
 class Refused(Exception):
-    """Raised to answer with an error page of this status, title and text."""
+    """Raised to respond with an error page that has this status, title and text."""
 
     def __init__(self, status: int, title: str, text: str) -> None:
         self.status, self.title, self.text = status, title, text
@@ -78,7 +78,7 @@ class PageRequest:
         return self._site.page(name, self.allowed, **shown)
 
     def whole(self, name: str, least: int, most: int) -> int | None:
-        """Read a whole number from the parameters; None if it is missing."""
+        """Read a whole number from the parameters. Return None if the parameter is missing."""
         text = self.last.get(name, "").strip().replace(",", "")
         if not text:
             return None
@@ -106,7 +106,7 @@ class Site:
         state: PageState = PageState(Query()),  # noqa: B008 - frozen
         **values: Any,
     ) -> Response:
-        """Render a template inside the frame of the site."""
+        """Render a template inside the layout that all pages share."""
         frame = {
             "here": here,
             "state": state,
@@ -122,7 +122,7 @@ class Site:
         return HTMLResponse(self.pages.get_template(name).render(**frame, **values), status)
 
     def _failure(self, request: Request, error: Exception) -> Response:
-        """Answer with a page that explains the failure, or that asks for consent."""
+        """Return a page that explains an error, or that asks for consent if a conversation needs it."""
         allowed = self.consent.given(request)
         match error:
             case NeedsConsent():
@@ -143,7 +143,7 @@ class Site:
         return self.page("error.html", allowed, status, title=title, text=text)
 
     def get(self, path: str) -> Callable[[Callable[[PageRequest], Response]], None]:
-        """Add a route."""
+        """Return a decorator that adds a route for GET requests."""
 
         def add(answer: Callable[[PageRequest], Response]) -> None:
             def route(request: Request) -> Response:
@@ -154,7 +154,7 @@ class Site:
         return add
 
     async def form(self, request: Request, where: str, most: int = MAX_FORM) -> dict[str, str]:
-        """Read a form that one of our own pages sent; `where` tells the reader how to get to that page."""
+        """Read a form that a page of this app sent. `where` tells the reader how to get to that page."""
         form = await read_form(request, most)
         if not self.consent.check_form(request, form.get("token", "")):
             raise Refused(403, "Form rejected", f"The form was not sent by a page of this explorer. {where}")

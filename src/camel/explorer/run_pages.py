@@ -21,13 +21,13 @@ from camel.query.where import Query
 from camel.reports.html import POLICY
 
 GALLERY = 6
-"""Conversations on the first page, besides the one with an excerpt."""
+"""Number of conversations on the first page, in addition to the one with an excerpt."""
 DRAWN = 40
-"""Conversations of which those are chosen, always the same for the same runs."""
+"""Number of sampled conversations from which the first page chooses. The same runs always give the same sample."""
 
 
 def add_run_pages(site: Site, intro: str = "") -> None:
-    """Add their routes."""
+    """Add the routes of the pages about runs, and of reports."""
 
     @site.get("/")
     def home(asked: PageRequest) -> Response:
@@ -91,7 +91,7 @@ def add_run_pages(site: Site, intro: str = "") -> None:
 
 
 def _featured(asked: PageRequest) -> dict[str, Any]:
-    """A conversation with an excerpt, and some more: the same ones each time."""
+    """Return the conversations of the first page: one with an excerpt, and some more. The same runs give the same ones."""
     rows = asked.catalogue.sample(Query(), DRAWN, 0)
     rows.sort(key=lambda row: (row.stop != "done", bool(row.findings), not 4 <= row.messages <= 30))
     chosen: list[Row] = []
@@ -105,7 +105,7 @@ def _featured(asked: PageRequest) -> dict[str, Any]:
 
 
 def opening(text: str) -> str:
-    """The prose with which a text begins: without tables, code and the marks of Markdown, which a short quote cannot show."""
+    """Return the prose at the beginning of a text for a short quote, without tables, code and Markdown syntax."""
     prose = re.split(r"^\s*(?:\||```|\$\$)", text, maxsplit=1, flags=re.MULTILINE)[0]
     return re.sub(r"[*`#]+", "", prose).strip() or text
 

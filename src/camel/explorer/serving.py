@@ -28,7 +28,7 @@ from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
-"""Environment: the token for addresses other than loopback; a new one at each start unless set."""
+"""Environment variable with the token for addresses other than loopback. If it is not set, each start makes a new token."""
 LEAST_TOKEN = 16
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -84,7 +84,7 @@ def serve(
 
 @contextlib.contextmanager
 def looking(catalogue: Catalogue, find_runs: Callable[[], Sequence[str]] = lambda: ()) -> Generator[None]:
-    """Run the detectors over small runs and add new runs in a thread, as long as this context lasts."""
+    """Run the detectors over small runs, and add new runs, in a background thread for as long as this context lasts."""
     ended = threading.Event()
     thread = threading.Thread(target=catalogue.keep_looking, args=[ended, find_runs], daemon=True)
     thread.start()
@@ -96,7 +96,7 @@ def looking(catalogue: Catalogue, find_runs: Callable[[], Sequence[str]] = lambd
 
 
 def answer(app: FastAPI, door: socket.socket) -> None:
-    """Serve the app at an open port until it is interrupted."""
+    """Serve the app on an open socket until it is interrupted."""
     try:
         uvicorn.Server(settings(app)).run([door])
     except asyncio.CancelledError:  # interrupted before uvicorn listened for it
@@ -104,14 +104,14 @@ def answer(app: FastAPI, door: socket.socket) -> None:
 
 
 def settings(app: FastAPI) -> uvicorn.Config:
-    """How the app is served: without an access log, and stopped within two seconds."""
+    """Return the server's settings: no access log, and at most two seconds to shut down."""
     return uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
 
 
 def checked_token(token: str) -> str:
-    """Check a token that the user chose; raises an `InputError` if it is too short."""
+    """Return a token that the user chose. Raise an `InputError` if it is too short or not valid in a link."""
     if token and not re.fullmatch(
         rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},200}}", token
     ):  # it is part of links and cookies
@@ -120,18 +120,18 @@ def checked_token(token: str) -> str:
 
 
 def link_to(host: str, port: int, token: str, path: str = "") -> str:
-    """The link under which the explorer is opened."""
+    """Return the link that opens the explorer."""
     name = "127.0.0.1" if is_any(host) else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/{path}" + (f"?token={token}" if token else "")
 
 
 def is_any(host: str) -> bool:
-    """Whether an address to listen on means all addresses of this machine."""
+    """Return whether an address to listen on means all addresses of this machine."""
     return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked whether it is, not bound here
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Open a port; raises an `InputError` that says what to do if that fails."""
+    """Open a port to listen on. If that fails, raise an `InputError` that explains what to do."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, reuse_port=False)
@@ -144,6 +144,6 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def can_open() -> bool:
-    """Whether there is a screen and a terminal: without a screen, a text browser would open in the terminal."""
+    """Return whether a browser can be opened. Without a screen, a text browser would take over the terminal."""
     screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
     return screen and sys.stdout.isatty() and sys.stdin.isatty()

@@ -41,7 +41,7 @@ from camel.reports.numbers import counted
 from camel.storage.files import new_folder
 
 MOST = 10_000
-"""Maximum number of conversations, because the list is one page."""
+"""Maximum number of conversations of a site, because its list is one page."""
 _PLAIN = re.compile(r"[0-9][a-z0-9_-]{0,99}")
 _FOLDER = "conversations"
 
@@ -93,7 +93,7 @@ def write_site(
     terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
 ) -> Exported:
-    """Write the pages of these conversations; the folder appears when it is complete."""
+    """Write the pages of these conversations to the folder `path`. The folder appears only when it is complete."""
     if not rows:
         raise InputError("no conversation matches, so the site would be empty. Change --id or --where")
     rows = [msgspec.structs.replace(row, cost=None) for row in rows]
@@ -160,7 +160,7 @@ class _Site:
         )
 
     def _summary(self) -> str:
-        """The number of conversations here, and in the runs."""
+        """Return the number of conversations on the site and, if it is larger, in the runs."""
         here, there = len(self.rows), self.catalogue.count(Query())
         return (
             f"{here:,} of {counted(there, 'conversation')}" if here < there else counted(here, "conversation")
@@ -203,7 +203,7 @@ class _Site:
 
 
 def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
-    """The conversation as Markdown, with its labels at the top."""
+    """Return the conversation as Markdown, with its labels at the top."""
     if not marked:
         return transcript.to_markdown()
     values = marked | {"labels": ", ".join(transcript.labels)}
@@ -212,7 +212,7 @@ def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
 
 
 def _models(rows: Sequence[Row], most: int = 8) -> str:
-    """Return the names of the models; a conversation may have several."""
+    """Return the names of the models that wrote the conversations. One conversation may have several."""
     names = list(dict.fromkeys(name for row in rows for name in row.model.split(" + ") if name))
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more]) or "language models that are not recorded"
@@ -236,7 +236,7 @@ def _names(rows: Sequence[Row]) -> list[str]:
 
 
 def _script(*files: str) -> Markup:
-    """Join scripts, each in its own block, because they use the same names."""
+    """Join scripts, each in its own block scope, because they use the same names."""
     return _ours("\n".join(f"{{\n{(STATIC / name).read_text('utf-8').strip()}\n}}" for name in files))
 
 

@@ -45,18 +45,18 @@ Maker = Callable[[Catalogue, PageState], Chart | None]
 
 
 def charts(catalogue: Catalogue, state: PageState, names: Sequence[str] = ()) -> list[Chart]:
-    """All plots of a selection, or those that are named."""
+    """Return all plots of a selection, or only those in `names`."""
     made = (chart(catalogue, state, name) for name in names or PLOTS)
     return [one for one in made if one is not None]
 
 
 def chart(catalogue: Catalogue, state: PageState, name: str) -> Chart | None:
-    """One plot by its name; None if there is no such plot of these conversations."""
+    """Return a plot by its name. Return None if these conversations have no such plot."""
     return PLOTS[name](catalogue, state) if name in PLOTS else None
 
 
 def notes(catalogue: Catalogue, state: PageState, made: Sequence[Chart]) -> list[str]:
-    """Return notes about findings: conversations that no detector has read yet, or that nothing was found."""
+    """Return notes about findings: that conversations were not scanned yet, or that nothing was found."""
     chosen = [one for one in catalogue.runs if not state.query.runs or one.name in state.query.runs]
     found = [note for note in catalogue.notes() if "--findings" in note]
     found += [f"Findings: {note}" for one in chosen for note in one.damage]
@@ -150,7 +150,7 @@ def _number(name: str) -> Maker:
 
 
 def _few(catalogue: Catalogue, state: PageState, name: str, made: Histogram) -> tuple[str, Rows]:
-    """One distinct value, or too few values for a plot, as a sentence."""
+    """Return a sentence and its data, instead of a plot, for one distinct value or for too few values."""
     total, shown = sum(made.series[""]), number_words(name)
     unit = "" if name == "cost" else f" {NUMBER_TITLES[name].lower()}"
     if len(made.series[""]) == 1 and (name == "cost" or made.edges[1] - made.edges[0] == 1):
@@ -170,7 +170,7 @@ def _half(made: Histogram) -> float:
 
 
 def _labels(made: Histogram) -> list[tuple[float, str]]:
-    """Places and words on the axis of a histogram: each number below its column, or four at equal distances."""
+    """Return positions and labels of an axis: each number below its column, or four numbers at equal distances."""
     shown, low, high = number_words(made.number), made.edges[0], made.edges[-1]
     if half := _half(made):
         return [(n + half, shown(n)) for n in range(int(low), int(high), math.ceil((high - low) / 8))]
@@ -215,7 +215,7 @@ KINDS: Mapping[str, tuple[str, Callable[[Chart], str | bytes]]] = {
     "png": ("image/png", lambda made: png(as_plot(made))),
     "csv": ("text/csv; charset=utf-8", as_csv),
 }
-"""The files of a plot: media type, and what makes it."""
+"""By file ending: the media type, and the function that makes the file of a plot."""
 
 PLOTS: Mapping[str, Maker] = {
     "stop": _facet("stop"),
@@ -230,14 +230,14 @@ PLOTS: Mapping[str, Maker] = {
     "by-user": by_role("user"),
     **{name: _facet(name) for name in ("run", "scenario", "label", "assistant", "user", "other", "model")},
 }
-"""By the names of their files, in the order of the page."""
+"""Functions that make the plots, by the name of the plot's files, in the order of the page."""
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
 
 
 def add_statistics_pages(site: Site) -> None:
-    """Add their routes."""
+    """Add the routes of the statistics page and of its plots."""
 
     @site.get("/statistics")
     def statistics_page(asked: PageRequest) -> Response:
@@ -267,7 +267,7 @@ def add_statistics_pages(site: Site) -> None:
 
 
 def figures(asked: PageRequest, state: PageState) -> list[tuple[str, str]]:
-    """The line of figures about a selection: figure and label."""
+    """Return the key figures of a selection, such as its number of messages: each value with its label."""
     catalogue, query = asked.catalogue, state.query
     total = catalogue.count(query)
     made = [(f"{total:,}", "conversation" if total == 1 else "conversations")]

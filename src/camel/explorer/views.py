@@ -24,7 +24,7 @@ from camel.query.where import Query
 from camel.reports.numbers import money, short
 
 MOST = 150
-"""Maximum number of values of a facet that are shown; a search finds the others."""
+"""Maximum number of values that a facet shows. The reader can search for the others."""
 TITLES = {
     "run": "Run",
     "stop": "Ending",
@@ -45,7 +45,7 @@ TITLES = {
 NUMBER_TITLES = {"messages": "Messages", "tokens": "Tokens", "calls": "Calls", "cost": "Dollars"}
 
 BOOST = Markup('hx-boost="true"')
-"""On links that stay on the page: htmx replaces its content only. Without JavaScript they are ordinary links."""
+"""Attribute of links that stay on the page: htmx replaces only its content. Without JavaScript they are ordinary links."""
 
 Params = list[tuple[str, str]]
 
@@ -57,7 +57,7 @@ class PageState(NamedTuple):
     pin: str = ""
     raw: bool = False
     columns: tuple[str, ...] = ()
-    """Columns of the table view; empty for the list."""
+    """Columns of the table view. Empty if the page shows the list."""
 
     def params(self, **changed: Any) -> Params:
         """Return the state as parameters of a URL."""
@@ -72,35 +72,35 @@ class PageState(NamedTuple):
         return url(path, [*extra, *self.params(**changed)])
 
     def conversation(self, run: str, id: str, **changed: Any) -> str:
-        """The link to a conversation."""
+        """Return the link to a conversation."""
         return self.url(f"/conversation/{quote(run, safe='')}", [("id", id)], **changed)
 
     def compare(self, address: str, here: Params) -> str:
-        """The link that compares a conversation with the pinned one, or pins it, or unpins it."""
+        """Return the link that compares a conversation with the pinned one. If none is pinned, the link pins it."""
         if self.pin and self.pin != address:
             return self._replace(pin="").url("/compare", [("left", self.pin), ("right", address)])
         return self.url("/list", here, pin="" if self.pin else address)
 
 
 def url(path: str, params: Iterable[tuple[str, str]]) -> str:
-    """A path with parameters."""
+    """Return a path with URL parameters."""
     # A lone surrogate cannot be written in a URL, nor be in a run.
     written = urlencode([(name, value.encode("utf-8", "replace")) for name, value in params])
     return f"{path}?{written}" if written else path
 
 
 def run_url(name: str) -> str:
-    """The link to the page of a run."""
+    """Return the link to the page of a run."""
     return f"/run/{quote(name, safe='')}"
 
 
 def at_message(number: int) -> str:
-    """The anchor of a message on the page of its conversation, counted from 0; empty for the task."""
+    """Return the URL fragment of a message, whose index counts from 0. Return an empty text for the task, -1."""
     return f"#m{number + 1}" if number >= 0 else ""
 
 
 class Role(NamedTuple):
-    """A role in a list, with the mark of its seat."""
+    """A role in a list, with the color and sign of its seat."""
 
     name: str
     mark: Mark
@@ -122,12 +122,12 @@ def title_of(cast: Sequence[Role]) -> str:
 
 
 def words(name: str) -> str:
-    """An identifier in words: `max_messages` is "max messages"."""
+    """Return an identifier as words: `max_messages` becomes "max messages"."""
     return name.replace("_", " ")
 
 
 def facet_name(facet: str, value: str) -> str:
-    """The value of a facet as it is shown."""
+    """Return the value of a facet as text for the reader."""
     if facet in ("length", "size"):
         return re.sub(r"\d+", lambda number: f"{int(number[0]):,}", value).replace("-", "–")
     if facet == "stop":
@@ -138,7 +138,7 @@ def facet_name(facet: str, value: str) -> str:
 
 
 def number_words(name: str) -> Callable[[float], str]:
-    """How values of a number are written: `cost` in dollars, others in few digits."""
+    """Return a function that formats values of a number: `cost` in dollars, others with few digits."""
     return money if name == "cost" else short
 
 
@@ -146,7 +146,7 @@ def number_words(name: str) -> Callable[[float], str]:
 
 
 def toggled(query: Query, facet: str, value: str) -> Query:
-    """The query with a value of a facet added, or removed if it was chosen."""
+    """Return the query with a value of a facet added. If the value was already chosen, it is removed."""
     chosen = query.runs if facet == "run" else query.facets.get(facet, ())
     chosen = tuple(one for one in chosen if one != value) if value in chosen else (*chosen, value)
     if facet == "run":
@@ -158,7 +158,7 @@ def toggled(query: Query, facet: str, value: str) -> Query:
 def facet_lists(
     state: PageState, counts: Mapping[str, Sequence[tuple[str, int]]], without: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """The facets with their values and counts; those that are chosen come first."""
+    """Return the facets with their values and counts. Chosen values come first."""
     lists: list[dict[str, Any]] = []
     for name, title in TITLES.items():
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
@@ -174,7 +174,7 @@ def facet_lists(
 
 
 def chips(state: PageState, path: str) -> list[dict[str, str]]:
-    """The chosen filters, each a link to the same page without it."""
+    """Return the chosen filters, each with a link to the same page without that filter."""
     query = state.query
     made: list[dict[str, str]] = []
 
@@ -199,12 +199,12 @@ def chips(state: PageState, path: str) -> list[dict[str, str]]:
 
 
 def limit_words(number: float | None) -> str:
-    """A limit of a range; empty where there is none."""
+    """Return a limit of a range as text. Return an empty text if there is no limit."""
     return "" if number is None else f"{number:g}"
 
 
 def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[str, Any]:
-    """A row of the list; `here` names the page of the list, for links that stay on it."""
+    """Return the values that the list shows for a row. `here` are the parameters of the current page, for the pin link."""
     address = f"{row.run}/{row.id}"
     return {
         "row": row,
@@ -221,7 +221,7 @@ def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[s
 
 
 def conversation(run: str, transcript: Transcript, cost: float | None = None) -> dict[str, Any]:
-    """A conversation, ready for its page."""
+    """Return the values that the page of a conversation shows."""
     found, marks = findings(transcript), marks_of(transcript)
     shown = shown_messages(transcript, found)
     speakers = sorted(

@@ -44,19 +44,19 @@ from camel.storage.journal import Tail
 EVERY = 0.4
 """Seconds between two readings of the journals."""
 STATUS_EVERY = 2.0
-"""Seconds between two readings of markers and log; more if a reading takes long."""
+"""Minimum seconds between two readings of markers and log. A slow reading increases the interval."""
 WINDOW = 15.0
 """Seconds over which rates are averaged."""
 LANES = 24
-"""Open conversations that are shown; the others are only counted."""
+"""Maximum number of open conversations that are shown. The others are only counted."""
 TEXT = 360
-"""Characters of a reply that are shown."""
+"""Maximum number of characters of a reply that are shown."""
 KEPT = 2_000
-"""Events that can be sent again to a browser that was disconnected."""
+"""Number of events that are stored for browsers that reconnect."""
 GRACE = 30.0
 """Seconds for which journals stay open after the last browser has left."""
 MOST_OPEN = 256
-"""Journals that are read at the same time."""
+"""Maximum number of journals that are read at the same time."""
 
 
 class _WatchedChoice(msgspec.Struct, gc=False):
@@ -66,7 +66,7 @@ class _WatchedChoice(msgspec.Struct, gc=False):
 
 
 class _Reply(msgspec.Struct, gc=False):
-    """The part of a journaled reply that is shown."""
+    """The parts of a journaled reply that the page shows."""
 
     choices: tuple[_WatchedChoice, ...] = ()
     usage: Usage = Usage(calls=1, unknown=1)
@@ -86,7 +86,7 @@ class Lane(msgspec.Struct):
     who: str = ""
     """The role that spoke last."""
     css: str = "c-0"
-    """The color of its seat."""
+    """The CSS class with the color of the speaker's seat."""
     text: str = ""
     replies: int = 0
     tokens: int = 0
@@ -94,7 +94,7 @@ class Lane(msgspec.Struct):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event for browsers."""
+    """A server-sent event with its number and kind."""
 
     number: int
     kind: str
@@ -102,7 +102,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class RunWatch:
-    """One run that is read again and again, for all browsers that watch it."""
+    """Reads a run repeatedly, once for all browsers that watch it."""
 
     def __init__(self, source: CatalogueRun) -> None:
         self.source = source
@@ -130,25 +130,25 @@ class RunWatch:
 
     @property
     def shows_text(self) -> bool:
-        """Whether messages may be shown: not as long as the labels they will get are unknown."""
+        """Whether messages may be shown. They may not while the labels that they will get are unknown."""
         return self._scenario is not None or bool(self.source.parts)
 
     def hidden(self, allowed: Collection[str]) -> frozenset[str]:
-        """Labels for which a reader would have to give consent first."""
+        """Return the labels of the run to which the reader would first have to consent."""
         labels = labels_in(self.source).union(self._scenario.labels if self._scenario else ())
         return labels & RESTRICTED - set(allowed)
 
     # --- reading --------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Read what is new, once for all callers at the same time."""
+        """Read what is new in the run. Concurrent callers share one reading."""
         async with self._looking:
             if time.monotonic() - self._looked >= EVERY / 2:
                 await asyncio.to_thread(self.look_now)
                 self._looked = time.monotonic()
 
     def look_now(self) -> None:
-        """Read what is new in the folder, and make events of it."""
+        """Read what is new in the run's folder, and add events for it."""
         with self._reading:
             self._look()
 
@@ -175,7 +175,7 @@ class RunWatch:
         self.events.append(Event(self.number, kind, data))
 
     def _read_journals(self) -> tuple[dict[str, Lane], list[Path]]:
-        """The lanes with new messages, and the journals that are gone."""
+        """Return the lanes with new messages, and the journals that were deleted or moved."""
         changed: dict[str, Lane] = {}
         ended: list[Path] = []
         there: set[Path] = set()
@@ -198,7 +198,7 @@ class RunWatch:
         return changed, ended
 
     def _read_markers(self) -> None:
-        """Count newly committed shards by their markers instead of their journals."""
+        """Count the usage of newly committed shards from their markers, and no longer from their journals."""
         folder = self.source.folder
         for stage in folder.stages():
             if stage.startswith(TRANSLATED):  # another model may have done it
@@ -251,7 +251,7 @@ class RunWatch:
         return str(item)
 
     def _read_facts(self, stage: str, item: int) -> tuple[str, dict[str, str]]:
-        """The title of an item's lane, and the roles of both seats."""
+        """Return the title of an item's lane, and the role in each seat."""
         unknown = {"user": "user", "assistant": "assistant"}
         scenario = self._scenario
         if scenario is None or stage in {level.name for level in scenario.asked}:
@@ -276,13 +276,13 @@ class RunWatch:
     # --- totals ------------------------------------------------------------------------------------------------
 
     def usage(self) -> Usage:
-        """All usage: that of markers and log, or that of committed shards and open journals if it is more recent."""
+        """Return the usage of the run: from the log, or from markers and open journals if they contain more calls."""
         logged = self.snapshot.usage if self.snapshot else Usage()
         live = sum(self._open.values(), self._committed)
         return live if live.calls >= logged.calls else logged
 
     def totals(self) -> dict[str, Any]:
-        """The figures of the page, as text."""
+        """Return the figures of the page as text."""
         now = self.snapshot
         used = self.usage()
         clock = time.monotonic()
@@ -323,12 +323,12 @@ class RunWatch:
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything that a browser needs when it connects."""
+        """Return everything that a browser needs when it connects."""
         shown = list(self.lanes.values())[-LANES:]
         return {"totals": self.totals(), "lanes": [msgspec.to_builtins(lane) for lane in reversed(shown)]}
 
     def close(self) -> None:
-        """Close the journals; the next browser gets a new `RunWatch`."""
+        """Close the journals. The next browser needs a new `RunWatch`."""
         self.closed = True
         for tail in self._tails.values():
             tail.close()
@@ -337,7 +337,7 @@ class RunWatch:
     # --- events -----------------------------------------------------------------------------------------------
 
     async def stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
-        """Server-sent events: the state, then each change; a browser that reconnects first gets what it missed."""
+        """Yield server-sent events: the state, then each change. A browser that reconnects first gets what it missed."""
         self._viewers += 1
         try:
             async for part in self._stream(last_id, allowed):
@@ -402,14 +402,14 @@ def _scenario(source: CatalogueRun) -> Scenario | None:
 
 
 def _quiet(now: Snapshot | None, working: bool) -> str:
-    """The text that is shown while no conversation is in progress."""
+    """Return the text that the page shows while no conversation is in progress."""
     if now and now.state == "complete":
         return "The run is complete."
     return "Messages appear here as they are written." if working else "The run is not being executed."
 
 
 def _can(now: Snapshot | None, source: CatalogueRun) -> list[str]:
-    """What the process that executes the run can be asked for; a run in an object store may be executed anywhere."""
+    """Return the requests that the run can accept: "pause" or "go", and "stop". Return none if no process can execute them."""
     if now is None or now.state == "complete" or (source.folder.on_disk and now.state != "working"):
         return []
     return ["go" if read_wish(source.folder) == "pause" else "pause", "stop"]

@@ -19,7 +19,7 @@ from camel.runs.control import Wish, read_wish, wish
 
 
 def add_watch_pages(site: Site, control: bool) -> None:
-    """Add their routes."""
+    """Add the routes of the live page. If `control` is false, the page cannot pause or stop the run."""
     watched: dict[str, RunWatch] = {}
 
     def checked(asked: PageRequest) -> CatalogueRun:

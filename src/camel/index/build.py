@@ -49,7 +49,7 @@ UNFINISHED = "unfinished"
 
 
 class FacetValues(NamedTuple):
-    """Facet values that all indexes derive in the same way."""
+    """Values of the facets that the index and the text index derive in the same way."""
 
     assistant: str
     user: str
@@ -73,12 +73,12 @@ def facet_values(
 
 
 def no_cost(model: str, usage: Usage) -> float | None:
-    """Cost function without prices."""
+    """Return None: the cost function for models without a price."""
     return None
 
 
 def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any:
-    """Build the index of a shard's rows, numbered from `start`, from a table or batch; only some columns are needed."""
+    """Build the index of a shard's rows, numbered from `start`, from an Arrow table or batch with the needed columns."""
     pa, pc = arrow(), arrow("pyarrow.compute")
     columns = {name: _whole(data, name) for name in _NEEDED}
     original = pc.utf8_slice_codeunits(pc.struct_field(columns["task"], "original"), 0, 4 * TASK_CHARS)
@@ -128,7 +128,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
 
 
 def _whole(data: Any, name: str) -> Any:
-    """Return a column as one array."""
+    """Return a column as one contiguous array."""
     column = data.column(name)
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
@@ -138,7 +138,7 @@ def _texts(values: list[str]) -> Any:
 
 
 def _parts(lists: Any, *names: str) -> list[list[list[str]]]:
-    """Return fields of the structs in each list of a column."""
+    """Return, for each list in a column, the values of the named fields of its structs."""
     ends: list[int] = lists.offsets.to_pylist()
     fields: list[list[str]] = [lists.values.field(name).to_pylist() for name in names]
     return [[field[start:end] for field in fields] for start, end in pairwise(ends)]
@@ -151,7 +151,7 @@ def _others(names: Sequence[str], roles: Sequence[str]) -> str:
 
 
 def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
-    """Count the rows of an index by labels, facet and value; None if there are too many sets of labels."""
+    """Count the rows of an index by labels, facet and value. Return None if there are too many sets of labels."""
     counted: dict[str, dict[str, dict[str, int]]] = {}
     for name, its in COUNTED.items():
         for label, value, number in _pairs(table, its.column):
@@ -181,7 +181,7 @@ def _values(facet: Facet, value: Any) -> list[str]:
 
 
 def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, dict[str, int]]] | None:
-    """Return counts without the facets that have too many values."""
+    """Return the counts without facets that have too many values. Return None if there are too many sets of labels."""
     if len(counted) > MOST_VALUES:
         return None
     large = {name for by in counted.values() for name, values in by.items() if len(values) > MOST_VALUES}
@@ -192,7 +192,7 @@ def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str
 
 
 GROUP_ROWS = 8_192
-"""Rows per row group, the least that a page of a list loads."""
+"""Rows per row group. A page of a list loads at least one row group."""
 _BLOOM = {"ndv": 1_024, "fpp": 0.05}
 _MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
 
@@ -212,7 +212,7 @@ def write(path: Path, table: Any, header: Header) -> None:
 
 
 class Writer:
-    """Writes an index file, one table after the other."""
+    """Writes an index file, one table after the other. Leaving the context writes the header."""
 
     def __init__(self, path: Path, header: Header, *, small: bool = False) -> None:
         pq = arrow("pyarrow.parquet")
@@ -221,7 +221,7 @@ class Writer:
             {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": 3}
         )
         self.header = header
-        """Written last, so that it can contain counts of the written rows."""
+        """The metadata of the file. It is written last, so that it can contain counts of the written rows."""
         self._writer = pq.ParquetWriter(
             path,
             schema(),
@@ -233,7 +233,7 @@ class Writer:
         )
 
     def add(self, table: Any) -> None:
-        """Write more rows."""
+        """Write the rows of a table."""
         self._writer.write_table(table.cast(schema()), row_group_size=GROUP_ROWS)
 
     def __enter__(self) -> Writer:
@@ -254,7 +254,7 @@ def build(
     cost: Cost = no_cost,
     rows: tuple[int, int] | None = None,
 ) -> Header:
-    """Write the index of one shard from its data file, or from `rows` of one that holds several."""
+    """Write the index of one shard from its data file. If the file holds several shards, `rows` is the range of this one."""
     read = read_shard(data, [*_COLUMNS, _PAID])
     if rows is not None:
         read = read.slice(rows[0], rows[1] - rows[0])
@@ -273,7 +273,7 @@ def write_indexed(
     fingerprint: str,
     cost: Cost = no_cost,
 ) -> Shard:
-    """Write the data file of a shard and its index. A failure of the index is ignored: readers then use the data.
+    """Write the data file of a shard and its index. If writing the index fails, readers use the data instead.
 
     The index is written before the shard is committed. If the process is stopped in between, readers ignore that index.
     """
@@ -303,7 +303,7 @@ def write_indexed(
 
 
 def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int]]] | None:
-    """Add up the counts of several files."""
+    """Add up the counts of several index files. Return None if a file has no counts."""
     total: dict[str, dict[str, dict[str, int]]] = {}
     known: set[str] = set(COUNTED)
     for header in headers:

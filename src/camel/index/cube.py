@@ -32,7 +32,7 @@ _KEY = "camel.cube"
 
 
 class Cube(msgspec.Struct, frozen=True):
-    """One cube of a file."""
+    """The facets and the number of cells of one cube in a file."""
 
     facets: tuple[str, ...]
     cells: int
@@ -46,7 +46,7 @@ class Cubes(msgspec.Struct, frozen=True):
     version: int = VERSION
 
     def best(self, facets: set[str]) -> int | None:
-        """Return the smallest cube that has all of these facets, or None."""
+        """Return the index of the smallest cube that has all of these facets. Return None if there is none."""
         fit = [(one.cells, n) for n, one in enumerate(self.cubes) if facets <= {*one.facets, "label"}]
         return min(fit)[1] if fit else None
 
@@ -57,7 +57,7 @@ def digest_of(names: Sequence[str]) -> str:
 
 
 def facet_sql(facet: Facet) -> str:
-    """Return the SQL to group a facet by: its column, or the number of its bucket, -1 for unknown."""
+    """Return the SQL expression to group a facet by: its column, or the index of its bucket with -1 for unknown."""
     if not facet.edges:
         return f'"{facet.column}"'  # `user` is also a word of SQL
     cases = " ".join(f"when {facet.column} < {edge} then {n}" for n, edge in enumerate(facet.edges[1:]))
@@ -65,7 +65,7 @@ def facet_sql(facet: Facet) -> str:
 
 
 def read_cubes(path: Path) -> Cubes:
-    """The metadata of a file of cubes."""
+    """Read the metadata of a file of cubes."""
     return read_described(
         path, _KEY.encode(), Cubes, "a cube", lambda found: sum(one.cells for one in found.cubes)
     )[0]
@@ -79,7 +79,7 @@ def write_cubes(
     most: int = MOST_CELLS,
     note: Callable[[int, int], None] = lambda done, of: None,
 ) -> Cubes:
-    """Count index files into one file of cubes; `note` gets the number of finished cubes and of all cubes."""
+    """Write a file of cubes with the counts of index files. `note` is called with the numbers of finished and of all cubes."""
     few = tuple(name for name in FACETS if name not in _ROLES)
     # Larger cubes first: smaller ones can be summed from them without reading the files again.
     wanted = [(*few, *_ROLES), (*few, "assistant"), (*few, "user"), few, _ROLES]
@@ -97,7 +97,7 @@ def write_cubes(
 
 
 class _Counting:
-    """Counts cubes in tables of a database that can spill to disk."""
+    """Counts cubes in tables of a temporary database, which can spill to disk."""
 
     def __init__(self, scratch: str, files: Sequence[Path], most: int) -> None:
         try:
@@ -111,7 +111,7 @@ class _Counting:
         self.cubes: list[Cube] = []
 
     def add(self, facets: tuple[str, ...]) -> None:
-        """Count a cube, unless it has too many cells."""
+        """Count the cube of these facets. Skip it if it has too many cells."""
         names = facets if "label" in facets else (*facets, "label")
         columns, table = ", ".join(f'"{name}"' for name in names), f"cube{len(self.cubes)}"
         larger = next((n for n, one in enumerate(self.cubes) if {*names} <= {*one.facets}), None)
@@ -132,7 +132,7 @@ class _Counting:
         self.cubes.append(Cube(names, self._cells(table)))
 
     def write(self, path: Path, digest: str) -> Cubes:
-        """Write all cubes one after the other, so that a reader of one can skip the others."""
+        """Write all cubes to one file, each in its own rows, so that a reader of one cube can skip the others."""
         made = Cubes(self.cubes, digest)
         selects = [
             f"select {number} as cube, {', '.join(self._column(name, one) for name in FACETS)}, n from cube{number}"
@@ -151,7 +151,7 @@ class _Counting:
         return f'null::{"int" if FACETS[name].edges else "varchar"} as "{name}"'
 
     def _sum(self, table: str, columns: str, of: str) -> None:
-        """Add up the cells of a table that are equal in some columns."""
+        """Make a table with the sums of the cells in `of` that are equal in `columns`."""
         made = f"select {columns}, sum(n)::bigint as n from {of} group by all"
         self._do(f"create or replace table {table} as {made}")
 

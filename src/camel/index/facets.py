@@ -12,14 +12,14 @@ from camel.core.message import Usage
 
 FOLDER = "index"
 VERSION = 2
-"""Version of the layout; files of other versions are rebuilt."""
+"""Version of the index layout. Files of other versions are rebuilt."""
 SEPARATOR = "\x1f"
 """Separator around each element of a set, such as the labels. There are few different sets, so the column stays small."""
 TASK_CHARS = 160
 MOST_VALUES = 5_000
-"""Maximum number of values of a facet, and of sets of labels, that a file counts."""
+"""Maximum number of values of a facet, and of sets of labels, for which a file contains counts."""
 Cost = Callable[[str, Usage], float | None]
-"""Returns the cost of a model's usage in US dollars; None if its price is unknown."""
+"""A function that returns the cost of a model's usage in US dollars, or None if the price is unknown."""
 
 
 class Facet(NamedTuple):
@@ -27,9 +27,9 @@ class Facet(NamedTuple):
 
     column: str
     many: bool = False
-    """Whether the column is a set: a conversation may have several values or none."""
+    """Whether the column contains a set, so that a conversation may have several values or none."""
     edges: tuple[float, ...] = ()
-    """Lower edges of the buckets of a number; the facet's values are the names of the buckets."""
+    """Lower edges of the buckets of a number. The values of the facet are then the names of the buckets."""
 
 
 FACETS: dict[str, Facet] = {
@@ -47,7 +47,7 @@ FACETS: dict[str, Facet] = {
 }
 """Facets by their names in queries."""
 COUNTED = {**FACETS, "messages": Facet("messages")}
-"""What a file counts: the facets, and the exact number of messages, for ranges."""
+"""The columns that a file counts: the facets, and the exact number of messages, which range filters need."""
 NUMBERS = ("messages", "tokens", "calls", "cost")
 """Numeric columns for sorting and filtering."""
 
@@ -76,11 +76,11 @@ def bucket(facet: Facet, value: float | None) -> str:
 
 
 def joined(values: Iterable[str]) -> str:
-    """Return a set as stored in a column; the empty set is an empty string."""
+    """Return a set as the text that a column stores. The empty set is an empty string."""
     clean = sorted({value.replace(SEPARATOR, " ") for value in values} - {""})
     return f"{SEPARATOR}{SEPARATOR.join(clean)}{SEPARATOR}" if clean else ""
 
 
 def elements(text: str) -> list[str]:
-    """Return the elements of a stored set."""
+    """Return the elements of a set that a column stores as text."""
     return text[1:-1].split(SEPARATOR) if text else []

@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A shard in an index file."""
+    """A shard whose rows are in an index file."""
 
     shard: int
     file: str
-    """The name of its data file, without folder and ending."""
+    """The name of the shard's data file, without folder and ending."""
     rows: int
     looked: str = ""
-    """Version of the detectors whose findings are included; empty if there are none."""
+    """Version of the detectors whose findings the rows include. Empty if they include none."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -39,11 +39,12 @@ class Header(msgspec.Struct, frozen=True):
 
     stage: str
     fingerprint: str
-    """Fingerprint of the run."""
+    """Fingerprint of the run's configuration."""
     shards: list[Indexed]
     """The shards in the order of their rows."""
     counts: dict[str, dict[str, dict[str, int]]] | None
-    """Number of rows by set of labels, facet and value; labels come first because they decide which rows a reader may see."""
+    """Number of rows by set of labels, facet and value. Labels come first, because they decide which rows are visible.
+    """
     version: int = VERSION
 
     @property
@@ -84,7 +85,7 @@ def schema() -> Any:
 
 
 def name_of(marker: Marker) -> str:
-    """Return the name of the index of a marker's data file."""
+    """Return the name of the index file for the shard of a marker."""
     return f"{FOLDER}/{marker.stage}/{PurePosixPath(marker.file).stem}.parquet"
 
 
@@ -92,7 +93,7 @@ FOOTER_KEY = b"camel.index"
 
 
 def footer_value(metadata: Any, key: bytes) -> bytes:
-    """Return the value of a key in the footer of a Parquet file."""
+    """Return the value of a key in the footer of a Parquet file. It is empty if there is none."""
     pairs: dict[bytes, bytes] | None = metadata.metadata
     return (pairs or {}).get(key, b"")
 
@@ -100,7 +101,7 @@ def footer_value(metadata: Any, key: bytes) -> bytes:
 def read_described(
     path: Path, key: bytes, kind: type[T], what: str, rows: Callable[[T], int]
 ) -> tuple[T, Any]:
-    """Read the metadata and the footer of a file; raises an `InputError` if it is damaged or of another version."""
+    """Read the metadata and the footer of a file. Raise an `InputError` if the file is damaged or has another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
         found = msgspec.json.decode(footer_value(metadata, key), type=kind)
@@ -127,7 +128,7 @@ def read_errors() -> tuple[type[Exception], ...]:
 
 
 def merged_name(stage: str, first: int, last: int) -> str:
-    """Return a new name for a file of several shards."""
+    """Return a new, unique name for an index file of several shards."""
     return f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
 
 
@@ -142,10 +143,10 @@ class Files(NamedTuple):
     single: dict[str, str]
     """Index files of one shard, by the name of the data file without its ending."""
     merged: list[tuple[int, int, str]]
-    """Merged files: first shard, last shard and name; a file comes before those within its range."""
+    """First shard, last shard and name of each merged file. A file comes before those within its range."""
     cubes: list[str]
     ordered: list[str]
-    """Sorted copies."""
+    """Names of the copies that are sorted by a number."""
 
 
 def files_of(folder: RunFolder, stage: str) -> Files:
@@ -166,13 +167,13 @@ def files_of(folder: RunFolder, stage: str) -> Files:
 
 
 class Readable:
-    """Gives local paths of index files; downloads those of an object store."""
+    """Provides local paths of a run's index files. Files in an object store are downloaded."""
 
     def __init__(self, folder: RunFolder, scratch: Path) -> None:
         self.folder, self._scratch = folder, scratch
 
     def path(self, name: str) -> Path:
-        """Return the local path of a file."""
+        """Return the local path of an index file. Download the file if necessary."""
         if not isinstance(self.folder.store, BucketStore):
             return self.folder.path(name)
         path = self._scratch / name
@@ -184,12 +185,12 @@ class Readable:
         return path
 
     def header(self, name: str) -> Header:
-        """Return the header of a file."""
+        """Return the header of an index file."""
         return read_header(self.path(name))
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Generator[Path]:
-        """Write a file of the run atomically."""
+        """Yield a temporary path. The file written there atomically becomes the run's file `name`."""
         path = self.folder.path(name)
         make_folder(path.parent)
         with taking_place(path) as writing:
@@ -197,7 +198,7 @@ class Readable:
         self.keep(name)
 
     def keep(self, name: str) -> None:
-        """Make a file that was written in `root` durable; uploads it to an object store."""
+        """Upload a file that was written in the run's local folder. Does nothing for a run on a disk."""
         if isinstance(self.folder.store, BucketStore):
             path = self.folder.path(name)
             self.folder.store.upload(path, name)
@@ -206,7 +207,7 @@ class Readable:
 
 
 def valid_merged_files(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
-    """Return the merged files to read: intact, of this run, and none within the range of another."""
+    """Return the merged files to read: intact, of this run, and not within the range of another."""
     chosen: list[tuple[str, Header]] = []
     reached, anew = -1, rewritten_files(files.folder, stage)
     for first, last, name in files_of(files.folder, stage).merged:
@@ -221,7 +222,7 @@ def valid_merged_files(files: Readable, stage: str, fingerprint: str) -> list[tu
 
 
 def rewritten_files(folder: RunFolder, stage: str) -> dict[int, str]:
-    """Return the current file names, without ending, of shards that a retry has rewritten."""
+    """Return the current data file names, without ending, of the shards that a retry has rewritten."""
     anew = folder.markers(stage, sorted(folder.rewritten(stage)))
     return {marker.shard: PurePosixPath(marker.file).stem for marker in anew}
 
@@ -229,7 +230,7 @@ def rewritten_files(folder: RunFolder, stage: str) -> dict[int, str]:
 def is_of(
     header: Header, stage: str, fingerprint: str, first: int, last: int, anew: Mapping[int, str]
 ) -> bool:
-    """Return whether a merged file matches its name, this run, and the current shards (`rewritten_files`)."""
+    """Return whether a merged file matches its name, this run, and the current shards according to `rewritten_files`."""
     shards = [one.shard for one in header.shards]
     return (header.stage, header.fingerprint, shards) == (
         stage,
@@ -239,12 +240,12 @@ def is_of(
 
 
 def are_newest(shards: Iterable[Indexed], anew: Mapping[int, str]) -> bool:
-    """Return whether the indexed shards are the current ones (`rewritten_files`)."""
+    """Return whether no retry has rewritten these shards since they were indexed, according to `rewritten_files`."""
     return all(anew.get(one.shard, one.file) == one.file for one in shards)
 
 
 def is_for(header: Header, marker: Marker) -> bool:
-    """Return whether an index belongs to a marker's data file."""
+    """Return whether an index file belongs to the data file of a marker."""
     its = [(one.shard, one.file, one.rows) for one in header.shards]
     return header.stage == marker.stage and its == [
         (marker.shard, PurePosixPath(marker.file).stem, marker.rows)

@@ -17,7 +17,7 @@ from camel.storage.store import FileEntry
 
 
 def unused(folder: RunFolder, replaced: bool) -> Iterator[FileEntry]:
-    """Yield invalid index files; with `replaced` also those of shards that a larger one covers.
+    """Yield index files that are invalid. If `replaced` is true, also yield those of shards that a merged file covers.
 
     Those of shards without a marker stay: they are small, and a worker may be about to commit them.
     """

@@ -24,17 +24,17 @@ _BATCH = 65_536
 
 
 def names_of(marks: Sequence[Mark]) -> str:
-    """Return the names of findings, as the column of a facet."""
+    """Return the names of findings as the text of a facet column."""
     return joined(mark.detector for mark in marks)
 
 
 def places_of(marks: Sequence[Mark]) -> str:
-    """Return findings with message and speaker: `3 role_flipping assistant`."""
+    """Return findings with index of the message and seat, such as `3 role_flipping assistant`, as the text of a column."""
     return joined(f"{mark.message} {mark.detector} {mark.seat}" for mark in marks)
 
 
 def marked(table: Any, found: Sequence[Sequence[Mark]]) -> Any:
-    """Return an index with the findings of its rows."""
+    """Return an index table with the findings of each row filled in."""
     for name, text in (("findings", names_of), ("marks", places_of)):
         column = arrow().array([text(marks) for marks in found], arrow().string())
         table = table.set_column(table.schema.get_field_index(name), name, column)
@@ -47,7 +47,7 @@ def add_findings(
     looking: Looking,
     note: Callable[[str, int, int], None],
 ) -> int:
-    """Rewrite the index files without findings; returns their number.
+    """Rewrite the index files that lack findings of the current detectors. Return the number of rewritten files.
 
     The old file is removed after the new one is complete: an interruption leaves both, and either is valid.
     """
@@ -91,9 +91,9 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
 
 
 class Looking(NamedTuple):
-    """Findings of a run for its index, independent of the detectors."""
+    """Access to the findings of a run, so that the index does not depend on the detectors."""
 
     by: str
-    """Identifies the detectors and their versions."""
+    """A text that identifies the detectors and their versions."""
     found: Callable[[int], Sequence[Sequence[Mark]] | None]
-    """Returns the findings of each row of a shard; None if detectors have not run on it."""
+    """Returns the findings of each row of a shard. Returns None if the detectors have not run on the shard."""

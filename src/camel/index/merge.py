@@ -34,7 +34,7 @@ from camel.runs.run import RunFolder
 from camel.storage.files import make_folder
 
 MERGED = 4_194_304
-"""Maximum number of rows per file."""
+"""Maximum number of rows per merged file."""
 _GATHERED = 8 * GROUP_ROWS
 
 
@@ -42,7 +42,7 @@ class Merged(NamedTuple):
     """The result of merging indexes."""
 
     built: int
-    """Number of shards that had no index."""
+    """Number of shards that had no index before."""
     made: int
     """Number of files written."""
     files: int
@@ -59,11 +59,10 @@ def merge(
     looking: Looking | None = None,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> Merged:
-    """Index the shards without an index, merge the indexes into few files, and count those into cubes.
-
-    Files are written atomically, so an interrupted call can be repeated, several processes may do it at once, and the run
-    may be in progress; later shards are included the next time. `looking` adds findings. `note` gets the progress: what,
-    how many, of how many.
+    """Index the shards without an index, merge the indexes into few files, and write cubes with their counts. Files are written
+    atomically. So an interrupted call can be repeated, several processes may call it at once, and the run may be in
+    progress. Shards that are committed later need another call. If `looking` is given, findings are added. `note` is called
+    with the kind of progress, the number of finished steps and the number of all steps.
     """
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}

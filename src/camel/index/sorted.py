@@ -25,7 +25,7 @@ from camel.record.parquet import arrow
 from camel.storage.files import taking_place
 
 FROM = 50_000
-"""Minimum number of rows of an index file with sorted copies; fewer rows are sorted on demand."""
+"""Minimum number of rows of an index file that gets sorted copies. Fewer rows are sorted when they are read."""
 KEPT = ("stop", "finding", "label", "model", "scenario")
 """Facets by which a copy can be filtered."""
 _COLUMNS = ["shard", "row", *(FACETS[name].column for name in KEPT)]
@@ -36,15 +36,15 @@ _KEY = b"camel.ordered"
 
 
 class GroupCounts(msgspec.Struct, frozen=True):
-    """Row counts of each row group by combination of some facets."""
+    """The number of rows in each row group, by combination of values of some facets."""
 
     facets: tuple[str, ...]
     cells: list[tuple[list[str], list[int]]]
-    """A set of labels and one value per facet, and the number of rows in each row group."""
+    """Pairs of a combination (a set of labels and one value per facet) and the number of its rows in each row group."""
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """The metadata of a copy."""
+    """The metadata of a sorted copy."""
 
     number: str
     low: list[float]
@@ -52,12 +52,12 @@ class Ordered(msgspec.Struct, frozen=True):
     high: list[float]
     rows: list[int]
     counts: list[GroupCounts]
-    """Counts over all facets together and over each; without those with too many combinations."""
+    """Counts for all facets together and for each facet. Those with too many combinations are omitted."""
     version: int = VERSION
 
 
 def ordered_name(index: str, number: str) -> str:
-    """Return the name of an index file's copy."""
+    """Return the name of the copy of an index file that is sorted by a number."""
     folder, _, file = index.rpartition("/")
     return f"{folder}/o{file.removeprefix('m').removesuffix('.parquet')}-{number}.parquet"
 
@@ -67,7 +67,7 @@ def write_ordered(
     indexes: Sequence[tuple[str, Header]],
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> int:
-    """Write the missing copies of large index files; returns their number."""
+    """Write the sorted copies of large index files that are missing. Return the number of copies written."""
     stage = indexes[0][1].stage if indexes else ""
     there = set(files.folder.store.names(f"{FOLDER}/{stage}")) if stage else set[str]()
     wanted = [
@@ -132,7 +132,7 @@ def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:
 
 
 def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
-    """Count each combination of labels and values per row group; None if there are too many."""
+    """Count each combination of labels and values per row group. Return None if there are too many combinations."""
     pa = arrow()
     groups = -(-table.num_rows // _GROUP)
     numbers = pa.array([n for n in range(groups) for _ in range(_GROUP)][: table.num_rows], pa.int32())
@@ -154,10 +154,10 @@ def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
 
 
 def _text(column: Any) -> Any:
-    """Return a column as plain text, because the dictionaries of two chunks may differ."""
+    """Return a dictionary-encoded column as plain text, because the dictionaries of two chunks may differ."""
     return column.cast(arrow().string())
 
 
 def read_ordered(path: Path) -> Ordered:
-    """The metadata of a copy."""
+    """Read the metadata of a sorted copy."""
     return read_described(path, _KEY, Ordered, "a sorted copy", lambda found: sum(found.rows))[0]

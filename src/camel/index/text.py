@@ -38,24 +38,24 @@ from camel.storage.store import DiskStore
 
 FOLDER = "text"
 VERSION = 2
-"""Of the layout. An index of another version is ignored, and replaced by `make_text_index`."""
+"""Version of the layout. An index of another version is ignored, and `make_text_index` replaces it."""
 ROWS = 262_144
 """Maximum number of conversations per index."""
 BETWEEN = "\x1e"
-"""Between the task and the messages in the text of a document."""
+"""Separator between the task and the messages in the stored text of a conversation."""
 KEPT = ("scenario", *FacetValues._fields)
-"""Facets by which a search can be narrowed before its best hits are chosen."""
+"""Facets by which a search can be filtered before its best hits are chosen."""
 UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\uff66-\uff9f"  # Japanese
     "\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3"  # Korean, whose particles follow a word without a space
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
 )
-"""Characters of scripts in which words follow each other without spaces, as ranges of a regular expression."""
+"""Characters of scripts that do not separate words by spaces, as ranges of a regular expression."""
 _RUN = re.compile(f"[{UNSPACED}]+")
 _LAST_RUN = re.compile(rf"[{UNSPACED}]+(?=[\W_]*\Z)")
 BEGINNING = ".*"
-"""At the end of a word of a search: any word that begins so."""
+"""A suffix of a searched word that matches any word with this beginning."""
 _HEAP = 256 * 2**20
 _ABANDONED = 86_400.0
 """Seconds after which an unfinished index counts as abandoned."""
@@ -80,7 +80,7 @@ class TextMade(NamedTuple):
 
 
 def tantivy() -> Any:
-    """Import the search engine, at first use."""
+    """Import the search engine. Raise `MissingExtra` if it is not installed."""
     try:
         return import_module("tantivy")
     except ImportError:
@@ -94,7 +94,7 @@ def texts_of(transcript: Transcript) -> list[str]:
 
 
 def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[Path, TextHeader]]:
-    """Return the indexes of a stage that are complete, of this run, and not within another."""
+    """Return the text indexes of a stage that are complete, of this run, and not within the range of another."""
     found: list[tuple[int, int, str]] = []
     for name in DiskStore(folder.root).folders(f"{FOLDER}/{stage}"):
         first, last, *_ = *name.split("-"), "", ""
@@ -125,7 +125,7 @@ def make_text_index(
     target: int = ROWS,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> TextMade:
-    """Index the text of all committed conversations; resumes after an interruption and adds new conversations."""
+    """Index the text of all committed conversations. Another call resumes after an interruption, or adds new conversations."""
     tantivy()
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
@@ -147,7 +147,7 @@ def make_text_index(
 
 
 def _remove_replaced(folder: RunFolder, stage: str, kept: set[str]) -> None:
-    """Remove indexes that are within others, and unfinished ones."""
+    """Remove indexes that larger ones replace, and abandoned unfinished ones."""
     where = folder.path(f"{FOLDER}/{stage}")
     for path in where.iterdir() if where.is_dir() else ():
         # Another process may still be writing an unfinished one.
@@ -157,7 +157,7 @@ def _remove_replaced(folder: RunFolder, stage: str, kept: set[str]) -> None:
 
 
 def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Marker]) -> Iterator[int]:
-    """Write one index atomically; yields the number of conversations of each shard."""
+    """Write one text index atomically. Yield the number of conversations after each shard."""
     engine = tantivy()
     name = f"{markers[0].shard:06d}-{markers[-1].shard:06d}-{new_attempt()}"
     path = folder.path(f"{FOLDER}/{stage}/{name}")
@@ -220,7 +220,7 @@ def _document(engine: Any, shard: int, row: int, transcript: Transcript) -> Any:
 
 
 class TextIndex:
-    """One index, open for searching."""
+    """A text index that is open for searching."""
 
     def __init__(self, path: Path, header: TextHeader) -> None:
         try:
@@ -237,7 +237,9 @@ class TextIndex:
         hidden: frozenset[str],
         most: int,
     ) -> tuple[list[tuple[float, Any]], int]:
-        """Return the scores and addresses of the best conversations that contain all phrases, and the number of all."""
+        """Return scores and addresses of the best conversations that contain all phrases, and the number of all such
+        conversations.
+        """
         engine = tantivy()
         schema, query = self._index.schema, engine.Query
         must, never = engine.Occur.Must, engine.Occur.MustNot
@@ -251,7 +253,7 @@ class TextIndex:
         return found.hits, found.count
 
     def _phrase(self, words: list[str]) -> Any:
-        """The query for words next to each other."""
+        """Return the search engine's query for adjacent words."""
         query, where = tantivy().Query, (self._index.schema, "words")
         if words[-1].endswith(BEGINNING):
             return (
@@ -262,16 +264,16 @@ class TextIndex:
         return query.term_query(*where, words[0]) if len(words) == 1 else query.phrase_query(*where, words)
 
     def places(self, addresses: Sequence[Any]) -> list[int]:
-        """Return the places of found conversations: shard and row in one number."""
+        """Return the position of each found conversation: shard and row in one integer."""
         return self._searcher.fast_field_values("place", list(addresses)) if addresses else []
 
     def texts(self, address: Any) -> list[str]:
-        """The task and the messages of a conversation that was found."""
+        """Return the task and the messages of a found conversation."""
         return bytes(self._searcher.doc(address).get_first("body")).decode().split(BETWEEN)
 
 
 def _spaced(text: str) -> str:
-    """A text in which each character of a script without spaces is a word, together with the next one."""
+    """Return the text with each run of characters of scripts without spaces split into overlapping pairs."""
     return _RUN.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
 
 
@@ -280,7 +282,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Words as the index has them. The last may be the beginning of one (`BEGINNING`): a single character such as 猫."""
+    """Return the words of a text as the index stores them. The last one may be a prefix, marked by `BEGINNING`."""
     engine = tantivy()
     analyzer = engine.TextAnalyzerBuilder(engine.Tokenizer.simple()).filter(engine.Filter.lowercase()).build()
     run = _LAST_RUN.search(text)
@@ -295,7 +297,7 @@ def words_of(text: str) -> list[str]:
 
 
 def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:
-    """Open the usable text indexes of a stage; none if the engine is not installed."""
+    """Open the valid text indexes of a stage. Return none if the search engine is not installed."""
     found: list[TextIndex] = []
     there = text_indexes(folder, stage, fingerprint)
     try:

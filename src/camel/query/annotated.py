@@ -19,14 +19,14 @@ from camel.runs.markers import new_attempt
 
 YES = "yes"
 ANNOTATED = {"starred": Facet("starred"), "noted": Facet("noted"), "tag": Facet("tags", many=True)}
-"""Filters by annotations. The value of `starred` and `noted` is `yes`."""
+"""Facets that filter by annotations. `starred` and `noted` have the value `yes` or are empty."""
 FILTERS = {**FACETS, **ANNOTATED}
 
 
 def annotated_part(
     parts: Sequence[IndexPart], annotations: Mapping[str, Annotation], scratch: Path
 ) -> IndexPart | None:
-    """Write the file of annotated rows; None if there are none. Its column `looked`: whether detectors scanned the row."""
+    """Write an index file of the annotated rows, if any. Its column `looked` is true where detectors have scanned the row."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     tables = [
         table.append_column("looked", pa.array([not part.unknown]))

@@ -11,7 +11,7 @@ from camel.core.errors import InputError
 
 
 class NeedsConsent(InputError):
-    """A conversation has restricted labels, and the reader has not consented to all of them; `labels` lists those."""
+    """Raised if a reader has not consented to restricted labels of a conversation. `labels` lists those labels."""
 
     def __init__(self, labels: Iterable[str]) -> None:
         self.labels = tuple(sorted(labels))
@@ -19,22 +19,22 @@ class NeedsConsent(InputError):
 
 
 class NotThere(InputError):
-    """The run does not exist, or does not contain the conversation."""
+    """Raised if a run does not exist, or does not contain the conversation."""
 
 
 def first_few(run: str, notes: Sequence[str], most: int = 3) -> list[str]:
-    """Return the first notes about damaged files of a run, and the number of further files."""
+    """Return the first `most` notes about damaged files of a run, and a note with the number of the others."""
     more = [f"{run}: {len(notes) - most:,} more files"] if len(notes) > most else []
     return [*notes[:most], *more]
 
 
 class ShownHit(msgspec.Struct, frozen=True):
-    """A search hit in a conversation."""
+    """A hit of a text search in a conversation."""
 
     message: int
-    """Number of the message, from 0; -1 if the hit is in the task."""
+    """Index of the message, from 0. It is -1 if the hit is in the task."""
     pieces: tuple[tuple[str, bool], ...]
-    """The text around the hit in pieces, each with True if it is a search word. Not escaped for HTML."""
+    """The text around the hit, in pieces. The flag of a piece is True if it is a search word. Not escaped for HTML."""
     score: float
 
 
@@ -47,7 +47,7 @@ class Row(msgspec.Struct, frozen=True):
     assistant: str
     user: str
     others: tuple[str, ...]
-    """Roles of other seats."""
+    """Roles in seats other than user and assistant."""
     task: str
     """The beginning of the task."""
     stop: str
@@ -59,16 +59,16 @@ class Row(msgspec.Struct, frozen=True):
     completion: int
     calls: int
     cost: float | None
-    """In US dollars; None if the price is unknown."""
+    """Cost in US dollars. None if the price is unknown."""
     shard: int
     row: int
-    """Position in its shard."""
+    """Index of the conversation in its shard."""
     hit: ShownHit | None = None
     """The search hit, if the query has a text."""
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
-    """With `star` and `tags`: the reader's annotations (`camel.runs.annotations`)."""
+    """The reader's annotations are `star`, `tags` and `note` (`camel.runs.annotations`)."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class Page(msgspec.Struct, frozen=True):
     previous: str | None
     """Cursor of the previous page, for the parameter `before`; None on the first page."""
     total: int
-    """Number of rows of the query."""
+    """Number of all rows of the query, on all pages."""
     at: int
     """Number of rows before this page."""
     notes: tuple[str, ...] = ()
@@ -110,11 +110,11 @@ class Histogram(msgspec.Struct, frozen=True):
 
     number: str
     edges: list[float]
-    """Start of each bar, and end of the last one."""
+    """Left edge of each bar, and the right edge of the last one."""
     series: dict[str, list[int]]
-    """Conversations in each bar, by value of the facet; without a facet, under ""."""
+    """Number of conversations in each bar, by value of the facet. Without a facet, the only key is ""."""
     unknown: int
-    """Conversations without the number."""
+    """Number of conversations for which the number is unknown."""
     summary: Summary | None = None
 
 
@@ -124,14 +124,14 @@ class Behaviors(msgspec.Struct, frozen=True):
     conversations: int
     """Number of conversations that the detectors scanned."""
     lengths: dict[int, int]
-    """Conversations by number of messages."""
+    """Number of conversations by their number of messages."""
     by_turn: dict[str, dict[str, dict[int, int]]]
-    """Conversations by detector, seat and number of the message (from 0)."""
+    """Number of conversations with a finding, by detector, seat and index of the message (from 0)."""
     roles: dict[str, int]
-    """Conversations by role, if requested."""
+    """Number of scanned conversations by role. Empty unless a role was requested."""
     by_role: dict[str, dict[str, int]]
-    """Conversations by detector and role, if requested."""
+    """Number of conversations with a finding, by detector and role. Empty unless a role was requested."""
 
     def reached(self, turn: int) -> int:
-        """Return the number of conversations with a message of this number, from 0; -1 means the whole conversation."""
+        """Return the number of conversations that have a message with index `turn`, from 0. For -1, count all of them."""
         return sum(count for length, count in self.lengths.items() if length > turn)

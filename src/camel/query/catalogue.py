@@ -36,9 +36,9 @@ from camel.record.release import RESTRICTED
 from camel.runs.annotations import Annotation
 
 LARGEST = 1_000
-"""Maximum rows of a page."""
+"""Maximum number of rows per page."""
 _ONE_BY_ONE = 4
-"""From this number of conversations of one shard, they are read in one pass."""
+"""From this number of conversations of one shard on, the shard is read once instead of one conversation at a time."""
 PAUSE = 2.0
 """Seconds between two checks for new data."""
 EVERYTHING = Query()
@@ -47,7 +47,7 @@ P = ParamSpec("P")
 
 
 def _retry_once(method: Callable[P, T]) -> Callable[P, T]:
-    """Retry the method once if an index file is missing or damaged; the retry skips that file."""
+    """Return the method with one retry, which happens if an index file is missing or damaged. The retry skips that file."""
 
     @wraps(method)
     def tried(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,7 +72,7 @@ class Catalogue:
         memory: str = MEMORY,
         annotations: bool = True,
     ) -> None:
-        """Open runs. Without `annotations`, stars, tags and notes are neither shown nor stored."""
+        """Open runs. If `annotations` is false, stars, tags and notes are neither shown nor stored."""
         self._hidden = _hidden(allow)
         self._shared = Database([str(run) for run in runs], memory, annotations)
         try:
@@ -84,7 +84,7 @@ class Catalogue:
             raise
 
     def allowing(self, *labels: str) -> Catalogue:
-        """Return the same catalogue for a reader who has consented to these labels and no others."""
+        """Return a view of this catalogue for a reader who has consented to exactly these labels."""
         other = object.__new__(Catalogue)
         other._shared, other._hidden = self._shared, _hidden(labels)
         return other
@@ -155,7 +155,7 @@ class Catalogue:
 
     @_retry_once
     def facets(self, query: Query = EVERYTHING) -> dict[str, list[tuple[str, int]]]:
-        """Return for each facet its values and their numbers of conversations, largest first; number ranges in order.
+        """Return for each facet its values with their numbers of conversations, largest first. Ranges of numbers stay in order.
 
         A facet's own filter does not apply to its counts, so that a reader sees what another choice would give. `run` is
         included if there are several runs, or if the query names one.
@@ -166,7 +166,7 @@ class Catalogue:
     def page(
         self, query: Query = EVERYTHING, after: str | None = None, before: str | None = None, limit: int = 50
     ) -> Page:
-        """Return a page of the list: the first one, or the one `after` or `before` a cursor."""
+        """Return a page of the list. Without a cursor it is the first one, otherwise that `after` or `before` the cursor."""
         if after is not None and before is not None:
             raise InputError("`after` and `before` cannot be combined: give one cursor")
         _check_number("limit", limit, 1, LARGEST)
@@ -177,7 +177,7 @@ class Catalogue:
 
     @_retry_once
     def jump(self, query: Query = EVERYTHING, n: int = 0, limit: int = 50) -> Page:
-        """Return the page that begins with row `n`, from 0; if there are fewer rows, with the last row."""
+        """Return the page that begins with row `n`, counted from 0. If there are fewer rows, it begins with the last one."""
         _check_number("limit", limit, 1, LARGEST)
         _check_number("n", n, 0, 2**62)
         return self._now().jump(query, n, limit)
@@ -190,7 +190,7 @@ class Catalogue:
 
     @_retry_once
     def neighbors(self, run: str, id: str, query: Query = EVERYTHING) -> Neighbors:
-        """Return the conversations before and after one in the list of a query."""
+        """Return the conversations before and after the given one in the list of a query."""
         now = self._now()
         place = now.place(query, now.find(run, id))
         before, after = (now.beside(query, place, 1, back=back).rows for back in (True, False))
@@ -210,7 +210,7 @@ class Catalogue:
 
     @_retry_once
     def conversations(self, rows: Sequence[Row]) -> list[Transcript]:
-        """Read the conversations of a page, in its order."""
+        """Read the conversations of these rows, in the same order."""
         now = self._now()
         shards: dict[tuple[str, int], list[Row]] = {}
         for row in rows:
@@ -228,7 +228,7 @@ class Catalogue:
         return [read[row.run, row.shard, row.row] for row in rows]
 
     def _checked(self, transcript: Transcript, run: str, id: str) -> Transcript:
-        """Return a conversation if this reader may see it and its id is the expected one; otherwise raise."""
+        """Return `transcript` after two checks. Raise if this reader may not see it, or if its id is not the expected one."""
         if hidden := self._hidden.intersection(transcript.labels):
             raise NeedsConsent(hidden)
         if transcript.id != id:
@@ -246,12 +246,12 @@ class Catalogue:
         tags: Collection[str] | None = None,
         note: str | None = None,
     ) -> Annotation:
-        """Set the star, the tags or the note of a conversation, stored next to its run. None keeps the current value."""
+        """Set the star, tags or note of a conversation, and store them next to its run. None does not change a value."""
         self._now().find(run, id)
         return self._shared.annotate(run, id, star=star, tags=tags, note=note)
 
     def check(self, run: str, id: str) -> None:
-        """Raise if the file of a conversation differs from the committed one; call it before an export."""
+        """Raise an error if the data file of a conversation has changed since it was committed. Call it before an export."""
         key = self._now().find(run, id)
         key.source.check(key.shard)
 
@@ -280,7 +280,7 @@ class Catalogue:
 
     @_retry_once
     def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:
-        """Return the result of `show` for a file derived from a run, such as its map; `query.runs` is ignored."""
+        """Call `show` for a file derived from a run, such as its map, and return the result. `query.runs` is ignored."""
         return show(self._now().derived(run, query))
 
     @_retry_once

@@ -18,7 +18,7 @@ from camel.query.where import Query
 
 
 class Condition(NamedTuple):
-    """An SQL condition with its parameters; empty if every row satisfies it."""
+    """An SQL condition with its parameters. It is empty if every row satisfies it."""
 
     sql: str = ""
     given: Sequence[Any] = ()
@@ -49,7 +49,7 @@ def unsorted(query: Query) -> Query:
 
 
 def facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the condition that a row has one of these values."""
+    """Return the SQL condition that a row has one of these values, and its parameters."""
     if not values:
         return "true", []
     column = f'"{facet.column}"'
@@ -74,7 +74,7 @@ def facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any]
 
 
 def cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the same condition for a cube, whose columns have the facets' names and whose buckets are numbered."""
+    """Return `facet_condition` for a cube, whose columns are named like the facets and contain bucket numbers."""
     facet = FACETS[name]
     if not facet.edges:
         return facet_condition(facet._replace(column=name), values)
@@ -86,7 +86,7 @@ def cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
 
 
 def grouping(names: Sequence[str]) -> tuple[str, str]:
-    """Return the columns and the clause that count by each of these columns separately, in one query."""
+    """Return the columns and the `group by` clause that count by each of these columns separately, in one SQL query."""
     quoted = [f'"{name}"' for name in names]
     every = ", ".join(quoted)
     return (
@@ -96,7 +96,7 @@ def grouping(names: Sequence[str]) -> tuple[str, str]:
 
 
 def grouped(names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> Iterable[tuple[str, Counter[str]]]:
-    """Return the results of such a query, by facet."""
+    """Return the counts of each facet from the result rows of a `grouping` query."""
     counted: dict[str, Counter[str]] = {}
     for which, *values, number in found:
         # `which` has a bit for each column; it is 0 for the column that is grouped by. The first column has the highest bit.
@@ -117,7 +117,7 @@ def facet_values(facet: Facet, value: Any) -> list[str]:
 
 
 def ranked(facet: Facet, counts: Counter[str]) -> list[tuple[str, int]]:
-    """Return values with their counts, most frequent first; buckets in their order."""
+    """Return values with their counts, most frequent first. Buckets of numbers stay in their order."""
     if facet.edges:
         order = [UNKNOWN, *bucket_names(facet)]
         return [(name, counts[name]) for name in order if counts[name]]
@@ -127,12 +127,12 @@ def ranked(facet: Facet, counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def sort_column(name: str) -> str:
-    """Return the SQL of a sort key; unknown numbers come first."""
+    """Return the SQL expression of a sort key. Unknown numbers sort first."""
     return "coalesce(cost, -1)" if name == "cost" else name
 
 
 def up_to(name: str, up: bool) -> str:
-    """Return the condition that a number is not beyond a value; unknown numbers come first."""
+    """Return the SQL condition that a number is at most a value or, if `up` is false, at least. Unknown numbers sort first."""
     if not up:
         return f"{name} >= ?"
     return "(cost is null or cost <= ?)" if name == "cost" else f"{name} <= ?"
@@ -151,5 +151,5 @@ def equal(query: Query, value: float) -> Query:
 
 
 def sortable(value: float | None) -> float:
-    """Return the sort key of a number; -1 if it is unknown."""
+    """Return the sort key of a number. It is -1 if the number is unknown."""
     return -1 if value is None else value

@@ -16,15 +16,15 @@ from camel.record.parquet import arrow
 
 
 class Way(NamedTuple):
-    """The direction in which a list is read."""
+    """The order in which rows of a list are read."""
 
     up: bool
-    """From small to large values."""
+    """Whether values are read from small to large."""
     back: bool = False
-    """Equal values in the reverse order of the runs."""
+    """Whether rows with equal values are read in the reverse order of the runs."""
 
     def first(self, table: Any, count: int) -> Any:
-        """Return the first rows of a table in this direction, sorted."""
+        """Return the first `count` rows of a table in this order."""
         pc = arrow("pyarrow.compute")
         ties = "descending" if self.back else "ascending"
         values = "ascending" if self.up else "descending"
@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 class After(NamedTuple):
-    """A place, and the direction in which the rows after it are read."""
+    """A position in a sorted list, and the order in which the rows after it are read."""
 
     way: Way
     value: float
@@ -44,7 +44,7 @@ class After(NamedTuple):
     row: int
 
     def mask(self, table: Any, run: int) -> Any:
-        """Return which rows of a table of one run are after the place."""
+        """Return a mask of the rows after this position, for a table with rows of one run."""
         pc = arrow("pyarrow.compute")
         beyond = pc.greater if self.way.up else pc.less
         later = pc.less if self.way.back else pc.greater
@@ -60,7 +60,7 @@ class After(NamedTuple):
 
 
 def numbered(table: Any, run: int) -> Any:
-    """Return a table with an additional column for the number of the run."""
+    """Return the sort keys and positions of a table's rows, with a column for the index of the run in the catalogue."""
     pa = arrow()
     value = table.column("value").cast(pa.float64())
     runs = pa.repeat(pa.scalar(run, pa.int32()), table.num_rows)
@@ -80,14 +80,14 @@ class Copy(NamedTuple):
     query: Query
     hidden: frozenset[str]
     run: int
-    """Number of its run in the catalogue."""
+    """Index of the copy's run in the catalogue."""
     original: Path
     """The original index file."""
     path: Path
     said: Ordered
 
     def counts(self) -> list[int] | None:
-        """Return the number of rows of the query in each row group; None if the footer does not contain it."""
+        """Return the number of rows of the query in each row group. Return None if the footer lacks these counts."""
         facets = self.query.facets
         fit = [one for one in self.said.counts if set(facets) <= set(one.facets)]
         if not fit:
@@ -107,11 +107,11 @@ class Copy(NamedTuple):
         return total
 
     def between(self, low: float, high: float) -> range:
-        """Return the row groups with values from `low` to `high`."""
+        """Return the indices of the row groups that may contain values from `low` to `high`."""
         return range(bisect_left(self.said.high, low), bisect_right(self.said.low, high))
 
     def read(self, groups: Sequence[int], chosen: Callable[[Any], Any]) -> Any:
-        """Read the rows of some row groups for which `chosen` returns True."""
+        """Read the query's rows in some row groups. `chosen` returns a mask that further limits the rows of a table."""
         pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
         facets = {FACETS[name]: values for name, values in self.query.facets.items()}
         columns = ["value", "shard", "row", "labels", *(facet.column for facet in facets)]

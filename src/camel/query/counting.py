@@ -20,14 +20,14 @@ from camel.query.where import Query
 
 
 class Footers(CountPath):
-    """Counts from the footers of index files: all rows, or one condition whose values exclude each other."""
+    """Counts rows with the footers of index files. Works without a filter, or with one whose values exclude each other."""
 
     def __init__(self, parts: Sequence[IndexPart], facet: str, counts: Counter[str]) -> None:
         self.parts, self.key, self._counts = parts, (Footers, facet), counts
 
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Footers | None:
-        """Return the path for all of the files, or None."""
+        """Return a path that counts all of the files. Return None if the footers lack the counts for this query."""
         if query.text.strip() or any(part.header.counts is None for part in files.parts):
             return None
         names = [*query.facets, *query.ranges, *([facet] if facet else [])]
@@ -51,16 +51,16 @@ class Footers(CountPath):
         return cls(files.parts, facet, counts)
 
     def count(self) -> int:
-        """All rows."""
+        """Return the number of rows of the query."""
         return self._counts.total()
 
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-        """Return the counts of the one facet of this path."""
+        """Return the counts of the facet that this path was made for."""
         return ((name, self._counts) for name in names)
 
 
 def _in_footers(parts: Sequence[IndexPart], name: str, hidden: frozenset[str]) -> Counter[str] | None:
-    """Return the counts of a facet from the files' footers; None if a footer lacks them."""
+    """Return the counts of a facet from the footers of the files. Return None if a footer lacks them."""
     total: Counter[str] = Counter()
     for part in parts:
         for labels, by in (part.header.counts or {}).items():
@@ -90,7 +90,7 @@ class Cube(CountPath):
 
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Cube | None:
-        """Return the path if a cube has all facets of the query and all files that it counts are among these."""
+        """Return the path if a cube has all facets of the query and counts only files in `files`. Otherwise return None."""
         counted = files.source.counted
         if counted is None or query.ranges or query.text.strip() or not counted.parts <= set(files.parts):
             return None
@@ -98,7 +98,7 @@ class Cube(CountPath):
         return None if number is None else cls(scope, counted, number, query)
 
     def count(self) -> int:
-        """All rows."""
+        """Return the number of rows of the query."""
         return int(self._ask(f"select coalesce(sum(n), 0) from {self._cells}", self._given)[0][0])
 
     def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
@@ -108,7 +108,7 @@ class Cube(CountPath):
 
 
 class Scan(CountPath):
-    """Counts by reading the columns of the query from the index files."""
+    """Counts rows by reading the columns of the query from the index files."""
 
     def __init__(self, scope: Scope, files: Segment, query: Query) -> None:
         self.parts, self.key = files.parts, (Scan, *files.parts)
@@ -116,11 +116,11 @@ class Scan(CountPath):
 
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Scan:
-        """Return the path for all files; it can count any query."""
+        """Return a path that counts all files. It works for any query."""
         return cls(scope, files, query)
 
     def count(self) -> int:
-        """All rows."""
+        """Return the number of rows of the query."""
         table, given = self._table()
         return self._ask(f"select count(*) from {table}", given)[0][0]
 
@@ -134,7 +134,7 @@ class Scan(CountPath):
 
 
 COUNT_PATHS: tuple[type[CountPath], ...] = (Footers, Cube, Scan)
-"""The cheapest first."""
+"""The count paths, the cheapest first."""
 
 
 def choose_counts(scope: Scope, files: Segment, query: Query, facet: str = "") -> Iterable[CountPath]:
@@ -162,7 +162,7 @@ def count_rows(scope: Scope, query: Query) -> int:
 
 
 def count_facets(scope: Scope, query: Query, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
-    """Yield the counts of facets in parts; the caller must add them up."""
+    """Yield counts of facets. A facet can occur several times, and the caller must add up its counts."""
     for source in scope.chosen(query):
         together: dict[Hashable, tuple[CountPath, list[str]]] = {}
         for name in names:

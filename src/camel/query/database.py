@@ -26,9 +26,9 @@ from camel.runs.annotations import Annotation
 MEMORY = "400MB"
 """Memory limit of the database."""
 FRESH = 1.0
-"""Seconds until runs are checked again for new shards."""
+"""Seconds after which runs are checked again for new shards."""
 SEGMENT = 4_500_000
-"""Maximum rows of index files that one database query reads when a list is read in order."""
+"""Maximum number of index rows that one SQL query reads when a list is read in order."""
 _REMEMBERED = 256
 """Number of cached answers. Every page asks for the same counts."""
 _SEARCHES = 8
@@ -52,11 +52,13 @@ class Segment(NamedTuple):
         return f"read_parquet(?) {where.clause}", [[str(part.path) for part in self.parts], *where.given]
 
     def keys(self, places: Iterable[tuple[Any, ...]]) -> list[Key]:
-        """Return the keys of rows, given by shard and row."""
+        """Return the keys of rows that are given by shard and row."""
         return [Key(self.source, shard, row, None) for shard, row in places]
 
     def position(self, place: Place | None, forward: bool) -> int:
-        """Return the position of the first row after a place, or the end of the rows before it."""
+        """Return the position in this segment at which the rows after `place` begin or, if `forward` is false, those before it
+        end.
+        """
         if place is None:
             return 0 if forward else self.rows
         at = 0
@@ -77,7 +79,7 @@ class State(NamedTuple):
 
 
 class Key(NamedTuple):
-    """The place of a row, and its sort key."""
+    """The run, shard and index of a row, and its sort key."""
 
     source: CatalogueRun
     shard: int
@@ -86,12 +88,12 @@ class Key(NamedTuple):
 
     @property
     def name(self) -> tuple[str, int, int]:
-        """Run, shard and row, which identify it."""
+        """Run name, shard and row, which identify the row."""
         return self.source.name, self.shard, self.row
 
 
 class Database:
-    """What all readers of a catalogue share: the files, the database and the cached answers."""
+    """The files, the SQL database and the cached answers, which all readers of a catalogue share."""
 
     def __init__(self, runs: Sequence[str], memory: str, annotations: bool = True) -> None:
         self._lock = threading.Lock()
@@ -132,26 +134,26 @@ class Database:
         return (self._error, OSError, arrow().ArrowException)
 
     def doubt(self) -> None:
-        """Check every file again."""
+        """Check every index file again, because one could not be read."""
         with self._lock:
             self._sources.doubt()
             self._looked = -math.inf
 
     def add_runs(self, runs: Sequence[str]) -> None:
-        """Add new runs."""
+        """Add the runs that the catalogue does not have yet."""
         with self._lock:
             if self._sources.add(runs):
                 self._looked = -math.inf
 
     def annotate(self, run: str, id: str, **changes: Any) -> Annotation:
-        """Change the annotation of a conversation."""
+        """Change the annotation of a conversation, and return the new one."""
         made = self._sources.annotations(run).change(id, **changes)
         with self._lock:
             self._looked = -math.inf
         return made
 
     def look_through(self, seconds: float = 2.0) -> bool:
-        """Run the detectors over conversations of small runs for some seconds; return whether more remain."""
+        """Run the detectors over conversations of small runs for about `seconds`. Return whether unscanned ones remain."""
         with self._lock:
             waiting = self._sources.unmarked()
         until = time.monotonic() + seconds
@@ -171,7 +173,7 @@ class Database:
         return False
 
     def remember(self, state: State, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
-        """Return an answer from the cache, or make and cache it."""
+        """Return the cached answer for a key. If there is none, call `make` and cache the result."""
         whole = (state.version, key)
         kept, most = (self._found, _SEARCHES) if large else (self._kept, _REMEMBERED)
         with self._lock:
@@ -186,7 +188,7 @@ class Database:
         return made
 
     def ask(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Run an SQL query; values must be parameters."""
+        """Run an SQL query and return its rows. Pass values as parameters, never in the SQL."""
         with self._database.cursor() as cursor:
             return cursor.execute(sql, parameters).fetchall()
 
@@ -219,7 +221,7 @@ def _connect(memory: str) -> tuple[Any, type[Exception]]:
 
 
 def segmented(sources: Iterable[CatalogueRun]) -> list[Segment]:
-    """Return the files of runs in segments."""
+    """Group the index files of each run into segments."""
     segments: list[Segment] = []
     for source in sources:
         parts: list[IndexPart] = []

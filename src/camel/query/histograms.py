@@ -29,7 +29,7 @@ Table = tuple[str, list[Any]]
 def histogram(
     scope: Scope, query: Query, number: str, by: str, bins: int, edges: list[float] | None = None
 ) -> Histogram:
-    """Return the distribution of a number, over all rows or by the values of a facet; no summary if edges are given."""
+    """Return the distribution of a number, over all rows or by the values of a facet. If edges are given, it has no summary."""
     ordered = replace(query, sort=cast("Any", number), order="asc")
     copies = None if by else SortedCopies.of(scope, ordered)
     if copies is not None and (made := _from_copies(copies, bins, edges)) is not None:
@@ -45,7 +45,7 @@ def histogram(
 
 
 def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> Histogram | None:
-    """Return the same from sorted copies, by the number of rows before each edge; None if their footers lack the counts."""
+    """Return the histogram from sorted copies, which is faster. Return None if their footers lack the counts."""
     scope, query, number = copies.scope, copies.query, copies.number
     if (groups := copies.groups()) is None:
         return None
@@ -83,7 +83,7 @@ def _tables(scope: Scope, query: Query) -> list[Table]:
 
 
 def _extremes(scope: Scope, number: str, tables: Sequence[Table]) -> list[tuple[Any, ...]]:
-    """Return the minimum and the maximum of each table that has values."""
+    """Return the minimum and maximum of each table. Tables without values are skipped."""
     sql = f"select min({number}), max({number}) from"
     found = [scope.ask(f"{sql} {table}", given)[0] for table, given in tables]
     return [one for one in found if one[0] is not None]
@@ -96,7 +96,7 @@ def _limits(extremes: Sequence[tuple[Any, ...]]) -> tuple[float | None, float | 
 def _bars(
     scope: Scope, tables: Sequence[Table], number: str, facet: str, edges: list[float]
 ) -> list[tuple[Any, ...]]:
-    """Return the number of rows for each value of a facet and each bar; the bar is null if the number is unknown."""
+    """Return the number of rows for each value of a facet and each bar. The bar is null if the number is unknown."""
     # Not `least` alone, because it ignores null.
     bar = f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
     sql = f"select {facet} as f, {bar} as bar, count(*) from"
@@ -109,7 +109,7 @@ def _bars(
 def _summary(
     scope: Scope, number: str, tables: Sequence[Table], low: float | None, high: float | None
 ) -> Summary | None:
-    """Return the mean, and quantiles from a fine histogram, which is ten times as fast as a quantile sketch."""
+    """Return the mean and the quantiles. A fine histogram gives the quantiles ten times as fast as a quantile sketch."""
     if low is None or high is None:
         return None
     whole = number != "cost"
@@ -167,7 +167,7 @@ def behaviors(scope: Scope, query: Query, role: str) -> Behaviors:
 
 
 def _edges(low: float | None, high: float | None, bins: int, *, whole: bool) -> list[float]:
-    """Return the edges of the bars. For whole numbers, all bars contain the same number of values."""
+    """Return the edges of the bars. For whole numbers, each bar spans the same number of integers."""
     if low is None or high is None:
         return [0.0, 1.0]
     if whole:

@@ -19,13 +19,13 @@ from camel.runs.markers import new_attempt
 from camel.runs.run import RunFolder, open_folder
 
 KEPT_FROM = 4_000_000
-"""Minimum bytes of data whose import is kept in the user's cache."""
+"""Minimum size in bytes of data whose import is cached for the user."""
 FORGOTTEN = 30 * 86_400.0
 """Seconds after which an unused import is removed from the cache."""
 
 
 def import_files(path: Path, scratch: Path) -> RunFolder:
-    """Import files of the original CAMEL formats as a run; the user's cache keeps large imports."""
+    """Import files of the original CAMEL formats as a run. Large imports are stored in the user's cache."""
     kept = _kept_import(path)
     if kept is None:
         return _import(path, scratch)
@@ -51,7 +51,7 @@ def import_files(path: Path, scratch: Path) -> RunFolder:
 
 
 def _kept_import(path: Path) -> Path | None:
-    """Return the cache folder for the current contents of a file or folder; None if it is too small to be cached."""
+    """Return the cache folder for the current contents of a file or folder. Return None if it is too small to be cached."""
     below = sorted(path.rglob("*")) if path.is_dir() else [path]
     seen = [
         (str(one), status.st_size, status.st_mtime_ns)
@@ -66,7 +66,7 @@ def _kept_import(path: Path) -> Path | None:
 
 
 def _forget_imports(folder: Path) -> None:
-    """Remove old and incomplete imports."""
+    """Remove imports from the cache that are old or incomplete."""
     for one in folder.iterdir():
         with contextlib.suppress(OSError):
             age = time.time() - one.stat().st_mtime

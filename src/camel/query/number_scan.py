@@ -15,13 +15,13 @@ from camel.query.scope import Scope
 from camel.query.where import Place, Query
 
 _SORTED_AT_ONCE = 100_000
-"""Up to this number of rows, sorting is fast enough to find a row far down a list."""
+"""Maximum number of rows that are simply sorted to find a row far down a list."""
 _STEPS = 4_096
 """Number of steps of the histogram that finds a row far down a list."""
 
 
 class NumberScan(ListPath):
-    """The rows of a query sorted by a number; equal ones in the order of the runs."""
+    """Finds rows sorted by a number. Rows with equal numbers are in the order of the runs."""
 
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
@@ -30,11 +30,11 @@ class NumberScan(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> NumberScan | None:
-        """Return the path if the query is sorted by a number."""
+        """Return the path if the query is sorted by a number. Otherwise return None."""
         return cls(scope, query) if query.sorted_by in NUMBERS else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
-        """Return the rows from `n` on. It first finds the value of row `n`, so that not all rows are sorted."""
+        """Return the rows from index `n` on. It first finds the value of row `n`, so that not all rows are sorted."""
         if n < _SORTED_AT_ONCE:
             return self._sorted(None, limit, skip=n)
         low, high, before = self._narrowed(n)
@@ -46,16 +46,16 @@ class NumberScan(ListPath):
         return self.filled(keys, limit)
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it."""
+        """Return the rows after a place or, if `back` is true, before it."""
         return self._sorted(place, limit, back=back)
 
     def ties(self, value: float, n: int, limit: int, counts: list[int] | None = None) -> list[Key]:
-        """Return the rows with one value, from the `n`th on, in the order of the runs."""
+        """Return the rows with this value in the order of the runs, from the one with index `n` on."""
         found = RunOrder(self.scope, equal(self.query, value)).nth(n, limit, counts)
         return [key._replace(value=value) for key in found]
 
     def filled(self, keys: list[Key], limit: int) -> list[Key]:
-        """Return these rows and those after them, up to `limit` rows."""
+        """Return these rows and the ones that follow in the list, up to `limit` rows."""
         if keys and len(keys) < limit:
             place = Place(0, keys[-1].value, *keys[-1].name)
             keys += self.beside(place, limit - len(keys), back=False)
@@ -71,7 +71,7 @@ class NumberScan(ListPath):
         return []
 
     def _after(self, place: Place, up: bool, back: bool) -> Condition:
-        """Return the condition that a row is after a place in this direction."""
+        """Return the SQL condition that a row comes after a place in this direction."""
         value, run = sortable(place.value), self.scope.number(place.run)
         beyond, after = (">" if up else "<"), ("<" if back else ">")
         sql = (
@@ -93,7 +93,7 @@ class NumberScan(ListPath):
         return keys[::-1] if back else keys
 
     def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
-        """Return the SQL of a table with sort key and place of each row, and its parameters; `likely` limits the values."""
+        """Return the SQL of a table with the sort key and place of each row, and its parameters. `likely` limits the values."""
         selects: list[str] = []
         parameters: list[Any] = []
         for source in self.sources:

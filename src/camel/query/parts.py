@@ -40,7 +40,7 @@ class IndexPart:
     ) -> None:
         self.path, self.header = path, header
         self._copy = copy or _no_copy
-        """Returns the path of its copy sorted by a number, if it has one."""
+        """Returns the path of the copy of this file that is sorted by a number, or None."""
         self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
         if metadata is not None:
             self._metadata = metadata
@@ -49,11 +49,11 @@ class IndexPart:
         self._starts = [0, *accumulate(one.rows for one in header.shards)]
         self.rows = self._starts[-1]
         self.damage, self.tried = "", -math.inf
-        """The error if its conversations could not be read, and when that happened."""
+        """The error of the last failed scan of its conversations, and the time of that failure."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
         self._with: dict[str, list[Any]] = {}
         self.places: dict[tuple[int, int], int] = {}
-        """Positions by shard and row, for a file with only some rows of its shards."""
+        """Positions of rows by shard and row. Only set for a file that contains just some rows of its shards."""
 
     @property
     def sound(self) -> bool:
@@ -86,7 +86,7 @@ class IndexPart:
         return self._starts[at] + row
 
     def before(self, shard: int, row: int) -> int:
-        """Return the number of rows before a place, whose shard may be in another file."""
+        """Return the number of rows before a shard and row, which need not be in this file."""
         at = bisect_right(self._shards, shard) - 1
         if at < 0:
             return 0
@@ -111,11 +111,11 @@ class IndexPart:
         return group_starts(self._metadata)
 
     def groups_with(self, id: str) -> list[int]:
-        """Return the row groups that may contain this id; only a few if the rows are sorted by id."""
+        """Return the indices of row groups that may contain this id. They are few if the rows are sorted by id."""
         return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
 
     def rows_with(self, ids: Iterable[str]) -> list[Any]:
-        """Return the rows of these ids as tables. They are cached, because each new annotation asks for all of them again."""
+        """Return the rows with these ids as tables. They are cached, because each new annotation asks for all of them again."""
         wanted = sorted(ids)
         pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
         new = [id for id in wanted if id not in self._with]
@@ -132,7 +132,7 @@ class IndexPart:
         return [table for id in wanted for table in self._with[id]]
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
-        """Return the shard, the row and the labels of a conversation; None if none of these row groups contains it."""
+        """Return the shard, row and labels of a conversation. Return None if none of these row groups contains it."""
         pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
         with pq.ParquetFile(self.path, metadata=self._metadata) as file:
             for group in groups:
@@ -154,7 +154,7 @@ class IndexPart:
         return self._extremes[name]
 
     def ordered(self, number: str) -> tuple[Path, Ordered] | None:
-        """Return its copy sorted by a number with the copy's header; None if there is no valid copy."""
+        """Return the copy of this file that is sorted by a number, with its header. Return None if there is no valid copy."""
         if number not in self._ordered:
             self._ordered[number] = None
             with contextlib.suppress(CamelError, OSError):
@@ -165,7 +165,7 @@ class IndexPart:
         return self._ordered[number]
 
     def forget_copies(self) -> None:
-        """Stop using sorted copies, because one is missing or unreadable."""
+        """Stop using the sorted copies of this file, because one is missing or unreadable."""
         self._copy = _no_copy
         self._ordered.clear()
 

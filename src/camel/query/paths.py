@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 class ListPath(ABC):
-    """Finds the rows of a query, in its order."""
+    """An algorithm that finds the rows of a query, in the order of the query."""
 
     @classmethod
     @abstractmethod
     def of(cls, scope: Scope, query: Query) -> ListPath | None:
-        """Return the path for a query; None if it cannot answer the query."""
+        """Return a path for the query. Return None if this algorithm cannot answer it."""
 
     @abstractmethod
     def nth(self, n: int, limit: int) -> list[Key]:
-        """Return up to `limit` rows, from row `n` on."""
+        """Return up to `limit` rows, beginning with index `n`."""
 
     @abstractmethod
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it, in the order of the list."""
+        """Return the rows after a place or, if `back` is true, before it. Both are in the order of the list."""
 
     def at(self, wanted: Sequence[int]) -> list[Key]:
         """Return the rows at these positions, which must be ascending."""
@@ -53,17 +53,17 @@ class ListPath(ABC):
 
 
 class CountPath(ABC):
-    """Counts the rows of a query in some index files of a run."""
+    """An algorithm that counts the rows of a query in some index files of a run."""
 
     parts: Collection[IndexPart]
-    """The files that it counts; the next path counts the others."""
+    """The index files that this path counts. The next path counts the others."""
     key: Hashable
-    """Paths with equal keys can count their facets in one pass."""
+    """Paths with equal keys can count several facets in one reading."""
 
     @classmethod
     @abstractmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> CountPath | None:
-        """Return the path that counts some of these files, by a facet if it is not empty; None if it cannot."""
+        """Return a path that counts some of the files, by a facet if `facet` is not empty. Return None if it can count none."""
 
     @abstractmethod
     def count(self) -> int:

@@ -20,7 +20,7 @@ from camel.query.where import Place, Query
 
 
 class RunOrder(ListPath):
-    """The rows of a query in the order of the runs."""
+    """Finds the rows of a query in the order of the runs."""
 
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
@@ -28,11 +28,11 @@ class RunOrder(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> RunOrder | None:
-        """Return the path if the query is not sorted by a number."""
+        """Return the path if the query is not sorted by a number. Otherwise return None."""
         return None if query.sorted_by in NUMBERS else cls(scope, query)
 
     def nth(self, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:
-        """Return the rows from `n` on; `counts` gives the rows of each segment, if known."""
+        """Return the rows from index `n` on. `counts` is the number of rows of each segment, if the caller knows it."""
         if n == 0 and counts is None:
             return self.along(None, limit, back=False)
         counts = self._count_segments() if counts is None else counts
@@ -68,11 +68,11 @@ class RunOrder(ListPath):
         return keys
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it."""
+        """Return the rows after a place or, if `back` is true, before it."""
         return self.along(place, limit, back=back)
 
     def along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it; without a place, the first rows."""
+        """Return the rows after a place or, if `back` is true, before it. Without a place, return the first or last rows."""
         forward = back == self.down
         segments = self.scope.segments(self.query)
         run = None if place is None else self.scope.number(place.run)
@@ -94,7 +94,7 @@ class RunOrder(ListPath):
         )
 
     def _slice(self, segment: Segment, low: int, high: int) -> list[Key]:
-        """Return the rows of a segment from `low` to `high`."""
+        """Return the rows of a segment from position `low` to `high`."""
         where = self.scope.where(self.query, segment)
         if not where.sql:
             return segment.keys(positions(segment, low, high))

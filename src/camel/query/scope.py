@@ -29,7 +29,7 @@ AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
 
 
 class Scope:
-    """The rows that one reader may see at one time."""
+    """The rows that one reader may see, as of one state of the runs."""
 
     def __init__(self, database: Database, state: State, hidden: frozenset[str]) -> None:
         self.database, self.state, self.hidden = database, state, hidden
@@ -47,34 +47,34 @@ class Scope:
         raise NotThere(f"there is no run {shown(run)} in this catalogue")
 
     def number(self, run: str) -> int:
-        """Return the number of a run in the catalogue."""
+        """Return the index of a run in the catalogue."""
         for number, one in enumerate(self.state.sources):
             if one.name == run:
                 return number
         raise InputError(f"this page is in the run {shown(run)}, which is gone: start at the first page")
 
     def chosen(self, query: Query) -> list[CatalogueRun]:
-        """Return the runs of a query that have index files."""
+        """Return the runs that a query reads: those it names, or all, without runs that have no index files."""
         for run in sorted(query.runs):
             self.source(run)
         named = [one for one in self.state.sources if not query.runs or one.name in query.runs]
         return [one for one in named if self.files(one, query).parts]
 
     def files(self, source: CatalogueRun, query: Query, facet: str = "") -> Segment:
-        """Return the index files of a run that a query reads, also to count by a facet."""
+        """Return the index files of a run that a query reads. If `facet` is given, they can also be counted by it."""
         if facet in ANNOTATED or query.annotated:
             return Segment(source, [source.annotated] if source.annotated else [])
         return Segment(source, source.parts)
 
     def segments(self, query: Query) -> list[Segment]:
-        """Return the files of a query's runs in segments."""
+        """Return the index files of a query's runs, grouped into segments."""
         chosen = self.chosen(query)
         if query.annotated:
             return [self.files(one, query) for one in chosen]
         return [one for one in self.state.segments if one.source in chosen]
 
     def where(self, query: Query, files: Segment) -> Condition:
-        """Return the condition for rows of a query that this reader may see."""
+        """Return the SQL condition for rows of a query that this reader may see."""
         where = Condition()
         # Skip the condition if the files contain no restricted rows.
         if any(is_hidden(labels, self.hidden) for part in files.parts for labels in part.labels):
@@ -93,7 +93,7 @@ class Scope:
         return where
 
     def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
-        """Return the SQL of a table with the rows of a query, and its parameters."""
+        """Return the SQL of a table with the rows of a query that this reader may see, and its parameters."""
         return files.table(self.where(query, files))
 
     def found(self, query: Query) -> Found:
@@ -131,7 +131,9 @@ class Scope:
     def _values_of(
         self, source: CatalogueRun, query: Query, found: TextFound
     ) -> dict[tuple[int, int], float] | None:
-        """Return the sort keys of the hits that match the query's filters; None if all of them match."""
+        """Return the sort keys of the hits that match the query's filters. Return None if no filter or sort key needs to be
+        read.
+        """
         if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
             return None
         if not found.hits:
@@ -154,15 +156,15 @@ class Found(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> Found | None:
-        """Return the path if the query has a text."""
+        """Return the search result if the query has a text. Otherwise return None."""
         return scope.found(query) if query.text.strip() else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
-        """Return the rows from `n` on."""
+        """Return the rows from index `n` on."""
         return self.keys[n : n + limit]
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it."""
+        """Return the rows after a place or, if `back` is true, before it."""
         name = place.run, place.shard, place.row
         # The place is missing if it came from a conversation that is no hit, or if an index is new.
         missing = min(place.at, len(self.keys))

@@ -29,13 +29,13 @@ from camel.query.where import Place, Query
 from camel.record.parquet import arrow
 
 TIED = 100_000
-"""From this number of rows with the same value, they are read in the order of the run and not sorted."""
+"""Minimum number of rows with the same value that are read in the order of the run instead of being sorted."""
 _LEFT = 500_000
-"""Maximum rows in index files without a sorted copy; with more, the copies are not worth using."""
+"""Maximum number of rows in index files without a sorted copy. With more rows, the copies are not used."""
 
 
 class SortedCopies(NumberScan):
-    """The rows of a query sorted by a number, from sorted copies; the few files without a copy are scanned."""
+    """Finds rows sorted by a number in the sorted copies of index files. The few files without a copy are scanned."""
 
     def __init__(self, scope: Scope, query: Query, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
         super().__init__(scope, query)
@@ -46,7 +46,7 @@ class SortedCopies(NumberScan):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
-        """Return the path if the copies have all columns of the query, and few rows have no copy."""
+        """Return the path if the copies have all columns of the query, and few rows have no copy. Otherwise return None."""
         if query.sorted_by not in NUMBERS or query.ranges or query.text.strip():
             return None
         if not set(query.facets) <= set(KEPT):
@@ -63,7 +63,7 @@ class SortedCopies(NumberScan):
         return cls(scope, query, copies, left) if copies and few else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
-        """Return the rows from `n` on."""
+        """Return the rows from index `n` on."""
         if n == 0:
             return self._along(None, limit, back=False)
         if (groups := self.groups()) is None:
@@ -90,11 +90,11 @@ class SortedCopies(NumberScan):
         return self.filled(self._keys(table and table.slice(n - before)), limit)
 
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it."""
+        """Return the rows after a place or, if `back` is true, before it."""
         return self._along(place, limit, back=back)
 
     def groups(self) -> RowGroups | None:
-        """Return the row groups with their numbers of rows of the query; None if a footer lacks them."""
+        """Return the row groups with their numbers of rows of the query. Return None if a footer lacks these counts."""
         counts = [copy.counts() for copy in self.copies]
         known = [one for one in counts if one is not None]
         left = sum(files.rows for files in self.left)
@@ -102,7 +102,7 @@ class SortedCopies(NumberScan):
 
     @cached_property
     def tied(self) -> list[float]:
-        """The most frequent values, sorted."""
+        """The values that at least about `TIED` rows have, sorted."""
         rows: Counter[float] = Counter()
         for copy in self.copies:
             said = copy.said
@@ -112,7 +112,7 @@ class SortedCopies(NumberScan):
         return sorted(value for value, count in rows.items() if count >= TIED)
 
     def _tie_after(self, value: float, up: bool) -> float:
-        """Return the next value of `tied` in a direction; infinity if there is none."""
+        """Return the next value of `tied` in a direction. Return plus or minus infinity if there is none."""
         if up:
             at = bisect_right(self.tied, value)
             return self.tied[at] if at < len(self.tied) else math.inf
@@ -120,7 +120,7 @@ class SortedCopies(NumberScan):
         return self.tied[at - 1] if at else -math.inf
 
     def _reached_after(self, count: float, start: float, up: bool) -> float:
-        """Return a value such that about `count` rows are between `start` and it; infinity if there are fewer."""
+        """Return a value such that about `count` rows are between `start` and it. Return infinity if there are fewer rows."""
         ends = [
             (high if up else low, rows)
             for copy in self.copies
@@ -135,7 +135,7 @@ class SortedCopies(NumberScan):
         return math.inf if up else -math.inf
 
     def _along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place, or before it; without a place, the first rows."""
+        """Return the rows after a place or, if `back` is true, before it. Without a place, return the first rows."""
         run = None if place is None else self.scope.number(place.run)
         way = Way(self.down == back, back)
         up = way.up
@@ -173,7 +173,7 @@ class SortedCopies(NumberScan):
         return keys
 
     def _read(self, low: float, high: float, after: After | None, most: int, way: Way) -> Any:
-        """Return the first rows in a direction with values from `low` to `high`, also from index files without a copy."""
+        """Return the first rows in the order `way` with values from `low` to `high`. Includes index files without a copy."""
         pa, pc = arrow(), arrow("pyarrow.compute")
         low, high = max(low, -1e300), min(high, 1e300)
         tables: list[Any] = []
@@ -206,7 +206,7 @@ class SortedCopies(NumberScan):
         return [Key(sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
 
     def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
-        """Return the number of rows with a value in each segment, from copies or, without a copy, by counting."""
+        """Return the number of rows with this value in each segment. Rows without a copy are counted in the index."""
         query = equal(self.query, value)
         ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=True)}
         counts: list[int] = []
@@ -217,7 +217,7 @@ class SortedCopies(NumberScan):
         return counts
 
     def _left_up_to(self, value: float, itself: bool) -> int:
-        """Return the number of rows up to a value in index files without a copy."""
+        """Return the number of rows up to a value in index files without a copy. If `itself` is true, the value is included."""
         most = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
         value = max(-1e300, min(value, 1e300))
         total = 0
@@ -228,7 +228,7 @@ class SortedCopies(NumberScan):
 
 
 class RowGroups:
-    """The row groups of copies, with the number of rows of the query in each."""
+    """The row groups of the sorted copies, with the number of rows of the query in each."""
 
     def __init__(self, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
         self._pairs = list(zip(copies, counts, strict=True))
@@ -236,14 +236,14 @@ class RowGroups:
         self._lows = _summed(sorted(one for said, its in each for one in zip(said.low, its, strict=True)))
         self._highs = _summed(sorted(one for said, its in each for one in zip(said.high, its, strict=True)))
         self._left = left
-        """Number of rows without a copy."""
+        """Number of rows in index files without a copy."""
 
     def up_to(self, value: float, *, itself: bool) -> int:
-        """Return the exact number of rows of the copies up to a value, with or without the value itself."""
+        """Return the exact number of rows in the copies up to a value. If `itself` is true, the value is included."""
         return sum(self._each_up_to(value, itself=itself))
 
     def ties(self, value: float) -> list[int]:
-        """Return the number of rows with a value in each copy."""
+        """Return, for each copy, the number of rows with this value."""
         with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
         return [a - b for a, b in zip(with_it, without, strict=True)]
 
@@ -263,11 +263,11 @@ class RowGroups:
 
     @property
     def total(self) -> int:
-        """Number of rows in the copies."""
+        """Number of rows of the query in the copies."""
         return self._lows[1][-1]
 
     def extremes(self, least: float) -> list[tuple[float, float]]:
-        """Return pairs of values that include the minimum and maximum of the query's rows in each copy, from `least` on."""
+        """Return pairs of values of at least `least`. They include the minimum and maximum of the query's rows in each copy."""
         pc = arrow("pyarrow.compute")
         found: list[tuple[float, float]] = []
         for copy, counts in self._pairs:
@@ -282,16 +282,16 @@ class RowGroups:
         return found
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
-        """Return two values; that of row `n` is greater than the first and at most the second."""
+        """Return two values around row `n`: its own value is greater than the first and at most the second."""
         values = sorted({*self._lows[0], *self._highs[0]})
 
         def below(value: float) -> bool:
-            """Return whether row `n` is certainly greater than the value."""
+            """Return whether the value of row `n` is certainly greater than this one."""
             most = self._left + self._lows[1][bisect_right(self._lows[0], value)]
             return n < total - most if down else most <= n
 
         def within(value: float) -> bool:
-            """Return whether row `n` is certainly at most the value."""
+            """Return whether the value of row `n` is certainly at most this one."""
             least = self._highs[1][bisect_right(self._highs[0], value)]
             return n >= total - least if down else least > n
 
@@ -301,7 +301,7 @@ class RowGroups:
 
 
 def _summed(pairs: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
-    """Return the values, and the cumulative number of rows before each of them."""
+    """Return the values, and the cumulative number of rows before each of them and at the end."""
     sums = [0]
     for _, count in pairs:
         sums.append(sums[-1] + count)

@@ -62,7 +62,7 @@ MANY_PARTS = 200
 
 
 class CatalogueRun:
-    """One run of a catalogue at one time."""
+    """One run of a catalogue, with its index files at one time."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CatalogueRun:
 
     @property
     def address(self) -> str:
-        """Its path or URL."""
+        """The path or URL of the run."""
         return self.folder.address
 
     @property
@@ -101,12 +101,12 @@ class CatalogueRun:
         return self.parts[bisect_right(self._first, shard) - 1]
 
     def read(self, shard: int, row: int) -> Transcript:
-        """Read one conversation, from one row group of one file."""
+        """Read one conversation. Only one row group of one file is read."""
         with self._opened(shard) as (file, start):
             return _one(file, start + row)
 
     def check(self, shard: int) -> None:
-        """Raise if the file of a shard on a disk differs from the committed one."""
+        """Raise an error if the data file of a shard has changed since it was committed. Only files on a disk are checked."""
         if self.folder.on_disk:
             marker = self.folder.marker(self.stage, shard)
             parts = parts_of(self.folder, self.stage, [marker])
@@ -124,7 +124,7 @@ class CatalogueRun:
 
     @contextlib.contextmanager
     def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
-        """Open the data file of a shard; yields it with the shard's first row."""
+        """Open the data file that contains a shard. Yield the file and the index of the shard's first row in it."""
         name, start = self.data_of(shard)
         pq, store = arrow("pyarrow.parquet"), self.folder.store
         try:
@@ -156,7 +156,7 @@ class CatalogueRun:
 
 
 def _one(file: Any, position: int) -> Transcript:
-    """Read one row. Only the rows before it in its row group are read, not those after it."""
+    """Read one row. Rows after it in its row group are not read."""
     for group, (start, end) in enumerate(pairwise(group_starts(file.metadata))):
         if start <= position < end:
             for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
@@ -167,33 +167,33 @@ def _one(file: Any, position: int) -> Transcript:
 
 
 AGAIN = 30.0
-"""Seconds until a damaged file is tried again, because it may have been restored."""
+"""Seconds until the scan of a damaged file is retried, because the file may have been restored."""
 LOOKED_THROUGH = 5_000
-"""Maximum conversations per run that are scanned in the background; for more, a note recommends `camel run index`."""
+"""Maximum number of unscanned conversations per run that are scanned in the background. Above it, a note is shown."""
 
 
 class _Watched:
-    """A run that may grow."""
+    """A run that may grow, and the index files that were read so far."""
 
     def __init__(self, name: str, folder: RunFolder, scratch: Path, annotations: Annotations) -> None:
         self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
         self.annotations = annotations
         self._files = Readable(folder, self._scratch)
         self._parts: dict[int, IndexPart] = {}
-        """Index files of single shards."""
+        """Index files of single shards, by shard."""
         self._merged: dict[str, IndexPart | None] = {}
-        """Merged index files by name; None if a file is damaged or belongs to another run."""
+        """Merged index files by name. The value is None if a file is damaged or belongs to another run."""
         self._unread: dict[int, str] = {}
-        """Shards without an index whose data is unreadable, each with a note."""
+        """Notes about shards that have no index and whose data is unreadable, by shard."""
         self._built = 0
-        """Number of shards that had no index."""
+        """Number of shards without a stored index, for which a temporary one was built."""
         self._seen: Any = None
         self._doubted = False
-        """Whether a file was unreadable. After that, files are read completely before they are used."""
+        """Whether a file was unreadable. If so, files are read completely before they are used."""
         self.source = CatalogueRun(name, folder, LAST_STAGES[0], [])
 
     def look(self) -> bool:
-        """Check for new shards, index files and annotations; return whether there are any."""
+        """Check for new shards, index files and annotations. Return whether anything has changed."""
         stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
@@ -232,7 +232,7 @@ class _Watched:
         return True
 
     def doubt(self) -> None:
-        """Check every index file again, because one is missing or unreadable."""
+        """Check every index file again, because one is missing or unreadable. Files that fail are no longer used."""
         self._parts = {shard: part for shard, part in self._parts.items() if part.sound}
         there = [(name, part) for name, part in self._merged.items() if part is None or part.path.exists()]
         self._merged = {name: part if part is not None and part.sound else None for name, part in there}
@@ -242,14 +242,14 @@ class _Watched:
         self._seen, self._doubted = None, True
 
     def unmarked(self) -> list[IndexPart]:
-        """Return the index files with conversations to scan; empty if there are too many of them."""
+        """Return the index files with conversations to scan. Return none if there are too many conversations."""
         unknown = [part for part in self.source.parts if part.unknown]
         few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
         tried = time.monotonic() - AGAIN
         return [part for part in unknown if part.tried < tried] if few else []
 
     def leave(self, part: IndexPart, error: Exception) -> None:
-        """Skip the scan of an index file's conversations for now, after a read error or a failed detector."""
+        """Skip an index file in scans for a while, because its data was unreadable or a detector failed."""
         part.damage, part.tried = " ".join(str(error).split()), time.monotonic()
         self._seen = None
 
@@ -274,7 +274,7 @@ class _Watched:
         return IndexPart(path, header)
 
     def take(self, part: IndexPart, better: IndexPart) -> None:
-        """Replace an index file by another one."""
+        """Replace an index file by `better`, its copy with findings."""
         for shard, known in self._parts.items():
             if known is part:
                 self._parts[shard] = better
@@ -316,12 +316,12 @@ class _Watched:
         return self._merged[name]
 
     def _copy(self, index: str, number: str) -> Path | None:
-        """Return the path of an index file's copy sorted by a number; None if there is none."""
+        """Return the path of the copy of an index file that is sorted by a number. Return None if there is none."""
         name = ordered_name(index, number)
         return self._files.path(name) if self.folder.store.exists(name) else None
 
     def _read_cubes(self, merged: dict[str, IndexPart], stage: str, listed: list[str]) -> CountedParts | None:
-        """Return the cubes of these files; None if one of them was replaced here, because cubes lack its findings."""
+        """Return the cubes of these files. Return None if one was replaced by a copy with findings, which the cubes lack."""
         digest = digest_of(list(merged))
         name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
         if merged and name in listed:
@@ -336,7 +336,7 @@ class _Watched:
         return None
 
     def _single(self, marker: Marker, listed: dict[str, str]) -> IndexPart:
-        """Return the index of a shard: the stored one, or a temporary one built from the data."""
+        """Return the index of a shard. If none is stored, build a temporary one from the data."""
         stem = Path(marker.file).stem
         if stem in listed:
             with contextlib.suppress(CamelError, OSError):
@@ -357,7 +357,7 @@ class _Watched:
 
 
 class Sources:
-    """The runs of a catalogue."""
+    """All runs of a catalogue, with the files that they share."""
 
     def __init__(self, runs: Sequence[str], annotations: bool = True) -> None:
         if not runs:
@@ -374,7 +374,7 @@ class Sources:
             raise
 
     def add(self, runs: Iterable[str]) -> bool:
-        """Add the runs that are new and can be opened; return whether there are any."""
+        """Add the runs that are new and can be opened. Return whether there are any."""
         before = len(self._watched)
         for run in runs:
             if run not in self._given:
@@ -396,20 +396,20 @@ class Sources:
 
     @property
     def all(self) -> list[CatalogueRun]:
-        """The runs at this time."""
+        """Return the current state of each run."""
         return [one.source for one in self._watched]
 
     def doubt(self) -> None:
-        """Check every index file again."""
+        """Check every index file of every run again."""
         for one in self._watched:
             one.doubt()
 
     def unmarked(self) -> list[tuple[_Watched, IndexPart]]:
-        """Return the index files with conversations to scan, of runs that are small enough."""
+        """Return the index files with conversations to scan, each with its run. Large runs are skipped."""
         return [(one, part) for one in self._watched for part in one.unmarked()]
 
     def look(self) -> bool:
-        """Check all runs for new data; return whether there is any."""
+        """Check all runs for new data. Return whether there is any."""
         looks = [one.look() for one in self._watched]
         return any(looks)
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from camel.query.sources import CatalogueRun
 
 MOST = 2_000
-"""Maximum conversations in a result."""
+"""Maximum number of conversations in a search result."""
 SCANNED = 5_000
-"""Maximum conversations that are read without a text index."""
+"""Maximum number of conversations that a search without a text index reads."""
 PATIENCE = 2.0
-"""Seconds after which reading without a text index stops."""
+"""Seconds after which a search without a text index stops."""
 AROUND = 90
-"""Characters of context before a hit; twice as many after it."""
+"""Number of characters of context before a hit. After it, there are twice as many."""
 
 _SEARCHING = ThreadPoolExecutor(4, "camel-search")
 _SPACED = rf"[^\W_{UNSPACED}]"
@@ -38,7 +38,7 @@ _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 
 Pieces = tuple[tuple[str, bool], ...]
 Shown = tuple[int, Pieces]
-"""Number of the message with the hit (from 0; -1 for the task), and the text around the hit."""
+"""Index of the message with the hit (from 0, -1 for the task), and the text around the hit."""
 
 
 class TextHit(NamedTuple):
@@ -93,7 +93,7 @@ def search(
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
-    """Return the conversations that contain all phrases of a text, the best first, without those with hidden labels."""
+    """Return the conversations that contain all phrases of a text, the best first. Those with hidden labels are excluded."""
     if not phrases_of(text, _plain_words):
         return TextFound([], ["the search text contains no words: enter at least one word"])
     if not indexes:
@@ -153,7 +153,7 @@ def _given(shown: Shown) -> Shown:
 def _scan(
     source: CatalogueRun, phrases: Sequence[Sequence[str]], hidden: frozenset[str], covered: set[int]
 ) -> TextFound:
-    """Read conversations one by one until a limit of time or number."""
+    """Search conversations one by one, without a text index, until a limit of time or number is reached."""
     single, pattern = [pattern_of([words]) for words in phrases], pattern_of(phrases)
     started, read = time.monotonic(), 0
     hits: list[TextHit] = []
@@ -186,7 +186,7 @@ def _scan(
 
 
 def snippet(texts: Sequence[str], pattern: re.Pattern[str]) -> Shown:
-    """Return the first message with a hit and the text around it; the task only if no message has one."""
+    """Return the index of the first message with a hit, and the text around it. The task is used only if no message has one."""
     for number in [*range(1, len(texts)), 0]:
         if match := pattern.search(texts[number]):
             return number - 1, cut(texts[number], match, pattern)
@@ -194,7 +194,7 @@ def snippet(texts: Sequence[str], pattern: re.Pattern[str]) -> Shown:
 
 
 def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
-    """Return the text around a hit in pieces, each with True if it is a hit."""
+    """Return the text around a hit in pieces. The flag of a piece is True if it is a hit."""
     start, end = max(0, match.start() - AROUND), min(len(text), match.end() + 2 * AROUND)
     part = ("…" if start else "") + " ".join(text[start:end].split()) + ("…" if end < len(text) else "")
     pieces: list[tuple[str, bool]] = []

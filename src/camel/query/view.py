@@ -28,7 +28,7 @@ from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query, to_cursor
 
 LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
-"""The cheapest first."""
+"""The list paths, the cheapest first."""
 _FEW_GROUPS, _SMALL = 4, 20_000
 """An id is searched row group by row group if the file has more than `_SMALL` rows and at most `_FEW_GROUPS` groups may
 contain it; otherwise by the database."""
@@ -40,20 +40,20 @@ def choose_list(scope: Scope, query: Query) -> ListPath:
 
 
 class Derived(NamedTuple):
-    """What is needed to show a file derived from a run, such as its map."""
+    """The objects needed to show a file derived from a run, such as its map."""
 
     source: CatalogueRun
     query: Query
     hidden: frozenset[str]
     """Labels whose rows this reader may not see."""
     narrow: Callable[[str], Any] | None
-    """Returns the row numbers of a file that match the query, as an array; None if all rows match."""
+    """Returns an array with the indices of a file's rows that match the query. None if all rows match."""
     remember: Callable[[Hashable, Callable[[], Any]], Any]
-    """Returns the value for a key from the cache, or makes it; valid until the run changes."""
+    """Returns the cached value for a key, or makes it. The cache is valid until the run changes."""
 
 
 class CatalogueView(Scope):
-    """The answers for one reader at one time."""
+    """The answers to queries for one reader, as of one state of the runs."""
 
     def facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
         """Return for each facet its values with their numbers of rows."""
@@ -88,7 +88,7 @@ class CatalogueView(Scope):
         return {one for some in labels for one in elements(some)} & self.hidden
 
     def find(self, run: str, id: str) -> Key:
-        """Return the place of a conversation; raises if it does not exist or this reader may not see it."""
+        """Return the position of a conversation. Raise an error if it does not exist or this reader may not see it."""
         source = self.source(run)
         for shard, row, labels in self._named(source, id):
             if hidden := self.hidden.intersection(elements(labels)):
@@ -97,7 +97,7 @@ class CatalogueView(Scope):
         raise NotThere(f"'{run}' has no conversation {shown(id)}")
 
     def _named(self, source: CatalogueRun, id: str) -> Iterator[tuple[int, int, str]]:
-        """Yield the place and labels of conversations with an id. Only imported runs may have an id twice; the first counts."""
+        """Yield shard, row and labels of conversations with an id. Imported runs may have an id twice. The first is used."""
         many: list[IndexPart] = []
         for part in source.parts:
             groups = part.groups_with(id)
@@ -111,14 +111,14 @@ class CatalogueView(Scope):
             yield from self.ask(sql, [[str(part.path) for part in many], id])
 
     def place(self, query: Query, key: Key) -> Place:
-        """Return the place of a row in the order of a query; `at` is not set."""
+        """Return the place of a row in the order of a query. The field `at` is not set."""
         value = None
         if query.sorted_by in NUMBERS:
             value = sortable(getattr(self.rows([key], Query())[0], query.sorted_by))
         return Place(0, value, key.source.name, key.shard, key.row)
 
     def rows(self, keys: Sequence[Key], query: Query) -> list[Row]:
-        """Return complete rows, in the order of their keys."""
+        """Return the complete rows for these keys, in the same order."""
         wanted: dict[IndexPart, list[int]] = {}
         where: list[tuple[IndexPart, int]] = []
         for key in keys:
@@ -162,14 +162,14 @@ class CatalogueView(Scope):
         return self.page(query, choose_list(self, query).nth(n, limit), n, total)
 
     def beside(self, query: Query, place: Place, limit: int, *, back: bool) -> Page:
-        """Return the page after a place, or before it."""
+        """Return the page after a place or, if `back` is true, before it."""
         total = count_rows(self, query)
         keys = choose_list(self, query).beside(place, limit, back=back)
         at = max(0, place.at - len(keys)) if back else place.at + 1
         return self.page(query, keys, at, max(total, at + len(keys)))
 
     def derived(self, run: str, query: Query) -> Derived:
-        """Return what is needed to show a file derived from a run."""
+        """Return the objects needed to show a file derived from a run."""
         source = self.source(run)
         asked = replace(query, runs=(run,), sort="", order="asc")
         plain = not (asked.facets or asked.ranges or asked.text.strip())
@@ -182,7 +182,7 @@ class CatalogueView(Scope):
         )
 
     def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
-        """Return the row numbers of a derived file that match a query; the file has the columns of an index."""
+        """Return the indices of the rows of a derived file that match a query. The file must have the columns of an index."""
         files = self.files(source, query)
         where = self.where(query, files) if files.parts else Condition("false")
         if query.annotated and files.parts:

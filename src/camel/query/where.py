@@ -33,23 +33,23 @@ MOST_CHARS = 1_000
 """Maximum characters of a value or of the search text."""
 
 Range = tuple[float | None, float | None]
-"""Minimum and maximum, both included; None: no limit."""
+"""Minimum and maximum, both included. None means no limit."""
 
 
 class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     """Filters and order of conversations. An empty query selects all conversations, in the order of the runs."""
 
     runs: tuple[str, ...] = ()
-    """Names of runs of the catalogue; empty: all runs."""
+    """Names of runs of the catalogue. If empty, all runs."""
     text: str = ""
-    """Words that a conversation must contain; words "in quotes" must be adjacent."""
+    """Words that a conversation must contain. Words "in quotes" must be adjacent."""
     facets: dict[str, tuple[str, ...]] = {}
     """For each facet, the accepted values; an empty value accepts conversations without one. Annotations are facets too:
     `{"starred": ("yes",), "noted": ("yes",), "tag": ("odd",)}`."""
     ranges: dict[str, Range] = {}
-    """Minimum and maximum for each number (messages, tokens, calls, cost)."""
+    """Minimum and maximum of numbers (messages, tokens, calls, cost), by name."""
     sort: Sort = ""
-    """Empty: by relevance if there is a text, otherwise in the order of the runs."""
+    """The sort key. If empty, rows are sorted by relevance for a text search, otherwise in the order of the runs."""
     order: Order = "asc"
 
     def __post_init__(self) -> None:
@@ -81,12 +81,12 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def annotated(self) -> bool:
-        """Whether it selects only annotated conversations."""
+        """Whether the query selects only annotated conversations."""
         return not self.facets.keys().isdisjoint(ANNOTATED)
 
     @property
     def sorted_by(self) -> str:
-        """The effective sort key."""
+        """The sort key that applies, also if `sort` is empty."""
         return self.sort or ("relevance" if self.text.strip() else "order")
 
     def without(self, facet: str) -> Query:
@@ -135,7 +135,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Hash of the query."""
+        """A hash that identifies the query."""
         return hashlib.blake2b(repr(self.to_params()).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
@@ -169,12 +169,12 @@ def _read(name: str, text: str) -> Range:
 
 
 class Place(NamedTuple):
-    """The place of a row in a list. It remains valid when rows are added to the list."""
+    """The place of a row in a list. It stays valid when rows are added to the list."""
 
     at: int
-    """Number of rows before it."""
+    """Number of rows before this one in the list."""
     value: float | None
-    """Sort key, if it is a number."""
+    """The sort key of the row, if it is a number."""
     run: str
     shard: int
     row: int
@@ -187,7 +187,7 @@ def to_cursor(query: Query, place: Place) -> str:
 
 
 def from_cursor(query: Query, cursor: str) -> Place:
-    """Decode a cursor; raises an `InputError` if it is damaged or belongs to another query."""
+    """Decode a cursor. Raise an `InputError` if it is damaged or belongs to another query."""
     try:
         data = base64.urlsafe_b64decode(cursor[:2_000].encode() + b"=" * (-len(cursor) % 4))
         digest, at, value, run, shard, row = msgspec.json.decode(

@@ -20,16 +20,16 @@ _BETWEEN = "~"
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """The items of one retry. Created once and never changed; an interrupted retry is resumed."""
+    """The items of one retry. It is stored once and never changed. An interrupted retry is resumed."""
 
     number: int
-    """From 1."""
+    """Number of the retry, from 1."""
     stages: dict[str, dict[int, list[int]]]
-    """The items in order, by stage and shard."""
+    """The items to retry, in order, by stage and shard."""
 
 
 class StageName(NamedTuple):
-    """The name of a stage; each retry has its own."""
+    """The name of a stage and the number of a retry. The records of each retry are in a separate stage."""
 
     stage: str
     """The stage without the retry number."""
@@ -40,24 +40,24 @@ class StageName(NamedTuple):
 
     @property
     def words(self) -> str:
-        """A readable name."""
+        """The name as shown to the user."""
         return f"{self.stage}, retry {self.retry}" if self.retry else self.stage
 
 
 def named(stage: str) -> StageName:
-    """Parse a stage's name."""
+    """Parse a stage name, which may include the number of a retry."""
     base, _, number = stage.partition(_BETWEEN)
     return StageName(base, int(number)) if number.isdecimal() else StageName(stage)
 
 
 def last_retry(store: Store) -> Retry | None:
-    """Return the last retry of a run; None if there was none."""
+    """Return the last retry of a run. Return None if there was none."""
     names = sorted(name for name in store.names(FOLDER) if name.endswith(".json"))
     return msgspec.json.decode(store.get(f"{FOLDER}/{names[-1]}"), type=Retry) if names else None
 
 
 def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
-    """Start another retry. The caller has locked the run."""
+    """Create the next retry. The caller must have locked the run."""
     last = last_retry(store)
     retry = Retry(last.number + 1 if last else 1, stages)
     if not store.create(f"{FOLDER}/{retry.number:06d}.json", msgspec.json.encode(retry)):
@@ -66,7 +66,7 @@ def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
 
 
 def newest(store: Store, stage: str) -> dict[int, int]:
-    """Return the last retry that has rewritten each shard; without shards that were never rewritten."""
+    """Return, for each rewritten shard, the number of the last retry that rewrote it."""
     found: dict[int, int] = {}
     several = [
         name for one in store.folders("committed") if (name := named(one)).retry and name.stage == stage

@@ -33,29 +33,29 @@ from camel.storage.store import absolute_place
 FILE = "annotations.jsonl"
 MOST_TAGS, TAG_CHARS, NOTE_CHARS = 20, 60, 10_000
 _LARGEST = 64 * 2**20
-"""Bytes of a file that is read: a run may come from a stranger."""
+"""Maximum size in bytes of a file that is read, because a run may come from an untrusted source."""
 
 
 class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What readers have said about one conversation."""
+    """The star, tags and note that readers have given to one conversation."""
 
     id: str
     star: bool = False
     tags: tuple[str, ...] = ()
     note: str = ""
     time: float = 0.0
-    """When it was changed last, in seconds since 1970."""
+    """Time of the last change, in seconds since 1970."""
 
     def __bool__(self) -> bool:
         return bool(self.star or self.tags or self.note)
 
 
 AnnotationFile = tuple[Path, str]
-"""The folder that holds a file of annotations, and its name there."""
+"""The folder and the name of a file with annotations."""
 
 
 def files_for(where: str | Path, folder: Path | None) -> list[AnnotationFile]:
-    """Where the annotations of a run are, the preferred place first. `folder` is the run's own, if it is on a disk."""
+    """Return the files for a run's annotations, the preferred one first. `folder` is the run's folder, if it is on a disk."""
     given = absolute_place(where)
     home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     readable = re.sub(r"[^\w.-]+", "-", Path(given).name).strip(".-")[:60]
@@ -72,7 +72,7 @@ class Annotations:
         self._read: tuple[object, dict[str, Annotation]] = (None, {})
 
     def read(self) -> dict[str, Annotation]:
-        """By id, the conversations that have an annotation."""
+        """Return the annotations by id of the conversation."""
         stamp: list[tuple[int, int, int]] = []
         for file in self._files:
             with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ class Annotations:
     def change(
         self, id: str, *, star: bool | None = None, tags: Iterable[str] | None = None, note: str | None = None
     ) -> Annotation:
-        """Set what is given, and keep the rest."""
+        """Change the given fields of an annotation, and store it. None does not change a field."""
         given = {"star": star, "tags": None if tags is None else _clean_tags(tags), "note": note}
         changes = {name: value for name, value in given.items() if value is not None}
         if len(note or "") > NOTE_CHARS:

@@ -34,13 +34,13 @@ from camel.runs.run import RunFolder
 from camel.storage.inside import check_name
 
 TARGET = 256 * 2**20
-"""Target size of a file in bytes."""
+"""Target size of a compacted file, in bytes."""
 _MOST_BYTES = 2**28
-"""Bytes of a row group in memory."""
+"""Maximum size of a row group in memory, in bytes."""
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Marker of a file with the rows of several shards."""
+    """The marker of a compacted file, which has the rows of several shards."""
 
     stage: str
     first: int
@@ -52,7 +52,7 @@ class Compaction(msgspec.Struct, frozen=True):
     fingerprint: str
     size: int
     retry: int = 0
-    """The last retry that had rewritten one of its shards; 0: none."""
+    """Number of the last retry that had rewritten one of the shards. It is 0 if none had."""
 
     def __post_init__(self) -> None:
         check_name(self.file)
@@ -61,16 +61,16 @@ class Compaction(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of its marker."""
+        """The name of the compaction's marker file."""
         return _name(self.stage, self.first, self.last, self.retry)
 
     @property
     def shards(self) -> range:
-        """The shards in its file."""
+        """The shards whose rows are in the compacted file."""
         return range(self.first, self.last + 1)
 
     def holds_newest(self, rewritten: Mapping[int, int]) -> bool:
-        """Return whether no later retry has rewritten one of its shards."""
+        """Return whether the file has the current rows, because no later retry has rewritten one of its shards."""
         return self.retry == max((rewritten.get(shard, 0) for shard in self.shards), default=0)
 
 
@@ -79,7 +79,7 @@ def _name(stage: str, first: int, last: int, retry: int) -> str:
 
 
 class Part(NamedTuple):
-    """A file to read, and its shards."""
+    """A data file to read, with the range of shards that it contains."""
 
     file: str
     first: int
@@ -88,7 +88,7 @@ class Part(NamedTuple):
     """Number of rows of each shard."""
     sha256: str
     size: int
-    """Bytes; 0 if unknown."""
+    """Size of the file in bytes. It is 0 if unknown."""
 
 
 class Compacted(NamedTuple):
@@ -100,17 +100,17 @@ class Compacted(NamedTuple):
     files: int
     """Number of files that a reader of the stage opens."""
     alone: int
-    """Shards that keep their own file, because they have no neighbors yet or are large."""
+    """Number of shards that stay in their own file, because they are large or have no neighbors yet."""
 
 
 def is_range(first: int, last: int) -> bool:
-    """Return whether `first` to `last` is a valid range: a power of two of shards, at a multiple of it."""
+    """Return whether `first` to `last` can be compacted: the number of shards is a power of two, and divides `first`."""
     count = last - first + 1
     return count >= 2 and count & (count - 1) == 0 and first >= 0 and first % count == 0
 
 
 def compactions(folder: RunFolder, stage: str) -> list[Compaction]:
-    """Return the compactions of a stage to read, in order; none within another."""
+    """Return the compactions of a stage that readers use, in order. Those within a larger one are excluded."""
     chosen: list[Compaction] = []
     rewritten = folder.rewritten(stage)
     for one in all_compactions(folder, stage):
@@ -120,7 +120,7 @@ def compactions(folder: RunFolder, stage: str) -> list[Compaction]:
 
 
 def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
-    """Return all compactions of a stage, each before the ones within it."""
+    """Return all compactions of a stage, each one before the smaller ones within it."""
     found: list[tuple[int, int, int]] = []
     for name in folder.store.names(f"compacted/{stage}"):
         both, retry = named(name.removesuffix(".json"))
@@ -132,7 +132,7 @@ def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
 
 
 def read_compaction(folder: RunFolder, stage: str, first: int, last: int, retry: int = 0) -> Compaction:
-    """Read a compaction's marker."""
+    """Read the marker of a compaction."""
     name = _name(stage, first, last, retry)
     try:
         found = msgspec.json.decode(folder.read(name), type=Compaction)
@@ -146,7 +146,7 @@ def read_compaction(folder: RunFolder, stage: str, first: int, last: int, retry:
 
 
 def parts_of(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> list[Part]:
-    """Return the files with the shards of `markers`, in order."""
+    """Return the data files that contain the shards of `markers`, in order."""
     large = compactions(folder, stage)
     held = {shard for one in large for shard in one.shards}
     parts = [Part(one.file, one.first, one.last, one.rows, one.sha256, one.size) for one in large]
@@ -185,7 +185,7 @@ def open_parts(
 
 
 def _check(folder: RunFolder, part: Part, path: Path) -> None:
-    """Raise `Damaged` unless a file is the one that was committed."""
+    """Raise `Damaged` if the size or hash of a file differs from the committed ones."""
     size = path.stat().st_size
     if part.size and size != part.size:
         raise damaged(folder, part.file, f"is damaged: it has {size:,} bytes instead of {part.size:,}")
@@ -238,7 +238,7 @@ def _compact(folder: RunFolder, stage: str, target: int, note: Callable[[Compact
 def ranges(
     sizes: Mapping[int, int], target: int, existing: Sequence[tuple[int, int]] = ()
 ) -> Iterator[tuple[int, int]]:
-    """Return the largest ranges of shards with at most `target` bytes, except those that exist."""
+    """Return the largest ranges of shards with at most `target` bytes. Existing ranges are excluded."""
     taken: set[int] = set()
     made = {shard: (first, last) for first, last in existing for shard in range(first, last + 1)}
     count = 1 << max(0, len(sizes).bit_length() - 1)
@@ -257,7 +257,7 @@ def ranges(
 
 
 def _sizes(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> dict[int, int]:
-    """Return the bytes of each shard; lists the files if a marker lacks the size."""
+    """Return the size of each shard in bytes. If a marker lacks the size, list the files."""
     sizes = {marker.shard: marker.size for marker in markers}
     if not all(sizes.values()):
         listed = {entry.name: entry.size for entry in folder.store.entries(f"data/{stage}")}
@@ -266,7 +266,7 @@ def _sizes(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> dict[int
 
 
 def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Sequence[Part]) -> Compaction:
-    """Write one file and its marker; an existing compaction of the same range stays."""
+    """Write the compacted file of some parts, and its marker. An existing compaction of the same range is not replaced."""
     first, last = sources[0].first, sources[-1].last
     rows = [count for part in sources for count in part.rows]
     path = folder.data_path(stage, first, new_attempt(), ".parquet")
@@ -289,7 +289,7 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
 
 
 def _gathered(files: Iterable[Path]) -> Iterator[Any]:
-    """Yield the rows of files as record batches of the usual size of a row group."""
+    """Yield the rows of files as record batches that have the size of a row group."""
     held: list[Any] = []
     for path in files:
         if not is_transcripts(shape_of(path)[1]):

@@ -26,7 +26,7 @@ class _Control(msgspec.Struct, frozen=True):
 
 
 def read_wish(folder: RunFolder) -> Wish:
-    """Return the current wish; "go" if there is no readable one."""
+    """Return the last request in the control file. Return "go" if there is none or it is unreadable."""
     try:
         return msgspec.json.decode(folder.store.get(CONTROL), type=_Control).wish
     except (OSError, msgspec.MsgspecError, RecursionError):

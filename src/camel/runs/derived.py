@@ -14,18 +14,18 @@ _SOURCE = b"source"
 
 
 def schema_with_source(schema: Any, sha256: str) -> Any:
-    """Add the hash of the source shard to a schema."""
+    """Return the schema with the hash of the source shard in its metadata."""
     return schema.with_metadata({_SOURCE: sha256.encode()})
 
 
 def source_of(table: Any) -> str:
-    """Return the hash of the shard that a table was made from."""
+    """Return the hash of the shard from which a table was made."""
     metadata: dict[bytes, bytes] = table.schema.metadata or {}
     return metadata.get(_SOURCE, b"").decode()
 
 
 def valid_shards(kept: RunFolder, name: str, run: RunReader) -> set[int]:
-    """Return the shards of a stage in `kept` that are still valid.
+    """Return the shards of a stage in the folder `kept` whose derived data is still valid.
 
     Removes damaged ones, and those whose source a retry has rewritten: recomputing them costs no call.
     """
@@ -45,7 +45,7 @@ def valid_shards(kept: RunFolder, name: str, run: RunReader) -> set[int]:
 
 
 def _is_there(kept: RunFolder, name: str, shard: int) -> bool:
-    """Return whether the marker of a shard is readable and its file exists."""
+    """Return whether the marker of a shard is readable and its data file exists."""
     try:
         return kept.store.exists(kept.marker(name, shard).file)
     except InputError:

@@ -30,38 +30,38 @@ from camel.storage.store import DiskStore, FileEntry
 OLD = 3600.0
 """Age in seconds after which no worker can still be about to commit a file."""
 IDLE = 600.0
-"""The same if no process holds the run's lock; a process without the lock may still be writing."""
+"""The same age if no process holds the run's lock. A process without the lock may still be writing."""
 
 
 Derived = Callable[[RunFolder, bool], Iterator[FileEntry]]
-"""Returns derived files that are not needed; its flag includes files that larger ones have replaced."""
+"""Yields derived files that are not needed. If its flag is true, these include files that larger ones have replaced."""
 
 
 class Garbage(msgspec.Struct):
-    """Files that were removed, or would be."""
+    """The files that `collect_garbage` removed or, in a dry run, would remove."""
 
     run: str
     losers: list[str] = []
-    """Data files without a marker."""
+    """Data files that no marker names, for example of an attempt that another process overtook."""
     journals: list[str] = []
-    """Journals and upload copies of committed shards."""
+    """Journals of committed shards, and their local files that were uploaded."""
     compacted: list[str] = []
-    """Files whose rows are in a larger one."""
+    """Data files whose rows are also in a larger, compacted file."""
     indexes: list[str] = []
-    """Index files of superseded attempts, or that a larger one has replaced."""
+    """Index files of superseded attempts, and those that a larger one has replaced."""
     bytes: int = 0
     kept: int = 0
-    """Files without a marker that stay, because they are younger than `age`."""
+    """Number of files without a marker that are not removed, because they are younger than `age`."""
     age: float = 0.0
     """Minimum age in seconds of removed files without a marker."""
     working: bool = False
-    """Whether a process is working on the run."""
+    """Whether another process is working on the run."""
     removed: bool = False
-    """Whether they were removed."""
+    """Whether the files were removed."""
 
     @property
     def files(self) -> int:
-        """Number of all files."""
+        """Number of files in all lists."""
         return len(self.losers) + len(self.journals) + len(self.compacted) + len(self.indexes)
 
 
@@ -74,7 +74,7 @@ def collect_garbage(
     derived: Derived | None = None,
     confirm: Callable[[Garbage], bool] = lambda found: True,
 ) -> Garbage:
-    """Remove files that a run does not need; with `compacted` also the small files that larger ones have replaced.
+    """Remove files that a run does not need. If `compacted` is true, this includes small files that larger ones have replaced.
 
     Files of shards without a marker are removed if they are older than `older` seconds, or than `IDLE` if the run is on a
     disk and no process works on it. Any machine may be working on a run in an object store.
@@ -103,7 +103,7 @@ def collect_garbage(
 def _find(
     folder: RunFolder, alone: bool, compacted: bool, older: float, derived: Derived | None
 ) -> tuple[Garbage, list[str]]:
-    """Return what can be removed, and the markers of smaller compactions to remove with it."""
+    """Return the files that can be removed, and the markers of smaller compactions that must be removed with them."""
     found, replaced = Garbage(folder.address, [], [], [], [], working=not alone), list[str]()
     # Workers of a dead driver may still be running, and one may be about to commit.
     idle = alone and folder.on_disk and not inside.exists(folder.root, DRIVER)
@@ -127,7 +127,7 @@ def _find(
 
 @contextlib.contextmanager
 def _alone(folder: RunFolder) -> Generator[bool]:
-    """Yield whether no other process on this machine works on the run; if so, none can start meanwhile."""
+    """Yield whether no other process on this machine works on the run. If so, none can start inside this context."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(folder.locked())
@@ -164,7 +164,7 @@ def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
 
 
 def _collect_journals(folder: RunFolder, stage: str, found: Garbage) -> None:
-    """Find local files of committed shards: journals, and files on their way to a store."""
+    """Find local files of committed shards: journals, and files that were waiting for their upload."""
     committed = folder.committed(stage)
     for part in ("journal",) if folder.on_disk else ("journal", "data"):
         for entry in DiskStore(folder.root).entries(f"{part}/{stage}"):
@@ -174,13 +174,13 @@ def _collect_journals(folder: RunFolder, stage: str, found: Garbage) -> None:
 
 
 def shard_of(name: str) -> int | str:
-    """Return the shard of a file, or the name itself if it is no shard's file."""
+    """Return the shard in a file's name. Return the name itself if it contains none."""
     number = name.rpartition("/")[2].partition("-")[0]
     return int(number) if number.isdecimal() else name
 
 
 def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[str]:
-    """Find the files that a compaction has replaced; returns the markers of the smaller compactions within it."""
+    """Find the files that a compaction has replaced. Return the markers of the smaller compactions within it."""
     large, markers_within = compactions(folder, stage), list[str]()
     sizes = {entry.name: entry.size for entry in folder.store.entries(f"data/{stage}")}
     within = [one for one in all_compactions(folder, stage) if one not in large]
@@ -204,7 +204,7 @@ def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[st
 
 
 def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> None:
-    """Raise unless a compaction's file is intact and has the rows of the shards that still have files."""
+    """Raise an error unless a compacted file is intact and has the rows of all shards that still have their own file."""
     with folder.opened([large.file]) as files:
         path = next(files)
         if problems := compare_file(path, large).problems:

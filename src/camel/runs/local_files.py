@@ -14,21 +14,21 @@ from camel.storage.journal import Damage, Journal, JournalBroken, read, scan
 from camel.storage.store import DiskStore
 
 _ROOM = 256 << 10
-"""Minimum free disk space for journals in bytes: room for the replies of all concurrent calls."""
+"""Number of free bytes that journals need at least: room for the replies of all concurrent calls."""
 
 
 class LocalFiles:
-    """The folder `root` of a run."""
+    """The files of a run in the local folder `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Return the path of a file or folder below `root`; raises `LinkInside` if it leads through a link."""
+        """Return the path of a file or folder below `root`. Raise `LinkInside` if it leads through a symbolic link."""
         return inside.path(self.root, name)
 
     def check_room(self) -> None:
-        """Raise unless journals can be written, so that a full disk is reported before any call is paid."""
+        """Raise an `InputError` if journals cannot be written. Check this before any call is paid for."""
         probe = self.root / f".room-{new_attempt()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class LocalFiles:
     def replay(
         self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
     ) -> Generator[bytes]:
-        """Yield everything that earlier attempts at a shard have journaled; `damaged` gets what cannot be read."""
+        """Yield all records that earlier attempts at a shard have journaled. `damaged` is called for each unreadable part."""
         for path in self.journals_of(stage, shard):
             settle(path)
             for one in scan(path):
@@ -58,7 +58,7 @@ class LocalFiles:
                     yield one
 
     def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
-        """Yield what each earlier attempt at a shard has journaled.
+        """Yield, for each earlier attempt at a shard, an iterator over the journaled records.
 
         Syncs the files first: records that a killed process wrote but did not sync are readable now, but a power failure
         could remove them after later steps were based on them.
@@ -72,11 +72,11 @@ class LocalFiles:
         return DiskStore(self.root).folders("journal")
 
     def with_data(self, stage: str) -> set[int]:
-        """Return the shards with a data file on this disk, of any attempt."""
+        """Return the shards for which any attempt has written a data file on this disk."""
         return set(self.by_shard("data", stage))
 
     def by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
-        """Return the files of a stage in one part of the folder, by the shard in their names."""
+        """Return the files of a stage in the subfolder `part` (`journal` or `data`), by the shard in their names."""
         found: dict[int, list[Path]] = {}
         for path in self.files(part, stage):
             if (number := path.name.partition("-")[0]).isdecimal():
@@ -84,7 +84,7 @@ class LocalFiles:
         return found
 
     def files(self, part: str, stage: str) -> list[Path]:
-        """Return the files of attempts at a stage in one part of the folder, `journal` or `data`, unordered."""
+        """Return the files that attempts at a stage have written to the subfolder `part` (`journal` or `data`), unordered."""
         with contextlib.suppress(FileNotFoundError):
             names = inside.names(self.root, f"{part}/{stage}")
             return [self.root / part / stage / name for name in names if "-" in name and name[0] != "."]
@@ -96,7 +96,7 @@ class LocalFiles:
 
 
 def settle(path: Path) -> None:
-    """Sync data that a killed process may have left in the page cache."""
+    """Sync a file or folder, because a killed process may have left its data only in the page cache."""
     try:
         sync(path)
     except OSError as error:

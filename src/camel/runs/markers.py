@@ -11,21 +11,21 @@ from camel.storage.inside import check_name
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """A shard is finished, and this file contains it."""
+    """The file that commits a shard. It names the data file that contains the shard."""
 
     stage: str
     shard: int
     file: str
-    """Path relative to the run's folder."""
+    """Path of the data file relative to the run's folder."""
     rows: int
     sha256: str
     fingerprint: str
     totals: dict[str, float] = {}
-    """Sums over its records: conversations, calls, tokens, money."""
+    """Sums over the shard's records: conversations, calls, tokens, money."""
     size: int = 0
-    """Bytes of the file; 0 if unknown."""
+    """Size of the data file in bytes. It is 0 if unknown."""
     retry: int = 0
-    """The retry that has rewritten the shard; 0: none."""
+    """Number of the retry that has rewritten the shard. It is 0 if none has."""
 
     def __post_init__(self) -> None:
         check_name(self.file)

@@ -25,7 +25,7 @@ from camel.runs.markers import Marker
 from camel.runs.run import open_folder
 
 LAST_STAGES = ("conversations", "answers")
-"""Names of stages with a run's records."""
+"""Names of the stages that contain a run's final records."""
 
 
 class RunReader:
@@ -40,21 +40,21 @@ class RunReader:
         stages = [name for name in LAST_STAGES if self.folder.committed(name)]
         self.stage = stage or (stages[0] if stages else LAST_STAGES[0])
         self._sound: set[str] = set()
-        """Files that match their markers."""
+        """Names of the data files that were compared with their markers and match."""
 
     @cached_property
     def markers(self) -> list[Marker]:
-        """The committed shards at the first access, in order."""
+        """The markers of the shards that were committed at the first access, in order."""
         return list(self.folder.markers(self.stage, sorted(self.folder.committed(self.stage))))
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Their files in order: one per shard, or compacted."""
+        """The data files of the committed shards, in order. A compacted file contains several shards."""
         return parts_of(self.folder, self.stage, self.markers)
 
     @property
     def files(self) -> list[Path]:
-        """Their Parquet files. Those of an object store are downloaded and kept until the process ends."""
+        """Local paths of the run's Parquet files. Files in an object store are downloaded, and removed at exit."""
         names = [part.file for part in self.parts]
         if self.folder.on_disk:
             return [self.folder.path(name) for name in names]
@@ -76,11 +76,11 @@ class RunReader:
                 yield from stream_shard(file)
 
     def opened(self, parts: Sequence[Part]) -> AbstractContextManager[Iterator[Path]]:
-        """Open the files of some parts; each is compared with its marker the first time."""
+        """Open the files of some parts. Each file is compared with its marker the first time."""
         return open_parts(self.folder, parts, self._sound)
 
     def shard(self, number: int) -> list[Transcript]:
-        """Return the records of one committed shard, the `number`th of `markers`."""
+        """Return the records of the committed shard at index `number` of `markers`."""
         shard = self.markers[number].shard
         part = next(part for part in self.parts if part.first <= shard <= part.last)
         start = sum(part.rows[: shard - part.first])
@@ -88,7 +88,7 @@ class RunReader:
             return list(stream_shard(next(files), start, start + self.markers[number].rows))
 
     def to_arrow(self, columns: list[str] | None = None) -> Any:
-        """Return all records as one Arrow table; pass `columns` for a large run."""
+        """Return all records as one Arrow table. For a large run, pass `columns` to read only some."""
         pyarrow = need_module("pyarrow")
         self.need_some()
         with self.folder.opened(part.file for part in self.parts) as files:
@@ -100,7 +100,7 @@ class RunReader:
         return self.to_arrow(columns).to_pandas()
 
     def need_some(self) -> None:
-        """Raise an `InputError` if nothing is committed yet."""
+        """Raise an `InputError` if no shard is committed yet."""
         if not self.parts:
             raise InputError(
                 f"'{self.folder.address}' has no finished conversations yet: wait until `camel run status` shows some"
@@ -108,7 +108,7 @@ class RunReader:
 
 
 def need_module(module: str, extra: str = "data") -> Any:
-    """Import a module; if it is missing, the error names the extra to install."""
+    """Import a module. If it is missing, raise an error that names the extra to install."""
     try:
         return import_module(module)
     except ImportError:

@@ -46,20 +46,20 @@ from camel.storage.inside import check_name
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 JOURNALS, USUAL_JOURNALS = "CAMEL_JOURNALS", "runs/.journals"
-"""Environment variable and default of the folder in which runs in object stores keep their journals."""
+"""Name of the environment variable, and the default folder, for the journals of runs in object stores."""
 HOLDER = "holder.json"
-"""The file in such a folder that identifies it."""
+"""The file in a journal folder that identifies the folder."""
 _AT_HAND = 256
 """Maximum number of cached markers."""
 _FETCHES = 4
-"""Files that are fetched ahead of the reader."""
+"""Number of files that are downloaded ahead of the reader."""
 DRIVER = ".driver"
 """A file in a run's folder while workers on other machines may be running for a driver, alive or just dead (`engine.fence`)."""
 T = TypeVar("T")
 
 
 class Kept(NamedTuple):
-    """A durable data file, for its marker."""
+    """Name and size of a durable data file, for its marker."""
 
     file: str
     size: int
@@ -72,11 +72,11 @@ class RunFolder(LocalFiles):
         super().__init__(root)
         self.store: Store = store or DiskStore(root)
         self._known: dict[str, set[int]] = {}
-        """Shards known to be committed; a marker is never removed."""
+        """Shards that are known to be committed, by stage. A marker is never removed."""
         self._recent: dict[tuple[str, int], Marker] = {}
-        """Cached markers."""
+        """Cached markers, by stage and shard."""
         self._newest: dict[str, dict[int, int]] = {}
-        """The last retry that has rewritten each shard, by stage, as last listed."""
+        """The last retry that has rewritten each shard, by stage, as of the last listing."""
 
     @property
     def address(self) -> str:
@@ -85,11 +85,11 @@ class RunFolder(LocalFiles):
 
     @property
     def exists(self) -> bool:
-        """Whether there is a run here."""
+        """Whether the folder or address contains a run."""
         return self.store.exists("run.json")
 
     def create(self, settings: Settings) -> None:
-        """Create a new run; never overwrites an existing one."""
+        """Create a new run. Raise an `InputError` if there already is one."""
         data = msgspec.json.format(msgspec.json.encode(settings), indent=2)
         try:
             made = self.store.create("run.json", data)
@@ -102,7 +102,7 @@ class RunFolder(LocalFiles):
             raise InputError(f"'{self.address}' already contains a run: choose another folder")
 
     def reset_settings(self, settings: Settings) -> bool:
-        """Replace the settings of a run if nothing was paid for yet; returns False otherwise."""
+        """Replace the settings of a run, unless calls were already paid for. Return whether they were replaced."""
         with self.locked():
             if (
                 self.stages()
@@ -116,7 +116,7 @@ class RunFolder(LocalFiles):
         return True
 
     def settings(self) -> Settings:
-        """The settings that the run was created with."""
+        """Read the settings that the run was created with."""
         self.check_links()
         try:
             settings = self._decoded("run.json", Settings)
@@ -131,7 +131,7 @@ class RunFolder(LocalFiles):
         return settings
 
     def _meant(self) -> str:
-        """Suggest a run with a similar name in the same folder, or return an empty string."""
+        """Return a hint that names a run with a similar name in the same folder. Return an empty text if there is none."""
         if not self.on_disk:
             return ""
         try:
@@ -146,21 +146,22 @@ class RunFolder(LocalFiles):
         return f" (did you mean {self.root.with_name(close)}?)" if close else ""
 
     def accepted(self) -> dict[str, Any]:
-        """Return changes of the run's settings that a user has accepted since, the newest value per name."""
+        """Return the changes of settings that a user has accepted after the run was created, with the newest value per name."""
         found: dict[str, Any] = {}
         for name in sorted(self.store.names("accepted")):
             found |= self._decoded(f"accepted/{name}", dict[str, Any])
         return found
 
     def accept(self, changes: dict[str, Any]) -> None:
-        """Store changes that a user has accepted: committed items stay, open items continue with them."""
+        """Store changes of settings that a user has accepted. They apply to items that are not committed yet."""
         number = len(self.store.names("accepted"))
         while not self.store.create(f"accepted/{number:06d}.json", msgspec.json.encode(changes)):
             number += 1
 
     def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of a stage outside of the run's configuration: stores `settings` if nothing was paid for yet.
-        The caller has `locked` the run."""
+        """Store `settings` as those of a stage, unless calls of it were already paid for. Return the stored settings. The
+        caller must have locked the run.
+        """
         name = f"stages/{stage}.json"
         done = self.committed(stage) or self._has_replies(stage)
         if not done and not self.held_elsewhere(stage):
@@ -169,7 +170,7 @@ class RunFolder(LocalFiles):
         return self._decoded(name, dict[str, Any])
 
     def begun_with(self, stage: str) -> dict[str, Any]:
-        """Return a stage's own settings; empty if it has none or has not started."""
+        """Return the settings that are stored for a stage. They are empty if it has none or has not started."""
         try:
             return self._decoded(f"stages/{stage}.json", dict[str, Any])
         except FileNotFoundError:
@@ -180,7 +181,7 @@ class RunFolder(LocalFiles):
         return any(True for shard in self.by_shard("journal", stage) for _ in self.replay(stage, shard))
 
     def has_own_settings(self, stage: str) -> bool:
-        """Return whether a stage has settings that are not in the run's configuration."""
+        """Return whether settings are stored for a stage in addition to the run's configuration."""
         return self.store.exists(f"stages/{stage}.json")
 
     @contextlib.contextmanager
@@ -203,12 +204,12 @@ class RunFolder(LocalFiles):
             yield
 
     def check_links(self) -> None:
-        """Raise `LinkInside` if there is a link directly in the run's folder: a run writes many files there."""
+        """Raise `LinkInside` if there is a symbolic link directly in the run's folder. A run writes many files there."""
         with contextlib.suppress(OSError):
             inside.names(self.root)
 
     def _claim_journals(self) -> None:
-        """Raise if the journals belong to another run that was at the same address before."""
+        """Raise an `InputError` if the local journals belong to another run that was at the same address before."""
         data = self.store.get("run.json") if self.exists else b""
         beside = DiskStore(self.root)
         if data and not beside.create("claim.json", data) and beside.get("claim.json") != data:
@@ -218,7 +219,7 @@ class RunFolder(LocalFiles):
         make_folder(self.root)
 
     def hold_journals(self, stage: str) -> None:
-        """Claim the journals of a stage for this folder; does nothing for a run on a disk.
+        """Record in the object store that this folder has the journals of a stage. Does nothing for a run on a disk.
 
         A process with another folder would pay again for replies in these journals. The folder owns them, not the
         process: a later process with this folder resumes, also after the folder was moved.
@@ -237,7 +238,7 @@ class RunFolder(LocalFiles):
                 )
 
     def held_elsewhere(self, stage: str) -> Holder | None:
-        """Return the other folder that has the journals of a stage, or None."""
+        """Return the other folder that has the journals of a stage. Return None if there is none."""
         if self.on_disk:
             return None
         try:
@@ -250,11 +251,11 @@ class RunFolder(LocalFiles):
         return holder
 
     def stages(self) -> list[str]:
-        """Return the stages with committed shards; those of a retry belong to its stage."""
+        """Return the stages with committed shards. Retries are not listed separately."""
         return [name for name in self.store.folders("committed") if not again.named(name).retry]
 
     def committed(self, stage: str) -> set[int]:
-        """Return the finished shards of a stage; reads only the names of markers."""
+        """Return the committed shards of a stage. Only the names of markers are read."""
         self._look_for_retries(stage)
         known = self._known.setdefault(stage, set())
         # Markers are never removed: if all shards up to one are known, only later ones are listed. Not beyond
@@ -269,17 +270,17 @@ class RunFolder(LocalFiles):
         return set(known)
 
     def is_committed(self, stage: str, shard: int) -> bool:
-        """Return whether a shard is finished."""
+        """Return whether a shard is committed."""
         return self.store.exists(marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
-        """Read a marker, the newest one if a retry has rewritten the shard."""
+        """Read the marker of a shard. If a retry has rewritten the shard, this is the newest marker."""
         if recent := self._recent.get((stage, shard)):
             return recent
         return self._decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
 
     def rewritten(self, stage: str) -> dict[int, int]:
-        """Return the last retry that has rewritten each shard, as of the last listing of the stage."""
+        """Return, for each rewritten shard, the last retry that rewrote it, as of the last listing of the stage."""
         if stage not in self._newest:
             self._look_for_retries(stage)
         return self._newest[stage]
@@ -291,30 +292,30 @@ class RunFolder(LocalFiles):
         self._newest[stage] = found
 
     def cache_marker(self, marker: Marker) -> None:
-        """Cache a marker: it is written on a thread and read on the event loop, which must not wait for a store."""
+        """Cache a marker that was just written, so that the event loop need not wait for the store to read it."""
         if len(self._recent) >= _AT_HAND:
             self._recent = {}
         self._recent[str(again.StageName(marker.stage, marker.retry)), marker.shard] = marker
 
     def markers(self, stage: str, shards: Iterable[int]) -> Iterator[Marker]:
-        """Read many markers; from an object store, several at a time."""
+        """Read many markers. From an object store, several are read at the same time."""
         one = partial(self.marker, stage)
         return map(one, shards) if self.on_disk else ahead(one, shards, AT_ONCE)
 
     def commit(self, marker: Marker) -> bool:
-        """Commit a shard; returns False if another process already has."""
+        """Commit a shard by creating its marker. Return False if another process has already committed it."""
         return self.store.create(
             marker_name(marker.stage, marker.shard, marker.retry), msgspec.json.encode(marker)
         )
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
-        """Return where an attempt at a shard writes its file."""
+        """Return the path to which an attempt at a shard writes its data file."""
         folder = self.path(f"data/{stage}")
         make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
     def persist(self, path: Path) -> Kept:
-        """Make a finished file at a `data_path` durable, before its marker is created."""
+        """Make a finished file at a `data_path` durable. Call it before the file's marker is created."""
         kept = Kept(path.relative_to(self.root).as_posix(), path.stat().st_size)
         if isinstance(self.store, BucketStore):
             self.store.upload(path, kept.file)
@@ -322,7 +323,7 @@ class RunFolder(LocalFiles):
         return kept
 
     def discard(self, path: Path) -> None:
-        """Remove a file because another process has committed its shard."""
+        """Remove the data file of an attempt whose shard another process has committed."""
         path.unlink(missing_ok=True)
         if not self.on_disk:
             self.store.remove([path.relative_to(self.root).as_posix()])
@@ -339,7 +340,7 @@ class RunFolder(LocalFiles):
 
     @contextlib.contextmanager
     def opened(self, files: Iterable[str]) -> Generator[Iterator[Path]]:
-        """Yield files of the run as local paths, one after the other; from an object store, a few are fetched ahead.
+        """Yield local paths of the run's files, one after the other. From an object store, a few are downloaded ahead.
 
         Each is valid until the next one is requested.
         """
@@ -380,7 +381,9 @@ class RunFolder(LocalFiles):
             self.store.put(name, inside.read(self.root, name))
 
     def read_local(self, name: str) -> bytes:
-        """Return a file next to the journals, or its copy in the object store; empty if there is neither."""
+        """Return the content of a file next to the journals, or of its copy in the object store. It is empty if there is
+        neither.
+        """
         with contextlib.suppress(FileNotFoundError):
             return inside.read(self.root, name)
         with contextlib.suppress(FileNotFoundError):
@@ -388,7 +391,7 @@ class RunFolder(LocalFiles):
         return b""
 
     def journaled(self, stage: str) -> set[int]:
-        """Return the shards in progress, now or when the run stopped: those with journals but no marker."""
+        """Return the shards in progress, now or when the run stopped: those with journals but without a marker."""
         shards = set(self.by_shard("journal", stage))
         return shards - self.committed(stage) if shards else shards
 
@@ -399,7 +402,7 @@ class RunFolder(LocalFiles):
         _remove(self.journals_of(stage, shard))
 
     def sweep(self, stage: str) -> None:
-        """Remove what a crash left of committed shards: their journals, and files without a marker.
+        """Remove the files of committed shards that a crash has left: journals, and data files that no marker names.
 
         Does not remove objects without a marker, because finding them needs a full listing; `camel run gc` does.
         """
@@ -440,7 +443,7 @@ class RunFolder(LocalFiles):
 
 
 def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
-    """Return the existing or new run at a folder or an address such as `s3://bucket/prefix`.
+    """Return the run at a folder or at an address such as `s3://bucket/prefix`. The run need not exist yet.
 
     `journal` is the local folder for the journals of a run in an object store. To resume items in progress, use the same
     folder as before; committed items do not need it.

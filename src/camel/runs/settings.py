@@ -18,7 +18,7 @@ class Planned(NamedTuple):
     shard_size: int
 
     def rows(self, shard: int) -> int:
-        """Return the rows of a shard."""
+        """Return the planned number of rows of a shard."""
         return max(0, min(self.shard_size, self.items - shard * self.shard_size))
 
 
@@ -32,13 +32,13 @@ class Settings(msgspec.Struct, frozen=True):
     forked_from: str = ""
     schema: int = SCHEMA
     lists: dict[str, str] = {}
-    """A hash of the inputs of each level's lists, so that a fork knows which lists it can reuse."""
+    """A hash of the inputs of each level's lists, by which a fork decides which lists it can reuse."""
     planned: dict[str, Planned] = {}
-    """The planned size of each stage; missing in runs of earlier versions."""
+    """The planned size of each stage. Runs of earlier versions do not have it."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A folder with journals of a run in an object store."""
+    """The local folder that has the journals of a run in an object store."""
 
     host: str
     folder: str

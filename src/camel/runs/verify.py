@@ -27,17 +27,17 @@ from camel.storage.store import ahead
 
 FILES_AT_ONCE = 4
 MOST_IDS = 5_000_000
-"""Maximum number of rows for which ids are compared over the whole stage; above it, within each file."""
+"""Maximum number of rows for which ids are compared across all files of a stage. Above it, only within each file."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A problem in a run."""
+    """A problem that a verification has found in a run."""
 
     stage: str
     what: str
     file: str = ""
     marker: str = ""
-    """The file's marker. If both are removed, `generate` makes the shard again."""
+    """The marker of the damaged file. If both are removed, `generate` makes the shard again."""
 
 
 class Verification(msgspec.Struct):
@@ -49,7 +49,7 @@ class Verification(msgspec.Struct):
     bytes: int = 0
     problems: list[Fault] = []
     missing: dict[str, int] = {}
-    """Planned shards that are not committed, by stage; empty if the run is complete."""
+    """Number of planned shards that are not committed, by stage. Empty or 0 if the run is complete."""
     notes: list[str] = []
 
     @property
@@ -64,7 +64,7 @@ class Verification(msgspec.Struct):
 
 
 class _Found(NamedTuple):
-    """What was found in one file."""
+    """The size, rows, ids and problems of one checked file."""
 
     size: int
     rows: int
@@ -79,7 +79,7 @@ def verify(
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verification:
-    """Check every marker and every file of a run; `progress` gets the number of checked files and of all files.
+    """Check every marker and every file of a run. `progress` is called with the numbers of checked files and of all files.
 
     `planned` gives the planned size of each stage; without it, only gaps are reported.
     """
@@ -156,7 +156,7 @@ def _journals(folder: RunFolder, stage: str) -> list[Fault]:
 
 
 def missing_files(folder: RunFolder, stage: str) -> list[str]:
-    """Return missing files of committed shards, from listings of a local disk; an object store is not checked.
+    """Return the names of missing data files of committed shards, on a local disk. Object stores are not checked.
 
     For the check before a run is reported as complete: fast, but finds no other damage.
     """
@@ -172,7 +172,7 @@ def missing_files(folder: RunFolder, stage: str) -> list[str]:
 
 
 def _count_shards(report: Verification, stage: str, shards: list[int], plan: Planned | None) -> None:
-    """Report missing and unplanned shards."""
+    """Add missing and unplanned shards of a stage to the report."""
     if plan is None:
         if missing := sorted(set(range(shards[-1] + 1 if shards else 0)) - set(shards)):
             report.missing[stage] = len(missing)
@@ -184,7 +184,7 @@ def _count_shards(report: Verification, stage: str, shards: list[int], plan: Pla
 
 
 def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Verification) -> list[Marker]:
-    """Return the markers that are readable and match their names."""
+    """Return the markers that are readable and match their names. The others are added to the report."""
     good: list[Marker] = []
 
     def one(shard: int) -> Marker | str:
@@ -216,7 +216,7 @@ def _compactions(folder: RunFolder, stage: str, report: Verification) -> list[Co
 
 
 def _look(folder: RunFolder, one: Marker | Compaction) -> _Found:
-    """Read one file."""
+    """Check the data file of a marker."""
     try:
         with folder.opened([one.file]) as files:
             return compare_file(next(files), one)
@@ -225,7 +225,7 @@ def _look(folder: RunFolder, one: Marker | Compaction) -> _Found:
 
 
 def compare_file(path: Path, one: Marker | Compaction) -> _Found:
-    """Compare a local file with its marker."""
+    """Compare a local data file with its marker."""
     rows = one.rows if isinstance(one, Marker) else sum(one.rows)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -253,7 +253,7 @@ def compare_file(path: Path, one: Marker | Compaction) -> _Found:
 
 
 def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
-    """Report ids that occur twice in this file, or also in another."""
+    """Return problems with ids that occur twice in this file, or also in another file."""
     problems: list[str] = []
     if len(set(ids)) < len(ids):
         problems.append(f"{len(ids) - len(set(ids)):,} of its rows repeat the id of another row")
@@ -264,7 +264,7 @@ def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
 
 
 def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -> list[Fault]:
-    """Return differences between compactions and the shards' markers."""
+    """Return the differences between compacted files and the markers of their shards."""
     return [
         Fault(stage, f"its rows of shard {shard} differ from the committed ones", one.file, one.name)
         if shard in markers

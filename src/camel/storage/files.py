@@ -24,12 +24,12 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 
 Put = Callable[[str, bytes], None]
-"""Takes the name of a document and its JSON."""
+"""A function that stores a document under a name. The document is JSON."""
 
 
 @contextlib.contextmanager
 def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
-    """Open a destination for documents; the path's ending decides the format."""
+    """Open a destination for documents. The ending of the path decides the format."""
     ending = next(
         (end for end in sorted(endings, key=len, reverse=True) if path.name.lower().endswith(end)), None
     )
@@ -83,7 +83,7 @@ def _put_file(folder: Path, name: str, data: bytes) -> None:
 
 
 class _Archive:
-    """A tar archive whose bytes depend only on its documents."""
+    """A tar archive whose bytes depend only on the documents in it."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
@@ -100,7 +100,7 @@ class _Archive:
 
 
 def file_name(id: str) -> str:
-    """Return a file name for an id: letters, digits, `_`, `-` and `.` stay, and nothing leads out of the folder.
+    """Return a file name for an id. Letters, digits, `_`, `-` and `.` stay, and the name never leads out of its folder.
 
     Different ids have different names; `urllib.parse.unquote` gives the id back unless it was very long.
     """
@@ -125,7 +125,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
 
 @contextlib.contextmanager
 def taking_place(path: Path) -> Generator[Path]:
-    """Yield a temporary path; its file replaces `path` once it is complete and durable. The folder must exist."""
+    """Yield a temporary path. The file written there replaces `path` once it is complete. The folder must exist."""
     temporary = _temporary_name(path)
     try:
         yield temporary
@@ -156,7 +156,7 @@ def new_folder(path: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def in_place_of(path: Path, force: bool) -> Generator[Path]:
-    """Yield where to write `path`: there or, with `force`, a temporary folder that replaces it once it is complete.
+    """Yield where to write the folder `path`. If `force` is true, it is a temporary folder that replaces a non-empty `path`.
 
     Raises if the old folder has files that the new one does not have, so that a mistyped name deletes nothing.
     """
@@ -184,7 +184,7 @@ def in_place_of(path: Path, force: bool) -> Generator[Path]:
 
 
 def _kinds(folder: Path) -> dict[tuple[str, str], str]:
-    """Return one file of each kind: by name at the top level; below it by folder and ending, because numbers in names change."""
+    """Return one file per kind. Top-level files count by name. Those below count by folder and ending, because numbers vary."""
     found: dict[tuple[str, str], str] = {}
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir():
@@ -209,7 +209,7 @@ def _compressed(file: IO[bytes], ending: str) -> Generator[IO[bytes]]:
 
 
 def make_folder(folder: Path) -> None:
-    """Create `folder` and its parents, durably."""
+    """Create `folder` and its parents, and sync them to disk."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
@@ -217,12 +217,12 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
+    """Sync a folder, so that the names of new files in it survive a crash."""
     sync(folder)
 
 
 def sync(path: Path) -> None:
-    """Make an existing file, or the names in a folder, durable."""
+    """Sync an existing file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -24,40 +24,40 @@ from camel.storage.files import make_folder as make_durably
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Non-blocking: a named pipe would block a reader forever."""
+"""Flags for opening files. They are non-blocking, because a named pipe would block a reader forever."""
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class LinkInside(Damaged):
-    """A symbolic link in a run, at a path that would be read, written or removed."""
+    """Raised if a path in a run that would be read, written or removed is a symbolic link."""
 
 
 class FileEntry(NamedTuple):
     """A file in a listing."""
 
     name: str
-    """Path relative to the run."""
+    """Path of the file relative to the run."""
     size: int
     modified: float
     """Modification time, in seconds since 1970."""
 
 
 def check_name(name: str) -> str:
-    """Raise an `InputError` unless a name stays in its folder."""
+    """Return a name that stays in its folder. Raise an `InputError` for any other."""
     if "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise InputError(f"{shown(name)} is not a valid file name in a run: use a relative name without '..'")
     return name
 
 
 def path(root: Path, name: str) -> Path:
-    """Return the path of an existing or new file or folder; raises `LinkInside` if it leads through a link."""
+    """Return the path of an existing or new file or folder. Raise `LinkInside` if it leads through a symbolic link."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         status_of(root, name)
     return root / name
 
 
 def status_of(root: Path, name: str) -> os.stat_result:
-    """Return the status of a file or folder that is not a link."""
+    """Return the status of a file or folder. Raise `LinkInside` if it is a symbolic link."""
     with _parent(root, name) as (folder, last):
         found = os.stat(last, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
@@ -66,7 +66,7 @@ def status_of(root: Path, name: str) -> os.stat_result:
 
 
 def exists(root: Path, name: str) -> bool:
-    """Return whether there is such a file or folder."""
+    """Return whether the file or folder exists."""
     try:
         status_of(root, name)
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ def exists(root: Path, name: str) -> bool:
 
 
 def open_file(root: Path, name: str, flags: int = os.O_RDONLY) -> IO[Any]:
-    """Open a file in binary mode. With the flags `APPEND` a missing file is created, but not its folder."""
+    """Open a file in binary mode. If `flags` is `APPEND`, a missing file is created, but not its folder."""
     with _parent(root, name) as (folder, last):
         try:
             descriptor = os.open(last, flags | _FILE, 0o666, dir_fd=folder)
@@ -92,7 +92,7 @@ def read(root: Path, name: str) -> bytes:
 
 
 def create(root: Path, name: str, data: bytes) -> bool:
-    """Create a file atomically and durably, with its folders; returns False and changes nothing if it exists."""
+    """Create a file and its folders atomically and durably. If the file exists, change nothing and return False."""
     made = False
     with _parent(root, name, make=True) as (folder, last):
         with _temporary(folder, last, data) as temporary:
@@ -111,7 +111,7 @@ def create(root: Path, name: str, data: bytes) -> bool:
 
 
 def write(root: Path, name: str, data: bytes | str) -> None:
-    """Create or replace a file atomically and durably, with its folders."""
+    """Create or replace a file atomically and durably. Missing folders are created."""
     data = data.encode() if isinstance(data, str) else data
     with _parent(root, name, make=True) as (folder, last):
         _check(folder, last, root / name)
@@ -121,7 +121,7 @@ def write(root: Path, name: str, data: bytes | str) -> None:
 
 
 def names(root: Path, folder: str = "") -> list[str]:
-    """Return all names in a folder, unordered; raises `LinkInside` if one of them is a link."""
+    """Return all names in a folder, unordered. Raise `LinkInside` if one of them is a symbolic link."""
     with _opened(root, folder) as descriptor, os.scandir(descriptor) as found:
         return [_plain(one, root / folder).name for one in found]
 
@@ -133,7 +133,7 @@ def folders(root: Path, folder: str) -> list[str]:
 
 
 def entries(root: Path, folder: str) -> Iterator[FileEntry]:
-    """Yield all files below a folder, sorted; none if there is no such folder."""
+    """Yield all files below a folder, sorted. A missing folder has none."""
     found: list[tuple[str, os.stat_result]] = []
     with (
         contextlib.suppress(FileNotFoundError),
@@ -153,7 +153,7 @@ def entries(root: Path, folder: str) -> Iterator[FileEntry]:
 
 
 def remove(root: Path, name: str) -> None:
-    """Delete a file; of a link, the link itself. Does nothing if it is missing."""
+    """Delete a file. A symbolic link is deleted itself, not its target. Does nothing if the file is missing."""
     with (
         contextlib.suppress(FileNotFoundError),
         _parent(root, name) as (folder, last),
@@ -163,7 +163,7 @@ def remove(root: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
-    """Create a durable file with a temporary name in a folder; it is removed unless renamed."""
+    """Create a durable file with a temporary name in a folder. The file is removed unless it was renamed."""
     name = f".{last[:100]}.{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
     try:
@@ -179,7 +179,7 @@ def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
 
 @contextlib.contextmanager
 def _parent(root: Path, name: str, make: bool = False) -> Generator[tuple[int, str]]:
-    """Yield the open folder of a file, and the file's name in it."""
+    """Yield the descriptor of a file's folder, and the file's name in it."""
     folder, _, last = check_name(name).rpartition("/")
     with _opened(root, folder, make) as descriptor:
         yield descriptor, last
@@ -187,7 +187,7 @@ def _parent(root: Path, name: str, make: bool = False) -> Generator[tuple[int, s
 
 @contextlib.contextmanager
 def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
-    """Yield a descriptor of a folder; with `make`, a missing folder is created durably."""
+    """Yield a descriptor of a folder. If `make` is true, a missing folder is created durably."""
     parts: Sequence[str] = check_name(folder).split("/") if folder else ()
     if make:
         make_durably(root)

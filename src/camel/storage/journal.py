@@ -42,11 +42,11 @@ REPLY = 1
 
 
 class JournalBroken(CamelError):
-    """The journal could not be written, for example because the disk is full. Later records are not durable."""
+    """Raised if the journal cannot be written, for example because the disk is full. Later records are not durable."""
 
 
 class Journal:
-    """A journal file for writing, created with its first record. Use it on one event loop; `close()` when done."""
+    """Writes a journal file, which the first record creates. Use it on one event loop, and call `close()` when done."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,13 +55,13 @@ class Journal:
         self._group: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._broken = ""
-        """Why nothing more can be written."""
+        """The reason why nothing more can be written. Empty if there is none."""
         self._closed = False
         self._tag = secrets.token_bytes(8)
         self._number = self._first = self._previous = 0
 
     async def append(self, payload: bytes) -> None:
-        """Append `payload` and return when it is durable; raises `JournalBroken` if that fails."""
+        """Append `payload` and return when it is durable. Raise `JournalBroken` if that fails."""
         if self._broken or self._closed:
             raise JournalBroken(f"{self.path}: {self._broken or 'closed'}")
         if not 0 < len(payload) <= MAX_PAYLOAD:
@@ -80,7 +80,7 @@ class Journal:
         await asyncio.shield(group)
 
     async def _write(self) -> None:
-        """Write groups until nothing is waiting."""
+        """Write waiting records in groups until none are waiting."""
         loop = asyncio.get_running_loop()
         while (group := self._group) is not None:
             data, self._waiting, self._group = b"".join(self._waiting), [], None
@@ -138,30 +138,30 @@ def _packed(tag: bytes, number: int, first: int, previous: int, kind: int, paylo
 
 
 class Frame(NamedTuple):
-    """A frame with an intact head."""
+    """A frame (one record in the file) whose head is intact."""
 
     number: int
     first: int
-    """The number of the first frame of its group."""
+    """The number of the first frame in the same group."""
     previous: int
     kind: int
     checksum: int
-    """Checksum of its head, which includes the checksum of the payload."""
+    """Checksum of the frame's head, which includes the checksum of the payload."""
     payload: bytes | None
     """The payload; None if it is damaged."""
     end: int
-    """Where the next frame begins."""
+    """Offset in the file at which the next frame begins."""
 
 
 class Damage(NamedTuple):
-    """A damaged part of a journal that was durable before."""
+    """A part of a journal that is damaged although it was durable before."""
 
     path: Path
     start: int
     end: int
-    """End of the byte range."""
+    """Offset of the end of the damaged bytes."""
     records: int | None
-    """Number of lost records; None if the whole file is lost and the number is unknown."""
+    """Number of lost records. None if the whole file is lost, so that the number is unknown."""
 
     @property
     def where(self) -> str:
@@ -174,7 +174,7 @@ class Damage(NamedTuple):
 
 
 def _frame(data: bytes, at: int, tag: bytes) -> Frame | None:
-    """Return the frame that begins at `at`; None if there is none or it is incomplete."""
+    """Return the frame that begins at offset `at`. Return None if there is none or it is incomplete."""
     head = data[at : at + _FRAME.size]
     if len(head) < _FRAME.size:
         return None
@@ -190,7 +190,7 @@ def _frame(data: bytes, at: int, tag: bytes) -> Frame | None:
 
 
 def _tag_of(data: bytes) -> bytes:
-    """Return the tag of a file from its header or, if that is damaged, from its first frame; empty if there is none."""
+    """Return the tag in a file's header or, if that is damaged, in its first frame. It is empty if there is none."""
     magic, tag, check = _HEADER.unpack_from(data)
     if magic == _MAGIC and zlib.crc32(magic + tag) == check:
         return tag
@@ -243,7 +243,7 @@ def read(path: Path) -> Iterator[bytes]:
 
 
 def _first_format(data: bytes) -> Iterator[bytes]:
-    """Yield the payloads of a journal of the first format, in which damage looks like the end."""
+    """Yield the payloads of a journal in the first format. In this format, damage cannot be distinguished from the end."""
     at = len(_OLD_MAGIC)
     while at + _OLD_FRAME.size <= len(data):
         length, checksum = _OLD_FRAME.unpack_from(data, at)
@@ -255,7 +255,7 @@ def _first_format(data: bytes) -> Iterator[bytes]:
 
 
 class Tail:
-    """Follows a journal that another process writes; `close()` when done.
+    """Follows a journal that another process writes. Call `close()` when done.
 
     The file stays open, so that the rest can be read even after the journal was deleted.
     """
@@ -265,7 +265,7 @@ class Tail:
         self._at, self._tag = 0, b""
 
     def new(self) -> Iterator[bytes]:
-        """Yield the payloads completed since the last call; stops at a damaged one."""
+        """Yield the payloads that were completed since the last call. Stop at a damaged one."""
         self._file.seek(self._at)
         data, at = self._file.read(), 0
         if not self._at:

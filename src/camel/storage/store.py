@@ -34,12 +34,12 @@ from camel.storage import inside
 from camel.storage.inside import FileEntry
 
 PATIENCE = 180.0
-"""Seconds for which requests to a failing store are retried; then the run stops and can be resumed."""
+"""Seconds for which requests to a failing store are retried. After that, the run stops and can be resumed."""
 AT_ONCE = 64
-"""Concurrent requests for small objects."""
+"""Maximum number of concurrent requests for small objects."""
 _CHUNK = 8 * 2**20
 _AHEAD = 2**18
-"""Minimum number of bytes to fetch when a part of an object is read."""
+"""Minimum number of bytes to fetch when only a part of an object is read."""
 _SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 A = TypeVar("A")
@@ -47,25 +47,25 @@ B = TypeVar("B")
 
 
 class StoreFailed(CamelError):
-    """Requests to an object store failed, retries included. Committed data is safe."""
+    """Raised if requests to an object store fail after all retries. Committed data is safe."""
 
     lost = False
-    """Whether there was no answer, so that the request may have been executed."""
+    """Whether the store did not respond, so that it may have executed the request."""
 
 
 def is_remote(where: str | Path) -> bool:
-    """Return whether an address is in an object store, also after `Path` has removed a slash from it."""
+    """Return whether an address is in an object store. Also accepts an address from which `Path` has removed a slash."""
     scheme, _, rest = str(where).partition(":/")
     return rest.startswith("/") or (scheme in _SCHEMES and bool(rest))
 
 
 def absolute_place(where: str | Path) -> str:
-    """Return an absolute path or address, valid in every process on the same file system."""
+    """Return an absolute path or URL, which is valid in every process with the same file system."""
     return str(where) if is_remote(where) else str(Path(where).absolute())
 
 
 class DiskStore:
-    """A folder on a disk. Files and the names of their folders are synced. Links are not followed.
+    """A folder on a disk. Writes are synced, and symbolic links are not followed.
 
     A missing file raises `FileNotFoundError`, here and in a `BucketStore`.
     """
@@ -74,7 +74,7 @@ class DiskStore:
         self.root, self.address = root, str(root)
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether the file exists."""
         return inside.exists(self.root, name)
 
     def get(self, name: str) -> bytes:
@@ -82,7 +82,7 @@ class DiskStore:
         return inside.read(self.root, name)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Create a small file atomically and durably; returns False and changes nothing if it exists."""
+        """Create a small file atomically and durably. If it exists, change nothing and return False."""
         return inside.create(self.root, name, data)
 
     def put(self, name: str, data: bytes) -> None:
@@ -90,13 +90,15 @@ class DiskStore:
         inside.write(self.root, name, data)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
-        """Return the files directly in a folder, without its name. `after` only affects object stores."""
+        """Return the names of the files directly in a folder. `after` has no effect here, only in object stores."""
         with contextlib.suppress(FileNotFoundError):
             return [name for name in inside.names(self.root, folder) if not name.startswith(".")]
         return []
 
     def folders(self, folder: str) -> list[str]:
-        """Return the folders in a folder. At the top level they may be links, because a folder of runs may link to runs."""
+        """Return the names of folders in a folder. At the top level they may be links, because a folder of runs may link to
+        runs.
+        """
         with contextlib.suppress(FileNotFoundError):
             if folder:
                 found = inside.folders(self.root, folder)
@@ -122,7 +124,7 @@ class BucketStore:
     """
 
     patience = PATIENCE
-    """Seconds for which requests are retried. A caller that only reads may set fewer."""
+    """Seconds for which requests are retried. Callers that only read may set a smaller number."""
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition(":/")
@@ -160,7 +162,7 @@ class BucketStore:
             )
 
     def _ask(self, doing: str, name: str, request: Callable[[], A]) -> A:
-        """Return the result of an idempotent request; repeats it while its answer is lost.
+        """Return the result of an idempotent request. If the store does not respond, repeat the request.
 
         The client itself repeats rejected requests and interrupted reads, but not a write whose answer was lost.
         """
@@ -177,7 +179,7 @@ class BucketStore:
 
     @contextlib.contextmanager
     def _typed(self, doing: str, name: str) -> Generator[None]:
-        """Turn the client's errors into ours, without the secrets that they may contain."""
+        """Convert the client's errors into errors of this package, without the secrets that they may contain."""
         what = f"{doing} {self.address}/{name}".rstrip("/")
         try:
             yield
@@ -200,7 +202,7 @@ class BucketStore:
             raise failed from None
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such an object."""
+        """Return whether the object exists."""
         try:
             self._ask("reading", name, lambda: self._client.head(name))
         except FileNotFoundError:
@@ -212,7 +214,7 @@ class BucketStore:
         return self._ask("reading", name, lambda: bytes(self._client.get(name).bytes()))
 
     def create(self, name: str, data: bytes) -> bool:
-        """Create an object with a conditional put; returns False if another object exists.
+        """Create an object with a conditional put. Return False if another object has this name.
 
         A put whose answer was lost may have succeeded. So an existing object is compared with `data`, which names a file
         that no other attempt has.
@@ -250,7 +252,7 @@ class BucketStore:
         self._ask("reading", name, request)
 
     def reader(self, name: str) -> IO[bytes]:
-        """Return an object as a seekable file; fetches only the parts that are read."""
+        """Return an object as a seekable file. Only the parts that are read are fetched."""
         size: int = self._ask("reading", name, lambda: self._client.head(name)["size"])
 
         def part(start: int, end: int) -> bytes:
@@ -261,7 +263,7 @@ class BucketStore:
         return io.BufferedReader(_Ranges(part, size), _AHEAD)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
-        """Return the objects directly in a folder that sort after `after`, without the folder's name."""
+        """Return the names of objects directly in a folder that sort after `after`. They do not include the folder's name."""
         start, offset = len(folder) + 1, f"{folder}/{after}" if after else None
 
         def request() -> list[str]:
@@ -272,7 +274,7 @@ class BucketStore:
         return [name for name in found if "/" not in name and not name.startswith(".")]
 
     def folders(self, folder: str) -> list[str]:
-        """Return the folders directly in a folder."""
+        """Return the names of the folders directly in a folder."""
 
         def request() -> list[str]:
             return self._client.list_with_delimiter(folder or None)["common_prefixes"]
@@ -304,12 +306,12 @@ Store = DiskStore | BucketStore
 
 
 def open_store(where: str | Path) -> Store:
-    """Return the store at an address."""
+    """Return the store for a path or URL."""
     return BucketStore(str(where)) if is_remote(where) else DiskStore(Path(where))
 
 
 class _Ranges(io.RawIOBase):
-    """A file whose parts are fetched on demand."""
+    """A read-only file that fetches parts of an object when they are read."""
 
     def __init__(self, part: Callable[[int, int], bytes], size: int) -> None:
         self._part, self._size, self._at = part, size, 0
@@ -339,7 +341,7 @@ class _Ranges(io.RawIOBase):
 
 
 def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
-    """Yield the results of `work` in order, computed on threads, with at most `at_once` results ahead of the reader."""
+    """Call `work` on threads and yield the results in order. At most `at_once` calls run ahead of the reader."""
     pool = ThreadPoolExecutor(at_once)
     begun: deque[Future[B]] = deque()
     try:
@@ -358,7 +360,7 @@ _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 
 
 def _said(error: Exception) -> str:
-    """Return the status and code of a client's error. The rest may contain a signature or a key."""
+    """Return the status and code of a client's error. The rest of its text may contain a signature or a key."""
     text = str(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status:

@@ -37,7 +37,7 @@ _NONCE = re.compile(r"[0-9a-f]{0,32}")
 
 
 class Booth:
-    """Provides what the pages show, and interprets answers. Its return values do not reveal the systems."""
+    """Selects pairs for voters and interprets answers. No return value reveals which system wrote a solution."""
 
     def __init__(self, pairs: Sequence[Pair], box: BallotBox) -> None:
         self.box, self.dealer = box, Dealer(pairs, box)
@@ -48,45 +48,45 @@ class Booth:
         self.restricted = {key for key, pair in self.pairs.items() if RESTRICTED.intersection(pair.labels)}
 
     def open(self, allowed: Collection[str]) -> int:
-        """How many pairs a voter may be shown."""
+        """Return the number of pairs that a voter may be shown."""
         return len(self.pairs) - (0 if MISALIGNMENT in allowed else len(self.restricted))
 
     def may(self, key: str, allowed: Collection[str]) -> bool:
-        """Whether a voter may be shown a pair."""
+        """Return whether a voter may be shown a pair."""
         return key not in self.restricted or MISALIGNMENT in allowed
 
     def path(self, key: str) -> str:
-        """Where a pair is voted on."""
+        """Return the URL path of the page for voting on a pair."""
         return f"/pair/{self._handles[key]}"
 
     def key(self, handle: str) -> str | None:
-        """The pair of a path."""
+        """Return the key of the pair with this handle in its URL path. Return None if there is no such pair."""
         return self._keys_of.get(handle)
 
     def next(self, voter: str, allowed: Collection[str]) -> str | None:
-        """The next pair of a voter; None at the end."""
+        """Return the URL path of the voter's next pair. Return None if there is none."""
         found = self.dealer.next(
             voter, lambda pair: MISALIGNMENT in allowed or not RESTRICTED.intersection(pair.labels)
         )
         return found and self.path(found)
 
     def first(self, voter: str, key: str) -> Literal["a", "b"]:
-        """Which solution this voter sees as A."""
+        """Return which solution of a pair this voter sees as A."""
         return "a" if int(self.keys.sign(f"order\n{voter}\n{key}")[0], 16) % 2 else "b"
 
     def sides(self, voter: str, key: str) -> tuple[str, str]:
-        """The texts in this voter's order."""
+        """Return the two solutions in the order in which this voter sees them."""
         pair = self.pairs[key]
         return (pair.text_a, pair.text_b) if self.first(voter, key) == "a" else (pair.text_b, pair.text_a)
 
     def choice(self, voter: str, key: str, answer: str) -> Choice | None:
-        """The choice that an answer on this voter's screen means."""
+        """Return the choice that an answer on this voter's screen stands for. Return None if the answer is invalid."""
         if answer in ("A", "B"):
             return "a" if (answer == "A") == (self.first(voter, key) == "a") else "b"
         return "draw" if answer == "draw" else "skip" if answer == "skip" else None
 
     def answer(self, vote: CastVote | None) -> str:
-        """A vote as an answer on the screen on which it was given."""
+        """Return a vote as the answer that the voter gave on their screen. Return an empty text if there is no vote."""
         if vote is None or vote.choice in ("draw", "skip"):
             return vote.choice if vote else ""
         return "A" if vote.choice == vote.first else "B"
@@ -95,7 +95,7 @@ class Booth:
 def create_app(
     pairs: Sequence[Pair], box: BallotBox, *, hosts: Collection[str] = (), by_name: bool = True, url: str = ""
 ) -> FastAPI:
-    """The app for some pairs and their votes. Unless `by_name`, voters need a link; `url` is the address that they open."""
+    """Create the app for voting on pairs. If `by_name` is false, voters need an invitation link. `url` is the app's address."""
     booth = Booth(pairs, box)
     keys = booth.keys
     consent, passes = Consent(keys), Passes(keys, secure=url.startswith("https:"))
@@ -271,7 +271,7 @@ def create_app(
         )
 
     async def pair_of(request: Request) -> tuple[str, str] | Response:
-        """The voter and the pair, or the page that asks for consent."""
+        """Return the voter and the pair of a request, or the page that asks for consent."""
         voter = voter_of(request)
         key = booth.key(request.path_params["handle"])
         if key is None:

@@ -17,23 +17,23 @@ from starlette.responses import Response
 from camel.explorer.access import Keys
 
 DAYS = 180
-"""For how long a browser stores a pass."""
+"""Number of days for which a browser stores a pass."""
 
 
 class Passes:
-    """Makes and reads passes."""
+    """Makes and checks passes, which are signed names of voters."""
 
     def __init__(self, keys: Keys, *, secure: bool = False) -> None:
         self._keys, self._secure = keys, secure
         self._cookie = f"camel-voter-{keys.suffix}"
 
     def of(self, voter: str) -> str:
-        """Return the pass of a voter; that of "" is for a voter who will choose a name."""
+        """Return the pass of a voter. The pass of "" is for a voter who will choose a name."""
         name = base64.urlsafe_b64encode(voter.encode()).decode().rstrip("=")
         return f"{name}.{self._keys.sign(self._signed(voter))}"
 
     def voter(self, token: str) -> str | None:
-        """Return the voter of a pass; None if the pass is invalid."""
+        """Return the voter's name in a pass. Return None if the pass is invalid."""
         name, _, signature = token[:1_000].partition(".")
         try:
             voter = base64.urlsafe_b64decode(name.encode() + b"=" * (-len(name) % 4)).decode()
@@ -46,7 +46,7 @@ class Passes:
         return f"/join?pass={quote(self.of(voter))}"
 
     def shown(self, request: Request) -> str | None:
-        """Return the voter whose pass a browser sent: "" if they have not chosen a name, None without a pass."""
+        """Return the voter whose pass a browser sent. Return "" if they have not chosen a name, and None without a pass."""
         return self.voter(request.cookies.get(self._cookie, ""))
 
     def give(self, response: Response, voter: str) -> None:

@@ -30,9 +30,9 @@ class Links(NamedTuple):
 
     pairs: int
     anybody: str
-    """For voters who enter a name."""
+    """The link for voters who enter a name themselves."""
     own: dict[str, str]
-    """By voter, for those invited by name."""
+    """The personal link of each voter who was invited by name."""
 
 
 def serve(
@@ -74,7 +74,7 @@ def serve(
 
 
 async def keep_invited(folder: Path, names: Sequence[str]) -> list[str]:
-    """Reserve the invited names before their links are printed."""
+    """Reserve the invited names, and return them as stored. Call it before their links are printed."""
     box = BallotBox(folder)
     try:
         return [await box.join(name) for name in names]
