@@ -202,7 +202,7 @@ class Contest:
         return sum(len(self._open(step)) for step in self.steps)
 
     def estimate(self) -> list[StepNeed]:
-        """Estimate the remaining calls and tokens per step and model. Repeated questions are not included."""
+        """Estimate the remaining calls and tokens per step and model. Retries after unreadable answers are not included."""
         needs: dict[tuple[Kind, str], StepNeed] = {}
         for step in self.steps:
             items = self._open(step)

@@ -143,7 +143,8 @@ class Looker:
         return marks
 
     def _load(self, shard: int, columns: Sequence[str] | None = None) -> Any:
-        """Return the findings in a shard. A damaged file is discarded, because another scan costs no call."""
+        """Read the stored findings of a shard. If the file is damaged, remove it and raise an `InputError`, because a new scan
+        is free."""
         try:
             return read_shard(self.folder.path(self.folder.marker(self.name, shard).file), columns)
         except InputError:
