@@ -227,8 +227,7 @@ class _Seat:
         return Shaped(self._assemble(messages, roles, offsets, of, total), too_long, none)
 
     def _turns(self) -> tuple[Any, Any]:
-        """Return the indices of the messages to the seat, and of its answers. The message before a first answer is the
-        opening."""
+        """Return the indices of the messages to the seat, and of its answers. A first message answers the opening."""
         count = len(self._own)
         first = np.zeros(count, bool)
         first[self._ends[:-1][np.diff(self._ends) > 0]] = True
