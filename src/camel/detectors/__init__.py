@@ -25,7 +25,7 @@ __all__ = ["DETECTORS", "Detector", "Finding", "Hit", "confirm", "detect"]
 
 
 def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> list[Finding]:
-    """Run the named detectors, or all of them, and return their findings, by message."""
+    """Run the named detectors, or all of them. Return their findings in the order of the messages."""
     names = list(DETECTORS if detectors is None else detectors)
     if unknown := sorted(set(names) - DETECTORS.keys()):
         raise InputError(f"there is no detector {shown(unknown[0])}. Use one of {', '.join(DETECTORS)}")

@@ -30,7 +30,7 @@ _QUESTIONS = {
     format_violation: "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
     sycophancy_loop: "Do the messages up to that one praise or agree with each other instead of working on the task?",
 }
-"""The rules, each with the question to a judge about its findings. A rule's function has its detector's name."""
+"""The rules, each with the question to a judge about its findings. A rule's function has the name of its detector."""
 _VERSIONS = {
     unfinished_code: 2,  # version 1 took a body with code between two comments, or with a brace in a comment, for empty
     language_drift: 2,  # version 1 took the language of a conversation with a short task from the first long message of any speaker
@@ -45,7 +45,7 @@ def _shipped() -> Iterator[Detector]:
 
 
 def _plugged(plugin: Plugin, part: Any) -> Detector:
-    """Wrap a plug-in's detector, so that its errors name it."""
+    """Wrap a plug-in's detector, so that its errors name the plug-in."""
     if not isinstance(part, Detector):
         raise plugin.failed(f"must be a Detector of camel.detectors, not {shown(part)}")
     if part.name != plugin.name:

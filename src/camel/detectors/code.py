@@ -25,7 +25,7 @@ class _Block(NamedTuple):
 
 
 def unfinished_code(transcript: Transcript) -> Iterator[Hit]:
-    """Find incomplete code of an assistant."""
+    """Find code of the assistant that is incomplete."""
     for index, message in said_by(ASSISTANT, transcript):
         blocks = list(_blocks(message))
         if not blocks:
@@ -72,7 +72,7 @@ _STRONG = re.compile(
 
 
 def _blocks(message: Message) -> Iterator[_Block]:
-    """Yield the fenced code of a message, or what looks like code if nothing is fenced."""
+    """Yield the fenced code blocks of a message. Without fences, yield the text from the first line that looks like code."""
     text = without_closing(message.content)
     if "```" not in text and "~~~" not in text:
         bare = work(message)
@@ -97,7 +97,7 @@ def _blocks(message: Message) -> Iterator[_Block]:
 # ---- holes
 
 _LONGEST = 20_000
-"""Characters of a block that are searched for placeholders."""
+"""Maximum number of characters of a code block that are searched for placeholders."""
 
 _COMMENT_HOLE = re.compile(
     r"(?:#|//|/\*|--|<!--|%)[ \t]*+(?:\.{3}|…)?[ \t(]*+(?:"
@@ -139,7 +139,7 @@ def _hole(block: _Block) -> str | None:
 # ---- breaking off
 
 _HASH = (*words("python py bash sh shell zsh ruby rb r perl yaml yml toml dockerfile make elixir"), "")
-"""Languages in which `#` begins a comment; also used for code without a language."""
+"""Languages in which `#` begins a comment. The empty name stands for code without a language."""
 _STRINGS = re.compile(
     r"\"\"\".*?\"\"\"|'''.*?'''|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n]){0,200}?'",
     re.DOTALL,
@@ -193,7 +193,7 @@ def _breaks_off(block: _Block) -> str | None:
 
 
 def _unclosed(code: str) -> bool:
-    """Return whether more brackets are opened than closed; a fragment may close more than it opens."""
+    """Return whether more brackets are opened than closed. Code that closes more than it opens is a fragment and is allowed."""
     depth = {"(": 0, "[": 0, "{": 0}
     for char in code:
         if char in "([{":

@@ -13,9 +13,9 @@ import msgspec
 from camel.core.transcript import Transcript
 
 WHOLE = -1
-"""The index of a finding about the whole conversation. No built-in rule uses it; your own may."""
+"""Index of a finding about the whole conversation. No built-in rule uses it, but your own rules may."""
 MAX_EVIDENCE = 200
-"""Maximum characters of evidence."""
+"""Maximum number of characters of evidence."""
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,17 +25,17 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int
     """Version of the rule that found it."""
     index: int
-    """Index of the message in the transcript's list; -1 means the whole conversation."""
+    """Index of the message in the transcript's list. -1 means the whole conversation."""
     evidence: str
-    """A short exact quotation of that message; empty if the message is empty."""
+    """A short exact quotation of that message. Empty if the message is empty."""
     reason: str
-    """The reason in a sentence, without text of a model."""
+    """Why the rule found it, in a sentence without text of a model."""
     confirmed: bool | None = None
-    """A judge's decision; None if no judge was asked or it did not decide."""
+    """A judge's decision. None if no judge was asked or the judge did not decide."""
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """What a rule returns; the detector turns it into a finding."""
+    """A result of a rule, which the detector turns into a `Finding`."""
 
     index: int
     reason: str
@@ -52,7 +52,7 @@ class Detector(msgspec.Struct, frozen=True):
     title: str
     """The behavior in a few words, for tables and plots."""
     question: str
-    """The question to a judge about a finding; yes means that it is right."""
+    """The question to a judge about a finding. The answer yes means that the finding is right."""
     rule: Callable[[Transcript], Iterable[Hit]]
 
     def find(self, transcript: Transcript) -> list[Finding]:

@@ -21,7 +21,7 @@ from camel.detectors.catalogue import DETECTORS
 from camel.detectors.finding import WHOLE, Finding
 
 JUDGE = "judge"
-"""The speaker name of the judge's calls."""
+"""The speaker name in requests to the judge."""
 JUDGE_SAMPLING = Sampling(temperature=0.0, max_tokens=200)
 
 _SYSTEM = (
@@ -32,7 +32,7 @@ _SYSTEM = (
 _AGAIN = "That was neither. Answer with one word only: yes or no."
 _YES_OR_NO = re.compile(r"[\W_]*(?:answer\W+|final answer\W+)?(yes|no)\b", re.IGNORECASE)
 _MAX_CHARS = 6_000
-"""Maximum characters of a message in the prompt; the evidence is always complete."""
+"""Maximum number of characters of a message in the prompt. The evidence is always complete."""
 
 
 async def confirm(
@@ -101,6 +101,6 @@ def _asked(transcript: Transcript, finding: Finding, question: str, before: int)
 
 
 def _cut(text: str) -> str:
-    """Prefix every line, so that no line of a message can pose as the end of the conversation."""
+    """Shorten a long text and prefix every line, so that no line can pose as the end of the conversation."""
     text = text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS // 2]}\n[…]\n{text[-_MAX_CHARS // 2 :]}"
     return "\n".join(f"| {line}" for line in text.splitlines())

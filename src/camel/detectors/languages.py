@@ -70,11 +70,11 @@ _LEAST_WORDS = 7
 _FEW_WORDS = 4
 _MOST_WORDS = 150
 _LEAST_COMMON = 0.2
-"""Share of common words below which the language of a text is unknown."""
+"""Minimum share of common words. Below it, the language of a text is unknown."""
 
 
 def language_drift(transcript: Transcript) -> Iterator[Hit]:
-    """Find messages mostly in another language than the conversation."""
+    """Find messages that are mostly in another language than the conversation."""
     messages = transcript.messages
     asked = f"{transcript.task.original} {transcript.task.specified}"
     expected = _expected(transcript, asked)
@@ -90,7 +90,7 @@ def language_drift(transcript: Transcript) -> Iterator[Hit]:
 
 
 def _expected(transcript: Transcript, task: str) -> str | None:
-    """Return the language of the task; if it is short, the user's messages are added.
+    """Return the language of the task. If the task is short, the user's messages are used too.
 
     Assistant messages are not used, because they would be compared with themselves. A few words are enough, because only
     a longer text that is clearly in another language is reported.

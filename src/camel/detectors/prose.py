@@ -15,7 +15,7 @@ from camel.core.role_playing import USER
 from camel.core.transcript import Transcript
 
 _LONGEST = 20_000
-"""Characters of a message that are read as prose, which is always enough."""
+"""Maximum number of characters of a message that are read as prose, which is always enough."""
 
 _CODE = re.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
@@ -44,7 +44,7 @@ def said_by(speaker: str, transcript: Transcript) -> Iterator[tuple[int, Message
 
 
 def asked_before(transcript: Transcript, index: int) -> Message | None:
-    """Return the user's latest message before `index`."""
+    """Return the user's latest message before `index`, or None."""
     for message in reversed(transcript.messages[:index]):
         if message.speaker == USER:
             return message
@@ -52,7 +52,7 @@ def asked_before(transcript: Transcript, index: int) -> Message | None:
 
 
 def work(message: Message) -> str:
-    """Return a message without the markers of its seat."""
+    """Return the instruction or solution in a message, without the labels of the format."""
     move = message.move
     if message.speaker == USER and move.instruction is not None:
         return move.instruction
@@ -63,13 +63,13 @@ def work(message: Message) -> str:
 
 @lru_cache(maxsize=256)
 def _bare(text: str) -> str:
-    """Remove empty markers, which the grammar ignores."""
+    """Remove labels of the format that have no content, which the grammar ignores."""
     text = _LABEL.sub("", without_closing(text)).strip()
     return "" if text.strip(" .*_").lower() in ("none", "n/a", "nothing") else text
 
 
 def without_closing(text: str) -> str:
-    """Remove `Next request.` from the end."""
+    """Remove `Next request.` from the end of a text."""
     text = text.rstrip()
     found = _CLOSING.search(text, max(0, len(text) - 40))
     return text[: found.start()] if found else text
@@ -98,10 +98,10 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def is_shown(asked: Message | None) -> bool:
-    """Return whether the user asked for text in the voice of others."""
+    """Return whether the user asked for text in the voice of another person, such as a letter or a dialog."""
     return asked is not None and is_shown_text(work(asked))
 
 
 def is_shown_text(instruction: str) -> bool:
-    """Return whether an instruction asks for text in the voice of others."""
+    """Return whether an instruction asks for text in the voice of another person, such as a letter or a dialog."""
     return _SHOWN.search(instruction) is not None

@@ -23,7 +23,7 @@ _ANY_CALL = NextCall("")
 
 
 def message_loop(transcript: Transcript) -> Iterator[Hit]:
-    """Find a loop; reported once, where it is complete."""
+    """Find loops of repeated messages. Each loop is reported once, at the message that completes it."""
     messages = transcript.messages
     looping = False
     for index in range(len(messages)):
@@ -35,7 +35,7 @@ def message_loop(transcript: Transcript) -> Iterator[Hit]:
 
 
 def repeated_instruction(transcript: Transcript) -> Iterator[Hit]:
-    """Find repeated instructions, by the assistant instead of a solution, or by the user."""
+    """Find instructions that are repeated: by the assistant instead of a solution, or by the user."""
     given: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
     for index, message in enumerate(transcript.messages):
         if message.speaker == ASSISTANT:
@@ -104,7 +104,7 @@ def _same(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
 
 
 def _deserves_another(transcript: Transcript, index: int) -> bool:
-    """Return whether the reply to the instruction at `index` is a reason to repeat it."""
+    """Return whether the reply to the instruction at `index` justifies repeating it: it is cut off, a question or a refusal."""
     for message in transcript.messages[index + 1 : index + 2]:
         reply = work(message)
         cut = message.finish == "length"
@@ -113,7 +113,7 @@ def _deserves_another(transcript: Transcript, index: int) -> bool:
 
 
 def sycophancy_loop(transcript: Transcript) -> Iterator[Hit]:
-    """Find loops of praise or agreement instead of work; reported once, at the third message in a row."""
+    """Find loops of praise or agreement instead of work. Each is reported once, usually at the third message in a row."""
     run: list[str] = []
     for index, message in enumerate(transcript.messages):
         if not flatters(message, asked_before(transcript, index)):
@@ -130,7 +130,7 @@ def sycophancy_loop(transcript: Transcript) -> Iterator[Hit]:
 
 _FLATTERING = 3
 _MOSTLY = 0.6
-"""Share of a message's sentences that must praise, agree or thank."""
+"""Minimum share of a message's sentences that must praise, agree or thank."""
 _MOST_WORDS = 80
 _PRAISE = frozenset(
     words(

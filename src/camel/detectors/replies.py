@@ -38,7 +38,7 @@ def _has(text: str, pieces: Sequence[str]) -> bool:
 
 
 def flake_reply(transcript: Transcript) -> Iterator[Hit]:
-    """Find replies that only announce or acknowledge."""
+    """Find replies that only announce or acknowledge something."""
     for index, message in said_by(ASSISTANT, transcript):
         asked = asked_before(transcript, index)
         if asked is None or message.finish in _WITHHELD or not _asks(asked):
@@ -55,7 +55,7 @@ def flake_reply(transcript: Transcript) -> Iterator[Hit]:
 
 
 _MOST_WORDS = 60
-"""Maximum words of an announcement; a longer plan has content."""
+"""Maximum number of words of an announcement. A longer plan has content."""
 _OPENER = (
     r"(?:(?:sure(?: thing)?|ok(?:ay)?|of course|certainly|absolutely|definitely|alright|all right|yes|great|perfect|"
     r"thanks|thank you|understood|got it|noted|no problem|with pleasure|right|well|so|and|then|now|first(?:ly)?|"
@@ -116,7 +116,8 @@ def only_announces(said: str) -> bool:
 
 
 def _is_what_was_asked(said: str, asked: str) -> bool:
-    """Return whether the announcement may be the answer, unless it only repeats the request: "I will write the speech"."""
+    """Return whether an announcement may itself be the answer. It is not if it only repeats the request: "I will write the
+    speech"."""
     if not _INTENTION.search(asked) and not is_shown_text(asked):
         return False
     content = set(words(said)) - _EMPTY_WORDS
@@ -141,7 +142,7 @@ def empty_promise(transcript: Transcript) -> Iterator[Hit]:
 
 
 _CLAIM_WORDS = 25
-"""Maximum length of a reply that is checked; a longer one may be a letter or a scene that mentions attachments."""
+"""If the user asked for a text such as a letter, only replies of at most this many words are checked."""
 
 
 def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
@@ -227,7 +228,7 @@ _WITHHELD = ("refusal", "content_filter")
 
 
 def refusal(transcript: Transcript) -> Iterator[Hit]:
-    """Find refusals."""
+    """Find replies that refuse the request."""
     for index, message in enumerate(transcript.messages):
         if message.finish in _WITHHELD:
             yield Hit(index, "the endpoint refused or withheld the reply")
@@ -240,7 +241,7 @@ def refusal(transcript: Transcript) -> Iterator[Hit]:
 _LOOKED_AT = 4
 """Number of sentences to check from the start of a message."""
 _REASONS = 45
-"""Maximum words after a refusal for reasons and offers; with more, the message did the work."""
+"""Maximum number of words after a refusal, for reasons and offers. With more, the message did the work."""
 _BEGINNING = 1_200
 _MAY_REFUSE = _pieces(
     "can't|cannot|can not|won't|will not|unable|not able|not allowed|could|declin|refus|comfortable|"

@@ -18,7 +18,7 @@ from camel.detectors.repeating import is_echo
 
 
 def format_violation(transcript: Transcript) -> Iterator[Hit]:
-    """Find messages without the format of their seat."""
+    """Find messages that do not have the format of their seat."""
     if not _has_format(transcript):
         return
     done = False
@@ -47,7 +47,7 @@ def _has_format(transcript: Transcript) -> bool:
 
 
 def role_flipping(transcript: Transcript) -> Iterator[Hit]:
-    """Find speakers that take the other's role."""
+    """Find messages in which a speaker takes the role of the other one."""
     for index, message in enumerate(transcript.messages):
         flips = {USER: _user_flips, ASSISTANT: _assistant_flips}.get(message.speaker)
         if flips and (hit := flips(transcript, index, message)):
@@ -98,7 +98,7 @@ def _role(transcript: Transcript, seat: str) -> str:
 
 
 def _claim(said: str, other: str, own: str) -> str:
-    """Return the words with which a speaker claims the other's role."""
+    """Return the words with which a speaker claims the other's role, or an empty string."""
     if len(other) < 3 or other.lower() in own.lower():
         return ""
     lowered = said.lower()

@@ -45,37 +45,37 @@ from camel.models.prices import find
 
 MOST_REPLICAS = 16
 SKEW = 60.0
-"""Maximum error of the clock in seconds: object stores reject signatures after a few minutes."""
+"""Maximum difference of the clocks in seconds. Object stores reject signatures after a few minutes."""
 ROOM = 4096
-"""Context window below which the paper's role plays end after a few messages."""
+"""Context window in tokens, below which the paper's role plays end after a few messages."""
 _SESSION = "camel-doctor"
 
 _ADVICE = read_table(Path(__file__).with_name("advice.toml"))
 _FIXES: dict[str, str] = _ADVICE["errors"]
 ADVICE: dict[str, str] = _ADVICE["checks"]
-"""What to do if a check fails."""
+"""What to do if a check fails, by the name of the check."""
 
 Tell = Callable[[CheckResult], None]
 
 
 class _Seen(NamedTuple):
-    """How a check ended."""
+    """The outcome of one check."""
 
     state: State
     says: str
     fix: str = ""
-    """What to do; empty: the check's usual advice."""
+    """What to do. If empty, the usual advice for the check."""
 
 
 async def examine(target: Target, tell: Tell = lambda finding: None) -> list[CheckResult]:
-    """Check an endpoint; `tell` gets each finding as it is made. Costs at most what `calls_of` returns."""
+    """Run all checks of an endpoint, and call `tell` with each result as it arrives. Costs at most what `calls_of` returns."""
     examination = _Examination(target, tell)
     await examination.run()
     return examination.findings
 
 
 class _Examination:
-    """One examination."""
+    """The checks of one endpoint, and their results so far."""
 
     def __init__(self, target: Target, tell: Tell) -> None:
         self.target = target
@@ -88,14 +88,14 @@ class _Examination:
         self._spent = Usage()
 
     def note(self, check: str, state: State, says: str, fix: str = "") -> None:
-        """Add a finding, with the usage since the last one."""
+        """Add the result of a check, with the usage since the previous one."""
         finding = CheckResult(check, state, " ".join(says.split()), fix, self._spent, self.target.place)
         self._spent = Usage()
         self.findings.append(finding)
         self._tell(finding)
 
     async def run(self) -> None:
-        """Run all checks that are possible."""
+        """Run all checks that are possible for this endpoint."""
         plugged = self._of_plugin()
         model = plugged or (None if self.findings else await self._found())
         if model is None:
@@ -122,7 +122,7 @@ class _Examination:
     # --- before any call -----------------------------------------------------------------------------------------
 
     def _of_plugin(self) -> Model | None:
-        """Return a plug-in's model, which has no endpoint to check, or None."""
+        """Return the model of a plug-in, which has no endpoint to check. Return None if no plug-in provides the model."""
         if self.target.base_url:
             return None
         try:
@@ -132,7 +132,8 @@ class _Examination:
             return None
 
     async def _found(self) -> Model | None:
-        """Check the endpoint, its list of models, the key and the window; returns a client for it."""
+        """Check the endpoint, its list of models, the key and the context window. Return a client, or None if one of them
+        fails."""
         usual = default_url(self._name or DEFAULT_MODEL, self.target.dialect)
         given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or usual
         try:
@@ -174,7 +175,7 @@ class _Examination:
         )
 
     async def _listings(self, urls: tuple[str, ...]) -> dict[str, int | None] | None:
-        """Return the listed models; None if no endpoint answers. Chooses the first that does."""
+        """Return the models listed by the first URL that answers. Return None if the key is rejected or the URL lacks `/v1`."""
         listing: dict[str, int | None] = {}
         silent: list[str] = []
         for url in urls[:MOST_REPLICAS]:
@@ -286,7 +287,7 @@ class _Examination:
         return reply
 
     async def _check(self, check: str, look: Awaitable[_Seen]) -> None:
-        """Record the result of a check; a failed call is a warning."""
+        """Run a check and record its result. A failed call becomes a warning."""
         advice = ADVICE[check]
         if check == "cache" and (self.target.price or find(self._name or DEFAULT_MODEL)):
             advice = ADVICE["cache of a provider"]
@@ -325,7 +326,7 @@ class _Examination:
         return True
 
     def _checked_settings(self, model: Model, reply: Reply) -> None:
-        """Check the run's own settings, whether the model uses reasoning, and whether its price is known."""
+        """Check the run's own sampling settings, whether the model uses reasoning, and whether its price is known."""
         if reply.usage.reasoning or reply.choices[0].reasoning:
             self._limit = 16 * MAX_TOKENS
             shown = "visible" if reply.choices[0].reasoning else "hidden"
@@ -423,7 +424,7 @@ class _Chosen(msgspec.Struct):
 
 
 def _date_of(url: str, timeout: float = 10.0) -> float | None:
-    """Return an endpoint's time from the header of any response. No key is sent."""
+    """Return the endpoint's time from the header of any response. No key is sent."""
     proxy = proxy_for(url)
     proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy} if proxy else {})
     try:

@@ -10,12 +10,13 @@ import msgspec
 from camel.core.message import Usage
 
 State = Literal["ok", "note", "warning", "error", "skipped"]
-"""`note`: for information. `warning`: works, but worse or at a higher cost. `error`: a run will fail. `skipped`: not checked."""
+"""Severity of a result. `note`: information only. `warning`: works, but worse or at a higher cost. `error`: a run will fail.
+`skipped`: not checked."""
 _ORDER: tuple[State, ...] = ("skipped", "ok", "note", "warning", "error")
 
 
 class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One check and its outcome."""
+    """One check and its result."""
 
     check: str
     """The name of the check."""
@@ -23,13 +24,13 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     says: str
     """The result, in one line."""
     fix: str = ""
-    """What to do about it; empty if nothing."""
+    """What to do about it. Empty if nothing needs to be done."""
     usage: Usage = Usage()
-    """Usage of the check."""
+    """Tokens and calls that the check used."""
     of: str = ""
     """The model's name in the configuration, if there are several."""
 
 
 def worst(findings: Iterable[CheckResult]) -> State:
-    """Return the worst of the states."""
+    """Return the worst state among the results."""
     return _ORDER[max((_ORDER.index(finding.state) for finding in findings), default=1)]

@@ -43,13 +43,13 @@ EXTRAS = {
     "cluster": "Ray clusters and object stores",
     "train": "camel train; camel rows (pyarrow and numpy)",
 }
-"""What each extra is for."""
+"""What each optional extra of the package is for."""
 LITTLE, TOO_LITTLE = 2**30, 100 * 2**20
-"""Minimum free disk space in bytes; a conversation takes about 30 kB with its journal."""
+"""Free disk space in bytes below which a check warns or fails. A conversation takes about 30 kB with its journal."""
 SLOW = 0.25
-"""Duration of a sync in seconds from which the journal slows a run down."""
+"""Duration of a disk sync in seconds from which the journal slows a run down."""
 PATIENCE = 10.0
-"""Seconds to wait for an object store; a run waits longer."""
+"""Seconds to wait for an object store in a check. A run waits longer."""
 
 Tell = Callable[[CheckResult], None]
 
@@ -61,7 +61,7 @@ def examine_machine(
     generating: bool = False,
     tell: Tell = lambda finding: None,
 ) -> list[CheckResult]:
-    """Check this machine: `where` is the run's folder or address, `address` that of a Ray cluster, if one is used.
+    """Check this machine. `where` is the run's folder or address, `address` that of a Ray cluster, if one is used.
 
     `generating` means that a dataset will be generated here, which needs more than a single conversation.
     """
@@ -87,7 +87,8 @@ def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
 
 
 def _other_package() -> Iterator[CheckResult]:
-    """Another project installs a package under the same import name; its files and ours overwrite each other."""
+    """Yield an error if another project's package with the same import name is installed, because the files overwrite each
+    other."""
     with suppress(metadata.PackageNotFoundError):
         found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
         yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
@@ -129,7 +130,7 @@ def _install(extra: str) -> str:
 
 
 def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str]]:
-    """Return the packages of an extra that are missing, and those with a wrong version."""
+    """Return the packages of an extra that are missing, and those that have a wrong version."""
     missing: list[str] = []
     old: list[str] = []
     for line in requirements:
@@ -153,13 +154,13 @@ def _is_of(extra: str, requirement: str) -> bool:
 
 
 def _listed(names: list[str]) -> str:
-    """List a few names."""
+    """Return a text that lists at most three names and states that they are missing."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more + (" is missing" if len(names) == 1 else " are missing")
 
 
 def _fits(requirement: str, version: str) -> bool:
-    """Return whether a version is sufficient; True if versions cannot be compared."""
+    """Return whether a version satisfies a requirement. Return True if versions cannot be compared."""
     try:
         from packaging.requirements import Requirement
     except ImportError:
@@ -200,7 +201,7 @@ def _disk(where: str) -> CheckResult:
 
 
 def _bucket(where: str) -> CheckResult:
-    """Test the operations of a run on a bucket: list, write, and reject an existing name."""
+    """Test what a run does with a bucket: list, write, and reject an existing name."""
     fix = "check the address, the AWS_ variables (or those of another cloud), and their permission to list and write"
     name = f".camel-doctor-{secrets.token_hex(6)}"
     try:

@@ -26,20 +26,20 @@ from camel.models.prices import FREE, ModelPrice, find
 from camel.models.spec import read_spec
 
 MAX_TOKENS = 64
-"""Maximum tokens of an answer: enough to see its format."""
+"""Maximum number of tokens of an answer, enough to see its format."""
 _LINES = 80
 LONG = "\n".join(
     f"Rule {number}: a question about item {number} is answered with its number." for number in range(_LINES)
 )
-"""A prompt above the 1,024 tokens from which OpenAI caches."""
+"""A prompt that is longer than the 1,024 tokens from which OpenAI caches."""
 CALLS = {"answer": 1, "streaming": 1, "several answers": 1, "JSON schema": 1, "grammar": 2, "cache": 2}
 
 
 class Target(NamedTuple):
-    """An endpoint and a model."""
+    """An endpoint and a model to check."""
 
     name: str = ""
-    """The model. Default: the endpoint's model, or OpenAI's default."""
+    """Name of the model. Default: the endpoint's model, or OpenAI's default."""
     base_url: BaseUrl = ""
     """The base URL. Default: OPENAI_BASE_URL, or OpenAI."""
     api_key: str | None = None
@@ -47,23 +47,24 @@ class Target(NamedTuple):
     context_tokens: int | None = None
     """The configured context window, if any."""
     guided: Guide | None = None
-    """The configured grammar."""
+    """The configured way to constrain output to a grammar."""
     price: ModelPrice | None = None
     seconds: float = 60.0
     """Seconds to wait for an answer."""
     sampling: Sampling | None = None
-    """The sampling of the run's calls."""
+    """Sampling settings of the run's calls."""
     dialect: str = ""
     headers: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     place: str = "model"
-    """Its name in the configuration."""
+    """Name of the model in the configuration."""
 
 
 def find_targets(
     stack: ExitStack, config: GenerateConfig, *, say: Callable[[str], None] = lambda text: None
 ) -> Iterator[Target | CheckResult]:
-    """Return every model of a configuration as a target; a finding for each that cannot be resolved."""
+    """Yield every model of a configuration as a target. For a model that cannot be resolved, yield the result of a failed
+    check."""
     scenario = config.loaded_scenario()
     declared = getattr(scenario.end, "sampling", None)
     usual = config.sampling or declared or AGENT_SAMPLING
@@ -95,7 +96,7 @@ def find_target(
     local: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Target | CheckResult:
-    """Return the target from the configuration or the options; a finding if it cannot be resolved.
+    """Return the target from the configuration or the options. If it cannot be resolved, return the result of a failed check.
 
     Starts the local model if needed; `stack` stops it.
     """
@@ -130,14 +131,14 @@ def find_target(
 
 
 def calls_of(target: Target) -> Usage:
-    """Return the maximum usage of an examination."""
+    """Return the maximum usage of checking a target."""
     calls = sum(CALLS.values())
     long_prompts = 2 * (len(LONG) // 2)  # some vocabularies use a token per digit
     return Usage(prompt=long_prompts + 60 * calls, completion=MAX_TOKENS * (calls + 1), calls=calls)
 
 
 def price_of(target: Target, usage: Usage) -> float | None:
-    """Return the cost of `usage` in US dollars; None if the price is unknown."""
+    """Return the cost of `usage` in US dollars. Return None if the price is unknown."""
     own = target.base_url or os.environ.get("OPENAI_BASE_URL")
     # The model of your own server is unknown before the first request.
     entry = target.price or find(target.name or ("" if own else DEFAULT_MODEL))

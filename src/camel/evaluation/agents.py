@@ -25,17 +25,17 @@ from camel.storage.store import absolute_place
 
 @dataclass(frozen=True)
 class AgentsEvaluation(Job):
-    """A job in which judges compare runs with each other and with single answers."""
+    """A job in which judges compare runs with each other and with single-shot answers."""
 
     name = "evaluate agents"
     out: str
-    """The folder of the report; all answers are stored in a subfolder."""
+    """The folder of the report. The answers of the models and judges are stored in a subfolder."""
     groups: tuple[Group, ...]
     config: AgentsConfig
     models: Mapping[str, Model | ModelSpec]
     summarizer: AskedModel
     writers: Mapping[str, AskedModel]
-    """The models of the single-shot systems, by the system's name."""
+    """The models that write the single-shot answers, by the name of their system."""
     judges: tuple[AskedModel, ...]
     place: str = field(init=False)
 
@@ -44,7 +44,7 @@ class AgentsEvaluation(Job):
 
     @cached_property
     def contest(self) -> Contest:
-        """The questions and the answers so far."""
+        """The contest: all questions to models and judges, and their stored answers."""
         return Contest(
             open_folder(self.place),
             self.groups,
@@ -55,23 +55,23 @@ class AgentsEvaluation(Job):
         )
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open the folder of the answers; raises an `InputError` if a run is unfinished."""
+        """Open the folder of the answers. Raises an `InputError` if one of the evaluated runs is unfinished."""
         for run in {run for group in self.groups for run in group.runs.values()}:
             if "imported" not in RunReader(run).settings.config:  # an imported run cannot be continued
                 check_finished(run, "evaluated")
         return super().open(accept)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the stages of solutions, then those of verdicts."""
+        """Yield the stages that make solutions, then the stages in which judges compare them."""
         yield self.contest.solving()
         yield self.contest.judging()
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """Return all stages."""
+        """Return all stages that call a model."""
         return [step.stage for step in self.contest.steps]
 
     def result(self, run: RunFolder) -> Evaluation:
-        """Return the figures, and write the report."""
+        """Compute the figures of the evaluation, write the report, and return the figures."""
         made, pairs, verdicts = evaluate(self.contest)
         made = with_votes(made, Path(self.out))
         write_report(self.contest, made, pairs, verdicts, Path(self.out))

@@ -24,19 +24,19 @@ class Kappa(msgspec.Struct, frozen=True):
     """
 
     kappa: float | None
-    """None: there are no items, or only one label was ever used."""
+    """The kappa. None if there are no items, or if all raters used one and the same label."""
     low: float | None
     high: float | None
     observed: float
-    """Share of pairs of ratings that agree."""
+    """Share of pairs of ratings of the same item that agree."""
     expected: float
-    """Share that would agree by chance, given how often each label is used."""
+    """Share of pairs that would agree by chance, given how often each label is used."""
     items: int
-    """Items with at least two ratings; the others are skipped."""
+    """Number of items with at least two ratings. Other items are skipped."""
 
 
 def cohen(first: Sequence[Hashable], second: Sequence[Hashable]) -> Kappa:
-    """Return Cohen's kappa of two raters; both sequences label the same items in the same order."""
+    """Return Cohen's kappa of two raters. Both sequences must label the same items in the same order."""
     if len(first) != len(second):
         raise InputError(
             f"both raters must label the same items, but one has {len(first)} labels and the other {len(second)}"
@@ -45,7 +45,7 @@ def cohen(first: Sequence[Hashable], second: Sequence[Hashable]) -> Kappa:
 
 
 def fleiss(items: Iterable[Iterable[Hashable]]) -> Kappa:
-    """Return Fleiss' kappa. `items` gives for each item all its labels, in any order.
+    """Return Fleiss' kappa. Each element of `items` contains all labels of one item, in any order.
 
     Items may have different numbers of ratings. Items with fewer than two are skipped.
     """
@@ -58,13 +58,13 @@ def fleiss(items: Iterable[Iterable[Hashable]]) -> Kappa:
 
 
 Cell = TypeVar("Cell", bound=Hashable)
-"""All items with the same ratings."""
+"""A combination of ratings. All items with the same ratings are counted in one cell."""
 Shares = tuple[float, float]
-"""Observed and expected agreement."""
+"""The observed agreement and the agreement expected by chance."""
 
 
 def _kappa(cells: Mapping[Cell, int], shares: Callable[[Mapping[Cell, int]], Shares]) -> Kappa:
-    """Return kappa from the number of items per cell, so that the jackknife takes one step per cell and not per item."""
+    """Compute kappa from the number of items per cell. The jackknife then takes one step per cell, not per item."""
     items = sum(cells.values())
     if not items:
         return Kappa(None, None, None, 0.0, 0.0, 0)

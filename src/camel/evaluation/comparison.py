@@ -33,17 +33,17 @@ from camel.reports.plots import GRAY, PALETTE, Plot, heat
 
 SURE = 0.05
 DONE = "ended_done"
-"""A measure that is counted like a behavior: the conversation ended as done."""
+"""Name of a measure that is counted like a behavior: that a conversation ended as done."""
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """The behaviors that occurred in each conversation of a run, by the conversation's id."""
+    """The measures (behaviors, or `DONE`) that apply to each conversation of a run, by the conversation's id."""
 
     shown: dict[str, frozenset[str]]
 
     @staticmethod
     def of(looked: Iterable[Looked]) -> Outcomes:
-        """Collect the outcomes from the findings of a run."""
+        """Collect the outcomes of all conversations from the findings of a run."""
         shown: dict[str, frozenset[str]] = {}
         for one in looked:
             columns = (one.table[name].to_pylist() for name in ("id", "stop", "findings"))
@@ -53,7 +53,7 @@ class Outcomes(msgspec.Struct, frozen=True):
         return Outcomes(shown)
 
     def rate(self, measure: str) -> Rate:
-        """Return the share of conversations that show a measure."""
+        """Return the share of conversations to which a measure applies."""
         return wilson(sum(measure in shown for shown in self.shown.values()), len(self.shown))
 
 
@@ -63,11 +63,11 @@ class Effect(msgspec.Struct, frozen=True):
     measure: str
     title: str
     rate: Rate
-    """Without the sentence."""
+    """Rate of the behavior without the sentence."""
     difference: Difference
-    """Rate without the sentence minus rate with it; above zero, the sentence prevents the behavior."""
+    """Rate without the sentence minus rate with it. Above zero, the sentence prevents the behavior."""
     adjusted: float
-    """The p-value after correction for the number of comparisons."""
+    """The p-value of the difference, corrected for the number of comparisons."""
 
 
 class Removal(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Removal(msgspec.Struct, frozen=True):
     prompt: str
     sentence: str
     pairs: int
-    """Conversations that exist both with and without it."""
+    """Number of conversations that exist both with and without the sentence."""
     effects: list[Effect]
 
 
@@ -87,26 +87,26 @@ class AblationFigures(msgspec.Struct, frozen=True):
     scenario: str
     model: str
     conversations: int
-    """Number per variant."""
+    """Number of conversations per variant."""
     whole: dict[str, Rate]
-    """Rates with all sentences, by measure."""
+    """Rates in the complete scenario, with no sentence removed, by measure."""
     removals: list[Removal]
     comparisons: int
     correction: str = "Holm"
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Return indented JSON."""
+        """Return the figures as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     def sure(self) -> list[tuple[Removal, Effect]]:
-        """Return the significant differences, smallest adjusted p-value first."""
+        """Return the effects that are significant after correction, the smallest adjusted p-value first."""
         found = [(removal, effect) for removal in self.removals for effect in removal.effects]
         return sorted((pair for pair in found if pair[1].adjusted < SURE), key=lambda pair: pair[1].adjusted)
 
 
 def title_of(measure: str) -> str:
-    """Return a measure's title."""
+    """Return the title of a measure for tables and plots."""
     return DETECTORS[measure].title if measure in DETECTORS else "Ended as done"
 
 
@@ -118,7 +118,8 @@ def compare(
     scenario: str,
     model: str,
 ) -> AblationFigures:
-    """Compare each variant with the complete scenario; `sentences` gives its prompt's name and the removed sentence."""
+    """Compare each variant with the complete scenario. `sentences` maps a variant to its prompt's name and the removed
+    sentence."""
     happened = {one for run in (whole, *others.values()) for shown in run.shown.values() for one in shown}
     measures = [name for name in (*DETECTORS, DONE) if name in happened]
     raw: list[tuple[str, str, Difference]] = []
@@ -262,7 +263,7 @@ def _method(made: AblationFigures) -> list[Block]:
 
 
 def summary(made: AblationFigures) -> Sequence[str]:
-    """Return the significant differences, one line each."""
+    """Return the significant differences as text, one line each."""
     return [
         f"{effect.title}: {percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)} without {removal.name} "
         f"“{' '.join(removal.sentence.split())[:70]}”"

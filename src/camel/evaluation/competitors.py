@@ -17,7 +17,7 @@ from camel.runs.run import open_folder
 
 
 class AskedModels(NamedTuple):
-    """The models of an evaluation. A model that has several parts appears once in `models`."""
+    """The models of an evaluation. A model with several tasks, such as judge and summarizer, appears once in `models`."""
 
     models: dict[str, Model | ModelSpec]
     summarizer: AskedModel
@@ -26,7 +26,7 @@ class AskedModels(NamedTuple):
 
 
 def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...]:
-    """Return a group for each run, with the runs of `against` that have the same scenario."""
+    """Return a group for each run. It also contains those runs of `against` that have the same scenario."""
     records = [RunReader(run) for run in runs]
     for one in records:
         if not len(one):
@@ -66,7 +66,7 @@ def find_models(
     guided: Any = None,
     batch: bool = False,
 ) -> AskedModels:
-    """Find the models by their names. `base` writes the single-shot answers; by default it is the model of the runs."""
+    """Find the models by their names. `base` writes the single-shot answers. By default it is the model of the runs."""
     if not judges:
         raise InputError("no judge is given: name a strong model with --judge, or use --local")
     made: dict[str, AskedModel] = {}
@@ -98,7 +98,7 @@ def find_models(
 
 
 def single_shots(against: Sequence[str]) -> list[str]:
-    """Return the single-shot systems of `against`; if `against` is empty, the base model's."""
+    """Return the names in `against` that are single-shot systems. If `against` is empty, return that of the base model."""
     single = [name for name in against if _is_single_shot(name)] if against else [SINGLE_SHOT]
     if len(set(single)) != len(single):
         raise InputError("--against contains the same system twice: give each system once")
@@ -106,7 +106,7 @@ def single_shots(against: Sequence[str]) -> list[str]:
 
 
 def evaluation_folder(run: str) -> Path:
-    """Return the default folder of a run's evaluation: in the run's folder if that is on a disk."""
+    """Return the default folder of a run's evaluation. It is in the run's folder if the run is on a disk."""
     folder = open_folder(run)
     if folder.on_disk:
         return folder.path("evaluation")

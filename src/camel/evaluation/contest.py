@@ -56,7 +56,7 @@ from camel.runs.run import RunFolder
 
 
 class ContestStage(NamedTuple):
-    """A stage, and what it is about."""
+    """A stage with its purpose: the kind of question, the group, the systems and the asked model."""
 
     kind: Kind
     group: str
@@ -64,7 +64,7 @@ class ContestStage(NamedTuple):
     model: str
     stage: Stage
     asked: Callable[[int, int], int]
-    """Estimates the prompt tokens of an item, given its index and the tokens of a solution that does not exist yet."""
+    """Estimates the prompt tokens of an item from the item's index and the assumed tokens of a missing solution."""
     most: int | None
     """Maximum tokens of an answer."""
 
@@ -94,7 +94,7 @@ class Contest:
                 "two runs would have the same name in the table: evaluate them separately, each with its own --out"
             )
         self.runs: dict[str, dict[str, RunReader]] = {}
-        """Readers, by group and system."""
+        """Readers of the runs, by group and system."""
         self.samples: dict[str, DrawnTasks] = {}
         for group in groups:
             runs = self.runs[group.name] = {name: RunReader(run) for name, run in group.runs.items()}
@@ -185,24 +185,24 @@ class Contest:
     def judged(
         self, kind: Literal["verdict", "repeat"] = "verdict"
     ) -> Iterator[tuple[ContestStage, dict[int, JudgedPair]]]:
-        """Yield each stage of comparisons with its verdicts by item: 2 × the task's number, plus 1 if `b` was shown first."""
+        """Yield each stage of comparisons with its verdicts, by item: 2 × the task's index, plus 1 if `b` was shown first."""
         for job in self._comparisons:
             if job.kind == kind:
                 yield job, self._records(job, JudgedPair)
 
     def solutions(self) -> Iterator[tuple[ContestStage, dict[int, Solution]]]:
-        """Yield the stage of each system in each group, with its solutions by the task's number."""
+        """Yield the stage of each system in each group, with its solutions by the task's index."""
         for (group, system), job in self._solutions.items():
             yield job, self._solutions_of(group, system)
 
     # ---------------------------------------------------------------- estimates
 
     def left(self) -> int:
-        """Return the number of items that are not done yet, of all stages."""
+        """Return the number of items of all stages that are not done yet."""
         return sum(len(self._open(step)) for step in self.steps)
 
     def estimate(self) -> list[StepNeed]:
-        """Estimate the remaining calls and tokens per step and model, without questions that are repeated."""
+        """Estimate the remaining calls and tokens per step and model. Retries after unreadable answers are not included."""
         needs: dict[tuple[Kind, str], StepNeed] = {}
         for step in self.steps:
             items = self._open(step)
@@ -272,7 +272,7 @@ class Contest:
         prompt: Callable[[Drawn], tuple[str, int]],
         inputs: Sequence[Any],
     ) -> ContestStage:
-        """Return a stage that makes solutions; `prompt` returns the question and how many characters did not fit."""
+        """Return a stage that makes solutions. `prompt` returns the question and the number of characters that did not fit."""
         tasks = self.samples[group].tasks
 
         async def work(item: Item) -> Solution:
@@ -418,12 +418,12 @@ class Contest:
     # ---------------------------------------------------------------- stored answers
 
     def _open(self, step: ContestStage) -> list[int]:
-        """Return the items that are not committed; each item is a shard."""
+        """Return the indices of the items that are not committed. Each item is a shard."""
         done = self.folder.committed(step.stage.name)
         return [index for index in range(step.stage.count) if index not in done]
 
     def _solutions_of(self, group: str, system: str) -> dict[int, Solution]:
-        """Return the solutions of a system, from memory if they were read before."""
+        """Return the solutions of a system by the task's index. They are read from the folder once and then cached."""
         key = group, system
         if key not in self._texts:
             self._texts[key] = self._records(self._solutions[key], Solution)
@@ -458,7 +458,7 @@ def _failed_verdict(item: Item, error: CamelError) -> JudgedPair:
 
 
 def _why_failed(record: Solution | JudgedPair) -> str:
-    """Return why a record failed. A comparison fails with its solution, so that a retry of the solution also repeats it."""
+    """Return why a record failed. A comparison without a solution fails too, so that a retry of the solution repeats it."""
     if isinstance(record, JudgedPair) and record.winner is None and record.reason.startswith(NO_SOLUTION):
         return record.reason.removeprefix(NO_SOLUTION)
     return record.failed

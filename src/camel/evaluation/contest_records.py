@@ -14,19 +14,19 @@ from camel.evaluation.tasks import Drawn
 from camel.jobs.replies import Cut
 
 AGENTS, SINGLE_SHOT = "agents", "single-shot"
-"""Names of systems: the evaluated run, and the base model's answer in one reply."""
+"""Names of systems: the evaluated run, and the answer of the base model in one reply."""
 ASKS = 3
-"""How often a judge is asked until its answer is readable."""
+"""Maximum number of times that a judge is asked until its answer can be parsed."""
 JUDGE_PROMPT = "judge-1"
-"""The prompt's version. A prompt file never changes after use; a better prompt is a new file."""
+"""Version of the judge's prompt. A prompt file never changes after use. A better prompt is a new file."""
 NEEDED = ("TASK", "FIRST", "SECOND")
 MOST_QUOTED = 2_000
-"""Maximum characters of an unreadable answer that are shown to the judge when it is asked again."""
+"""Maximum number of characters of an unreadable answer that are quoted when the judge is asked again."""
 GUESSED = (150, 500, 1_200)
 """Estimated tokens of a solution that does not exist yet: low, likely, high."""
 GUESSED_REASON = (40, 90, 200)
 NO_SOLUTION = "there is no solution to judge: "
-"""Prefix of the reason if a comparison was impossible; the reason of the failed solution follows."""
+"""Prefix of the reason of a comparison that was impossible. The reason why the solution failed follows."""
 
 Kind = Literal["summary", "answer", "verdict", "repeat"]
 KINDS: tuple[Kind, ...] = ("summary", "answer", "verdict", "repeat")
@@ -42,17 +42,17 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: int = 20
     """Number of tasks that each judge judges twice, to measure how often it agrees with itself."""
     judge_prompt: str = JUDGE_PROMPT
-    """Name of a shipped version, or path of a text file with <TASK>, <FIRST> and <SECOND>."""
+    """Name of a shipped version of the judge's prompt, or path of a text file with <TASK>, <FIRST> and <SECOND>."""
     summary_prompt: str = "summary-1"
     single_shot_prompt: str = "single-shot-1"
     summary_sampling: Sampling = Sampling(temperature=0.0, max_tokens=2_048)
     single_shot_sampling: Sampling = Sampling(temperature=0.2, max_tokens=2_048)
-    """The temperature is that of the agents in the original CAMEL code."""
+    """Sampling settings of single-shot answers. The temperature is that of the agents in the original CAMEL code."""
     judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
     acknowledge: tuple[str, ...] = ()
     """Restricted labels, such as `misalignment`, whose conversations may be used."""
     cut_replies: Cut = "fail"
-    """Whether a solution that reaches the token limit fails, or is kept and marked."""
+    """Whether a solution that reaches the token limit fails, or is used and marked as cut off."""
 
     def __post_init__(self) -> None:
         whole("tasks", self.tasks, 1, 100_000)
@@ -66,9 +66,9 @@ class Group(NamedTuple):
     runs: Mapping[str, str]
     """Folders or addresses of the runs, by the names of their systems."""
     scenario: str = ""
-    """Selects the paper's rows; by default the name."""
+    """The scenario that selects the rows of the paper's table. Default: the name of the group."""
     tasks: Sequence[Drawn] = ()
-    """All tasks to solve, if there is no run."""
+    """The tasks to solve if the group has no run."""
 
 
 class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,9 +80,9 @@ class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     finish: str = "stop"
     cut: int = 0
-    """Characters of the conversation that did not fit into the summarizer's context window."""
+    """Number of characters of the conversation that did not fit into the summarizer's context window."""
     failed: str = ""
-    """Why there is no solution."""
+    """Why there is no solution. Empty if there is one."""
 
 
 class JudgedPair(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,16 +90,16 @@ class JudgedPair(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     winner: Winner | None
-    """None: the judge did not decide."""
+    """The winner. None if the judge did not decide."""
     scores: tuple[float, float] | None = None
     """Scores of `a` and `b`, in this order even if `b` was shown first."""
     reason: str = ""
     usage: Usage = Usage()
     asks: int = 0
     cut: int = 0
-    """Characters of the solutions that did not fit into the judge's context window."""
+    """Number of characters of the solutions that did not fit into the judge's context window."""
     failed: str = ""
-    """Why the call to the judge failed."""
+    """Why the call to the judge failed. Empty if it did not fail."""
 
 
 class StepNeed(NamedTuple):
@@ -109,5 +109,5 @@ class StepNeed(NamedTuple):
     model: str
     calls: int
     prompt: tuple[int, int, int]
-    """Prompt tokens: low, likely, high."""
+    """Estimated prompt tokens: low, likely, high."""
     completion: tuple[int, int, int]

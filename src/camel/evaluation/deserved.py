@@ -33,7 +33,7 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
 STAGE = "deserved-"
-"""Prefix of the stage's name; a hash of the question, the judge and the sample follows."""
+"""Prefix of the stage's name. A hash of the question, the judge and the sample follows."""
 SAMPLE = 100
 ASKS = 3
 PER_SHARD = 10
@@ -53,11 +53,11 @@ class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     task: str
     deserved: bool | None
-    """None: the judge did not decide."""
+    """Whether the task was done. None if the judge did not decide."""
     reason: str
     usage: Usage
     failed: str = ""
-    """Why the call to the judge failed."""
+    """Why the call to the judge failed. Empty if it did not fail."""
 
 
 class Judging:
@@ -90,7 +90,7 @@ class Judging:
         self._shard = lru_cache(maxsize=2)(self._read)
 
     def estimate(self, calls: int) -> Usage:
-        """Estimate the usage of some calls, from about 20 prompts of the sample and answers of half their limit."""
+        """Estimate the usage of `calls` calls, from about 20 prompts of the sample and answers of half the maximum length."""
         some = range(0, len(self.sample), max(1, len(self.sample) // 20))
         sizes = [estimate_tokens(self._asked(self._transcript(index))) for index in some]
         # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
@@ -130,7 +130,7 @@ class Judging:
         return msgspec.json.Decoder(DeservedVerdict).decode_lines(self.folder.read(marker.file))
 
     def result(self, ended_done: int, money: float | None = None) -> Deserved:
-        """Return the figures of the verdicts; `ended_done` is the number of conversations that ended as done."""
+        """Return the figures of the verdicts. `ended_done` is the number of conversations of the run that ended as done."""
         said = self.verdicts()
         decided = [one for one in said if one.deserved is not None]
         usage = sum((one.usage for one in said), Usage())
@@ -199,6 +199,6 @@ def _why_failed(record: DeservedVerdict) -> str:
 
 
 def verdict_in(answer: str) -> bool | None:
-    """Return whether an answer begins with yes or no; None if it begins with neither."""
+    """Return true if an answer begins with yes, and false if it begins with no. Return None if it begins with neither."""
     found = _ANSWER.match(answer)
     return None if found is None else found[1].lower() == "yes"

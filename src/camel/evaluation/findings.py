@@ -43,11 +43,11 @@ EXAMPLES = 5
 EXCERPT_CHARS = 2_000
 CONTEXT_CHARS = 500
 FEW = 400
-"""Up to this number of conversations, starting more processes takes longer than the scan itself."""
+"""Maximum number of conversations that are scanned in one process. For so few, starting more processes takes longer."""
 
 
 def study_folder(run: RunFolder) -> Path:
-    """Return the default folder of a run's study: in the run's folder if that is on a disk."""
+    """Return the default folder of a run's study. It is in the run's folder if the run is on a disk."""
     if run.on_disk:
         return run.path("study")
     return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
@@ -55,7 +55,7 @@ def study_folder(run: RunFolder) -> Path:
 
 @cache
 def schema() -> Any:
-    """Return the Arrow schema of the findings of a conversation."""
+    """Return the Arrow schema of a table of findings, with one row per conversation."""
     pa = arrow()
     text, whole = pa.string(), pa.int64()
     message = pa.struct(
@@ -86,7 +86,7 @@ def schema() -> Any:
 
 
 class Looked(NamedTuple):
-    """The findings in one shard of a run."""
+    """The findings of all detectors in one shard of a run, as a table with one row per conversation."""
 
     shard: int
     table: Any
@@ -104,14 +104,14 @@ class Looker:
         self._older: dict[str, list[str]] = {}
 
     def stages(self) -> Iterator[Stage]:
-        """Yield the stage that runs the detectors; its processes stop afterwards."""
+        """Yield the stage that runs the detectors. The processes of the detectors stop after it."""
         self._older = self._earlier_stages()
         left = self._markers.keys() - valid_shards(self.folder, self.name, self.run)
         with self._pool(sum(self._markers[shard].rows for shard in left)) as pool:
             yield self._stage(pool)
 
     def tables(self) -> Iterator[Looked]:
-        """Yield the findings, one shard at a time."""
+        """Yield the stored findings, one shard at a time."""
         for shard, marker in sorted(self._markers.items()):
             table = self._load(shard)
             if source_of(table) != marker.sha256:
@@ -121,7 +121,8 @@ class Looker:
             yield Looked(shard, table)
 
     def found(self, shard: int) -> list[list[Mark]] | None:
-        """Return the findings in each conversation of a shard, for the run's index; None if it was not scanned."""
+        """Return the findings in each conversation of a shard, for the run's index. Return None if the shard was not
+        scanned."""
         marker = self._markers.get(shard)
         if marker is None or not self.folder.is_committed(self.name, shard):
             return None
@@ -142,7 +143,8 @@ class Looker:
         return marks
 
     def _load(self, shard: int, columns: Sequence[str] | None = None) -> Any:
-        """Return the findings in a shard. A damaged file is discarded, because another scan costs no call."""
+        """Read the stored findings of a shard. If the file is damaged, remove it and raise an `InputError`, because a new scan
+        is free."""
         try:
             return read_shard(self.folder.path(self.folder.marker(self.name, shard).file), columns)
         except InputError:
@@ -192,7 +194,7 @@ class Looker:
         )
 
     def _earlier_stages(self) -> dict[str, list[str]]:
-        """Return the earlier stages, each with its detectors whose version is still the same."""
+        """Return the names of earlier stages, each with those of its detectors whose version has not changed."""
         same: dict[str, list[str]] = {}
         for stage in self.folder.stages():
             if stage.startswith(STAGE) and stage != self.name:
@@ -203,7 +205,7 @@ class Looker:
         return same
 
     def _reusable(self, shard: int) -> Iterator[tuple[Path, list[str]]]:
-        """Yield files with findings that can be reused, each with the names of their detectors."""
+        """Yield stored files with findings in a shard, each with the names of the detectors whose findings can be reused."""
         wanted = set(self.versions)
         for stage, names in sorted(self._older.items(), key=lambda item: -len(item[1])):
             use = sorted(wanted & set(names))
@@ -224,7 +226,7 @@ class Findings(Job):
 
     name = "study"
     place: str
-    """The folder of the findings."""
+    """The folder in which the findings are stored."""
     run: str
     processes: int = 1
     models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec], init=False)
@@ -235,20 +237,20 @@ class Findings(Job):
 
 
 def _ignore_interrupt() -> None:
-    """Ignore Ctrl-C, which reaches all processes of a terminal; the main process handles it."""
+    """Ignore Ctrl-C in a child process. A terminal sends it to all processes, and the main process handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @lru_cache(maxsize=1)
 def _open_run(address: str, stage: str, shards: int) -> RunReader:
-    """Open a run. `shards` is part of the cache key, so that a run with more shards is opened again."""
+    """Open a run. `shards` is part of the cache key, so that the run is opened again when it has more shards."""
     return RunReader(address, stage)
 
 
 def _look(
     address: str, stage: str, shards: int, shard: int, sha256: str, older: list[tuple[str, list[str]]]
 ) -> Any:
-    """Scan one shard. If there are several processes, this runs in one of them."""
+    """Run the detectors over one shard. With several processes, a child process calls this."""
     for opened in (partial(_open_run, address, stage, shards), partial(RunReader, address, stage)):
         run = opened()  # the second time without the cache, in case a retry has rewritten the shard since
         # Search by number, because the position changes when other shards are committed.
@@ -259,7 +261,7 @@ def _look(
 
 
 def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]] = ()) -> Any:
-    """Return the findings in some conversations as a record batch; `older` gives files to reuse, and their detectors."""
+    """Return the findings in the conversations as a record batch. `older` lists files to reuse, each with its detectors."""
     names = [name for name in DETECTORS if not any(name in known for _, known in older)]
     found = [list[Finding]() for _ in transcripts]
     for path, known in older:
@@ -299,7 +301,7 @@ def _finding(row: dict[str, Any]) -> Finding:
 
 
 def _chosen(transcripts: list[Transcript], found: list[list[Finding]]) -> set[int]:
-    """Choose findings as examples, pseudorandomly by conversation id, at most one per conversation and detector."""
+    """Return the `id()` of findings to store as examples: pseudorandom, at most one per conversation and detector."""
     candidates: dict[str, list[tuple[bytes, int]]] = {}
     for transcript, findings in zip(transcripts, found, strict=True):
         drawn = draw(transcript.id)
@@ -327,7 +329,7 @@ def _row(transcript: Transcript, finding: Finding, example: bool) -> dict[str, A
 
 
 def around(text: str, evidence: str) -> str:
-    """Return a message; if it is long, only the part around the evidence."""
+    """Return a message. If it is long, return only an excerpt around the evidence."""
     if len(text) <= EXCERPT_CHARS:
         return text
     at = max(0, text.find(evidence)) if evidence else 0

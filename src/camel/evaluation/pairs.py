@@ -30,7 +30,7 @@ class Pair(msgspec.Struct, frozen=True, omit_defaults=True):
     """Two solutions of one task."""
 
     id: str
-    """Unique in the file. A repeated evaluation gives a pair the same id."""
+    """Id of the pair, unique in the file. A repeated evaluation gives a pair the same id."""
     task: str
     system_a: str
     text_a: str
@@ -41,18 +41,18 @@ class Pair(msgspec.Struct, frozen=True, omit_defaults=True):
     group: str = ""
     """The row of the results in which the pair counts, usually the scenario, e.g. `ai_society`."""
     source: str = ""
-    """The id of the conversation that it comes from."""
+    """Id of the conversation that the pair comes from."""
 
 
 class PairVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """The verdict of one judge or voter on one pair."""
 
     pair: str
-    """The pair's id."""
+    """Id of the pair."""
     judge: str
-    """The name of a model or of a voter."""
+    """Name of the model or of the voter."""
     winner: Winner | None
-    """None: undecided, and not counted."""
+    """The winner. None if undecided, which is not counted."""
     reason: str = ""
     score_a: float | None = None
     score_b: float | None = None
@@ -67,7 +67,7 @@ Row = TypeVar("Row", Pair, PairVerdict)
 
 
 def read_pairs(folder: Path) -> list[Pair]:
-    """Read the pairs of an evaluation's folder or of a file; raises an `InputError` if the file cannot be read."""
+    """Read the pairs from an evaluation's folder or from a file. Raises an `InputError` if the file cannot be read."""
     path = inside.path(folder, PAIRS) if folder.is_dir() else folder
     pairs = _read(path, Pair)
     if len({pair.id for pair in pairs}) != len(pairs):
@@ -77,17 +77,17 @@ def read_pairs(folder: Path) -> list[Pair]:
 
 
 def write_pairs(folder: Path, pairs: Iterable[Pair]) -> Path:
-    """Write the pairs; the file appears only when it is complete."""
+    """Write the pairs atomically, and return the path of the file."""
     return _write(folder / PAIRS, pairs)
 
 
 def read_verdicts(folder: Path) -> list[PairVerdict]:
-    """Read the verdicts of an evaluation's folder or of a file."""
+    """Read the verdicts from an evaluation's folder or from a file."""
     return _read(inside.path(folder, VERDICTS) if folder.is_dir() else folder, PairVerdict)
 
 
 def write_verdicts(folder: Path, verdicts: Iterable[PairVerdict]) -> Path:
-    """Write the verdicts; the file appears only when it is complete."""
+    """Write the verdicts atomically, and return the path of the file."""
     return _write(folder / VERDICTS, verdicts)
 
 

@@ -21,7 +21,7 @@ _ROUNDS, _CLOSE = 2_000, 1e-9
 
 
 class Match(NamedTuple):
-    """Two systems on one task."""
+    """The result of two systems on one task."""
 
     task: str
     one: str
@@ -31,18 +31,18 @@ class Match(NamedTuple):
 
 
 class Rating(msgspec.Struct, frozen=True):
-    """A system's strength."""
+    """The estimated strength of a system."""
 
     system: str
     rating: Interval
-    """In Elo points: 0 is the average system. A system with 400 points more wins ten times as often as it loses."""
+    """Strength in Elo points. 0 is the average system. A system with 400 points more wins ten times as often as it loses."""
     rank: int
     beats: dict[str, float]
     """Probability of a win against each other system."""
 
 
 def bradley_terry(meetings: Sequence[Match]) -> list[Rating]:
-    """Return the ratings of all systems that met, the strongest first."""
+    """Return the ratings of all systems that occur in a match, the strongest first."""
     systems = sorted({name for one in meetings for name in (one.one, one.two)})
     place = {name: at for at, name in enumerate(systems)}
     tasks = {task: at for at, task in enumerate(dict.fromkeys(one.task for one in meetings))}

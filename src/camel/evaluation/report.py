@@ -64,7 +64,7 @@ STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None:
 def write_report(
     contest: Contest, made: Evaluation, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict], folder: Path
 ) -> None:
-    """Write the report, its figures, the prompts, the pairs and the verdicts into a folder."""
+    """Write the report, its figures as JSON, the prompts, the pairs and the verdicts into a folder."""
     for name, prompt in contest.prompts.items():
         inside.write(folder, f"prompts/{name}.txt", prompt + "\n")
     write_pairs(folder, pairs)
@@ -73,7 +73,7 @@ def write_report(
 
 
 def report(made: Evaluation) -> Report:
-    """Return the report."""
+    """Build the report of an evaluation."""
     runs = [one.run for one in made.drawn]
     return Report(
         "Evaluation",
@@ -88,7 +88,7 @@ def report(made: Evaluation) -> Report:
 
 
 def judging(made: Evaluation) -> list[Section]:
-    """Return the sections about judges, solutions and cost, for any kind of comparison."""
+    """Return the report's sections about judges, solutions and cost. They fit any kind of comparison."""
     return [
         Section("Order", _order(made)),
         Section("Length", _length(made)),
@@ -100,7 +100,7 @@ def judging(made: Evaluation) -> list[Section]:
 
 
 def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Fact:
-    """Return the total cost: in dollars if all prices are known, otherwise in tokens."""
+    """Return the total cost as a fact: in dollars if all prices are known, otherwise in tokens."""
     usage = sum(costs, Usage())
     if dollars is None:
         return Fact("Tokens", f"{short(usage.total)}, {usage.calls:,} calls")
@@ -153,7 +153,7 @@ def _results(made: Evaluation) -> list[Block]:
 
 
 def rate_cell(value: Rate | float) -> Inline:
-    """Return a share as a cell, with its interval if it has one."""
+    """Return a share as a table cell, with its interval if it has one."""
     return share_cell(value) if isinstance(value, Rate) else f"{value:.1%}"
 
 
@@ -180,7 +180,7 @@ def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> Grid:
 def _compared(
     made: Evaluation, title: str, names: Sequence[str], rows: Iterable[tuple[Comparison, Sequence[Cell]]]
 ) -> Grid:
-    """Return a table with a row for each comparison. Its first cells name the dataset, the systems and the judge."""
+    """Return a table with a row for each comparison. The first cells of a row name the dataset, the systems and the judge."""
     several = len({(one.a, one.b) for one in made.comparisons}) > 1
     head = ("Dataset", "A / B", "Judge") if several else ("Dataset", "Judge")
     body = [
@@ -254,7 +254,7 @@ def _won(shares: WinShares) -> str:
 
 
 def _interval_cell(value: Interval, of: int) -> Inline:
-    """Return a figure in percent with its interval; a dash if there are too few items."""
+    """Return a figure in percent with its interval. Return a dash if there are too few items."""
     if of < FEW:
         return "–"
     return (f"{value.value:.0%} ".replace("-", "−"), Span(bounds(value.low, value.high), "interval"))

@@ -13,16 +13,16 @@ from camel.reports.numbers import FEW, bounds, percent, signed
 from camel.reports.plots import GRAY, SIDE_A, Plot, Spec, count_axis, dots, drawing, outcomes, panels, plot
 
 MOST_ROWS = 12
-"""Maximum rows of a plot; the tables contain all rows."""
+"""Maximum number of rows in a plot. The tables contain all rows."""
 
 
 def plots(made: Evaluation) -> list[Plot]:
-    """Return all plots for which there are enough figures."""
+    """Return all plots for which there is enough data."""
     return [_results(made), *judging_plots(made)]
 
 
 def judging_plots(made: Evaluation) -> list[Plot]:
-    """Return the plots about the judges, for any kind of comparison."""
+    """Return the plots about the judges. They fit any kind of comparison."""
     found = [_order(made)] if any(_judged_twice(one) for one in made.comparisons) else []
     # The plot has a panel for each comparison. If there are too many, only the tables show them.
     if len(made.headline) <= MOST_ROWS and any(

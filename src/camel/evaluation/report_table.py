@@ -19,7 +19,7 @@ TITLES = {
     "table1_code": "Code, fixed tasks",
 }
 TABLE1 = "table1_"
-"""Prefix of the scenarios with fixed tasks."""
+"""Prefix of the names of scenarios with fixed tasks."""
 NAMES = {SINGLE_SHOT: "single answers"}
 
 
@@ -36,7 +36,7 @@ CHANCE = 0.05
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """A row of the table."""
+    """A row of the table of results."""
 
     dataset: str
     evaluation: str
@@ -50,7 +50,7 @@ class TableRow(msgspec.Struct, frozen=True):
 
 
 def table(made: Evaluation) -> list[TableRow]:
-    """Return the rows of the results: for each dataset those of the paper's Table 1, of human votes, and of this evaluation."""
+    """Return the rows of the table of results. For each dataset: the paper's Table 1, human votes, then this evaluation."""
     rows: list[TableRow] = []
     seen: set[str] = set()
     for drawn in made.drawn:
@@ -76,7 +76,7 @@ def table(made: Evaluation) -> list[TableRow]:
 
 
 def by_judge(made: Evaluation) -> list[TableRow]:
-    """Return a row for each judge and comparison; empty if there is only one judge."""
+    """Return a row for each judge and comparison. Return an empty list if there is only one judge."""
     return _rows(made.comparisons) if len(made.judges) > 1 else []
 
 
@@ -91,7 +91,7 @@ def _rows(comparisons: Iterable[Comparison]) -> list[TableRow]:
 
 
 def titled(group: str) -> str:
-    """Return the title of a group."""
+    """Return the title of a group for reports."""
     return TITLES.get(group, group)
 
 
@@ -120,7 +120,7 @@ def headline(made: Evaluation) -> str:
 
 
 def points(made: Evaluation) -> list[str]:
-    """Return the findings as sentences in plain text."""
+    """Return the main findings as plain sentences."""
     said: list[str] = []
     for one in made.headline:
         if not one.shares.of or AGENTS not in (one.a, one.b):
@@ -136,7 +136,7 @@ def points(made: Evaluation) -> list[str]:
 
 
 def judge_points(made: Evaluation) -> list[str]:
-    """Return the findings about the judges, for any kind of comparison."""
+    """Return the findings about the judges as plain sentences. They fit any kind of comparison."""
     said: list[str] = []
     for judge in made.judges:
         said += _biases([one for one in made.comparisons if one.judge == judge])
@@ -153,7 +153,7 @@ def judge_points(made: Evaluation) -> list[str]:
 
 
 def _biases(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the significant biases of a judge, to a position or to a length, as sentences."""
+    """Return a sentence for each significant bias of a judge, to a position or to a length."""
     said: list[str] = []
     found = [one.position for one in comparisons if one.position]
     sure = [one for one, p in zip(found, holm([one.p for one in found]), strict=True) if p < CHANCE]

@@ -61,7 +61,7 @@ PAPER: dict[str, tuple[PaperTable1Row, ...]] = {
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The verdicts of one judge on two systems in one group; the figures are those of `a`."""
+    """The verdicts of one judge on two systems in one group. Wins and scores are those of system `a`."""
 
     group: str
     a: str
@@ -70,46 +70,46 @@ class Comparison(msgspec.Struct, frozen=True):
     shares: WinShares
     length: Length
     position: Position | None = None
-    """None for the panel, whose judges have their own figures."""
+    """Position bias of the judge. None for the panel, because each of its judges has its own."""
     consistency: Consistency | None = None
     scores: tuple[float, float] | None = None
     """Mean scores of `a` and `b`, from 0 to 10."""
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """Agreement of judges on the pairs that they decided."""
+    """Agreement of several judges on the pairs that they decided."""
 
     judges: tuple[str, ...]
     kappa: Kappa
-    """Cohen's for two judges, Fleiss' for more."""
+    """Cohen's kappa for two judges, Fleiss' kappa for more."""
 
 
 class System(msgspec.Struct, frozen=True):
-    """A system in one group."""
+    """A system in one group, with figures about its solutions."""
 
     group: str
     name: str
     made: str
-    """How its solutions were made, as text."""
+    """Description of how the system's solutions were made."""
     model: str
     """The model that wrote the solutions: the summarizer, or the model that answered in one reply."""
     solutions: int
     failed: int
     cut_off: int
-    """Solutions that ended at the token limit."""
+    """Number of solutions that ended at the token limit."""
     shortened: int
-    """Conversations of which only a part fit into the summarizer's context window."""
+    """Number of conversations that did not fit completely into the summarizer's context window."""
     characters: float
-    """Mean length of a solution."""
+    """Mean length of a solution in characters."""
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """Where the tasks of a group come from."""
+    """The source of the tasks of a group."""
 
     group: str
     scenario: str
     run: str
-    """Empty if the tasks were given and do not come from a run."""
+    """The run from which the tasks were drawn. Empty if they were given and do not come from a run."""
     fingerprint: str
     tasks: int
     of: int
@@ -128,7 +128,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class ShownPair(msgspec.Struct, frozen=True):
-    """A pair with all its verdicts."""
+    """A pair that the report shows, with all verdicts on it."""
 
     pair: Pair
     winner: Winner | None
@@ -136,7 +136,7 @@ class ShownPair(msgspec.Struct, frozen=True):
 
 
 class Human(msgspec.Struct, frozen=True):
-    """Human votes on two systems; wins are those of `a`."""
+    """Human votes on two systems. Wins are those of system `a`."""
 
     group: str
     a: str
@@ -152,25 +152,25 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     config: AgentsConfig
     prompts: dict[str, str]
-    """Hash of each prompt; the texts are in the folder `prompts`."""
+    """Hash of each prompt. The texts are in the folder `prompts`."""
     judges: list[str]
     drawn: list[Drawing]
     systems: list[System]
     comparisons: list[Comparison]
     headline: list[Comparison]
-    """The figures that count, for each group and pair of systems: the panel's, or the only judge's."""
+    """The main comparison of each group and pair of systems: by the panel, or by the only judge."""
     agreement: list[Agreement]
     ratings: list[Rating]
-    """Empty if only two systems are compared."""
+    """Ratings of the systems. Empty if only two systems are compared."""
     undecided: Rate
-    """Questions without a readable answer."""
+    """Share of questions to judges without a readable answer."""
     shortened: int
-    """Questions in which a solution was shortened to fit into the judge's context window."""
+    """Number of questions in which a solution was shortened to fit into the judge's context window."""
     own: list[str]
-    """Judges that also wrote solutions that they judged. Models tend to prefer their own texts."""
+    """Names of judges that judged their own solutions. Models tend to prefer their own texts."""
     costs: list[Cost]
     money: float | None
-    """In US dollars; None if the price of a model is unknown."""
+    """Total cost in US dollars. None if the price of a model is unknown."""
     examples: list[ShownPair]
     human: list[Human] = []
     """Human votes on the same pairs, if there are any."""
@@ -179,7 +179,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Return indented JSON."""
+        """Return the figures as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
@@ -403,7 +403,7 @@ def _costs(contest: Contest) -> list[Cost]:
 
 
 def _examples(pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]) -> list[ShownPair]:
-    """Choose some pairs of each kind of verdict, in the order in which the tasks were drawn; pairs with the agents first."""
+    """Choose pairs of each kind of verdict for the report, in the order of the tasks. Pairs with the agents come first."""
     panel = _panel(verdicts)
     said: dict[str, list[PairVerdict]] = {}
     for one in verdicts:

@@ -46,7 +46,7 @@ class WinShares(msgspec.Struct, frozen=True):
     """How often `a` won, drew and lost."""
 
     of: int
-    """Number of decided verdicts."""
+    """Number of verdicts that are not undecided."""
     wins: Rate
     draws: Rate
     losses: Rate
@@ -63,7 +63,7 @@ class BothOrders(NamedTuple):
 
     @property
     def winner(self) -> Winner | None:
-        """The verdict that counts: a draw if the two differ, None if one of them is undecided."""
+        """The verdict that counts. It is a draw if the two verdicts differ, and None if one of them is undecided."""
         if self.a_first is None or self.b_first is None:
             return None
         return self.a_first if self.a_first == self.b_first else "draw"
@@ -73,22 +73,22 @@ class Position(msgspec.Struct, frozen=True):
     """Position bias: whether the judge prefers the solution that it sees first, or second."""
 
     pairs: int
-    """Pairs that were decided in both orders."""
+    """Number of pairs that were decided in both orders."""
     first: int
-    """Verdicts for the first solution. With `second` and `equal` there are two verdicts per pair."""
+    """Number of verdicts for the solution shown first. With `second` and `equal` there are two verdicts per pair."""
     second: int
     equal: int
     effect: Interval
     """Share of verdicts for the first solution minus share for the second: 0 without bias, 1 if the first always wins."""
     flips: int
-    """Pairs whose winner changed with the order."""
+    """Number of pairs whose winner changed with the order."""
     to_first: int
-    """Flips in which the first solution won both times. In a flip of neither kind, one verdict was a draw."""
+    """Number of flips in which the solution shown first won both times. In a flip of neither kind, one verdict was a draw."""
     to_second: int
     p: float
-    """Probability of flips at least as one-sided as these without bias (exact test)."""
+    """P-value of an exact test: the probability of flips at least as one-sided as these if there is no bias."""
     a_first: WinShares
-    """The figures from one order alone."""
+    """Shares from only those verdicts in which `a` was shown first."""
     b_first: WinShares
 
 
@@ -114,11 +114,11 @@ class Length(msgspec.Struct, frozen=True):
     """Length bias: whether the longer solution wins."""
 
     ratio: float
-    """Characters of `a` divided by those of `b`, median."""
+    """Median of the characters of `a` divided by those of `b`."""
     longer_wins: Rate
-    """Share of the verdicts, without draws and solutions of equal length, in which the longer solution won."""
+    """Share of verdicts in which the longer solution won. Draws and solutions of equal length are excluded."""
     a_longer: WinShares
-    """Pairs in which `a` is longer; `a_shorter` has those in which it is shorter."""
+    """Results of the pairs in which `a` is longer. `a_shorter` has those in which it is shorter."""
     a_shorter: WinShares
     controlled: Interval | None
     """Estimated score of `a` at equal length (logistic regression on the logarithm of the ratio); None if too few pairs are
@@ -157,7 +157,7 @@ def interval(value: float, drawn: Any) -> Interval:
 
 
 def position(orders: Sequence[BothOrders]) -> Position:
-    """Return the position bias of a judge."""
+    """Compute the position bias of a judge."""
     both = [one for one in orders if one.winner is not None]
     kinds = Counter(both)
     to_first = np.array([(one.a_first == "a") + (one.b_first == "b") for one in both], int)
@@ -181,14 +181,14 @@ def position(orders: Sequence[BothOrders]) -> Position:
 
 
 def _means(values: Any) -> Any:
-    """Return bootstrap means of values between -1 and 1; equal values are drawn as one with their total weight."""
+    """Return bootstrap means of values between -1 and 1. Equal values are drawn as one, with their total weight."""
     kinds, counts = np.unique(np.append(values, [-1.0, 0.0, 1.0]), return_counts=True)
     weights = counts - np.isin(kinds, [-1.0, 0.0, 1.0]) * (1 - UNSEEN)
     return np.random.default_rng(_SEED).dirichlet(weights, RESAMPLES) @ kinds
 
 
 def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) -> Consistency:
-    """Return the agreement of two answers to the same questions; questions with an undecided answer are skipped."""
+    """Return how often two answers to the same questions agree. Questions with an undecided answer are skipped."""
     both = [(one, two) for one, two in zip(asked, again, strict=True) if one and two]
     return Consistency(
         wilson(sum(one == two for one, two in both), len(both)),
@@ -197,7 +197,7 @@ def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) 
 
 
 def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:
-    """Return the length bias; `sizes` are the lengths of `a` and `b` for each pair."""
+    """Compute the length bias. `sizes` are the lengths of `a` and `b` for each pair."""
     both: list[tuple[Winner, int, int]] = [
         (one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one
     ]
@@ -252,7 +252,8 @@ def _fit(logs: Any, points: Any, weights: Any) -> Any:
 
 
 def majority(verdicts: Sequence[Winner | None]) -> Winner | None:
-    """Return the verdict of more than half of the deciding judges; a draw if there is none, None if no judge decided."""
+    """Return the verdict of more than half of the judges that decided. Return a draw if there is none, and
+    None if no judge decided."""
     said = [one for one in verdicts if one]
     for winner in WINNERS:
         if 2 * said.count(winner) > len(said):

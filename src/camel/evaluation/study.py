@@ -28,13 +28,14 @@ TURNS = 200
 SEATS = 4
 """Maximum number of seats with separate curves. With more seats, one curve covers all messages."""
 SAMPLE = 2_048
-"""Size of the sample for quartiles, if there are more than twice as many values. The error of a rank is about 1%."""
+"""Size of the sample from which quartiles are computed if there are more than twice as many values. A rank is off by about
+1%."""
 ROLES = 500
 """Maximum number of roles that are counted; roles that appear later are skipped."""
 DONE = 5_000
 """Maximum number of conversations that ended as done from which the judge's sample is drawn."""
 SHOWN_ROLES = 20
-"""Number of roles per behavior, ordered by the lower end of the interval."""
+"""Number of roles to show per behavior, ordered by the lower end of the interval."""
 MEASURES = ("chars", "prompt", "completion", "cached")
 OPEN = "open"
 """The stop reason of a conversation that has none."""
@@ -44,11 +45,11 @@ SEEN = (
     "unfinished code, format violations and changes of language."
 )
 UNSEEN = "They cannot judge whether a text makes sense or is true: fluent nonsense shows no behavior."
-"""Shown with all findings, so that readers do not take their absence for good quality."""
+"""Caveat shown with all findings, so that readers do not take their absence for good quality."""
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A finding with its message."""
+    """A finding with the message in which it was found."""
 
     id: str
     index: int
@@ -58,7 +59,7 @@ class Example(msgspec.Struct, frozen=True):
     evidence: str
     reason: str
     before: str = ""
-    """The message before it."""
+    """The text of the preceding message."""
 
 
 class RoleRate(msgspec.Struct, frozen=True):
@@ -76,15 +77,15 @@ class Behavior(msgspec.Struct, frozen=True):
     title: str
     version: int
     conversations: Rate
-    """Conversations with at least one finding."""
+    """Share of conversations with at least one finding."""
     messages: Rate
-    """Messages with a finding. The interval accounts for similar messages within a conversation."""
+    """Share of messages with a finding. The interval accounts for similar messages within a conversation."""
     by_stop: dict[str, Rate]
-    """Conversations, by stop reason."""
+    """Share of conversations with a finding, by stop reason."""
     by_seat: dict[str, Rate]
-    """Messages, by the speaker's seat."""
+    """Share of messages with a finding, by the speaker's seat."""
     by_turn: list[Rate]
-    """Messages, by their position in the conversation: the first, the second, …"""
+    """Share of messages with a finding, by position in the conversation: the first message, the second, …"""
     by_role: list[RoleRate]
     examples: list[Example]
 
@@ -102,7 +103,7 @@ class SpreadPoint(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A measure by the position of the message."""
+    """The distribution of a measure at each position in the conversation."""
 
     seat: str
     measure: str
@@ -114,11 +115,11 @@ class Deserved(msgspec.Struct, frozen=True):
     """How often a judge found that a conversation that declared its task done had done it."""
 
     rate: Rate
-    """Share of the conversations that the judge decided."""
+    """Share of the decided conversations in which the task was done."""
     asked: int
     undecided: int
     ended_done: int
-    """All conversations of the run that ended as done; the judge saw `asked` of them."""
+    """Number of all conversations of the run that ended as done. The judge saw `asked` of them."""
     model: str
     usage: Usage
     money: float | None
@@ -144,30 +145,30 @@ class Study(msgspec.Struct, frozen=True):
     conversations: int
     messages: int
     usage: Usage
-    """Tokens of the messages, without those used to specify tasks."""
+    """Total tokens of the messages, without those used to specify tasks."""
     length: SpreadPoint
-    """Number of messages per conversation."""
+    """Distribution of the number of messages per conversation."""
     any: Rate
-    """Conversations with at least one behavior."""
+    """Share of conversations with at least one behavior."""
     stops: dict[str, Rate]
     speakers: list[str]
-    """The seat that most often speaks first, second, …"""
+    """The seats that most often speak first, second, …"""
     behaviors: list[Behavior]
     growth: list[Curve]
     deserved: Deserved | None = None
     labels: list[str] = []
-    """Restricted labels of its conversations."""
+    """Restricted labels of the run's conversations."""
     canary: str = ""
-    """The GUID that every text with such conversations must contain."""
+    """The GUID that every text with restricted conversations must contain."""
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Return indented JSON."""
+        """Return the figures as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 class Candidate(msgspec.Struct, frozen=True, order=True):
-    """A conversation that the judge may see; candidates sort in the order in which they are drawn."""
+    """A conversation that the judge may see. Candidates sort in the order in which they are drawn."""
 
     drawn: bytes
     shard: int
@@ -220,7 +221,7 @@ class Gatherer:
         self._models: set[str] = set()
         self._examples: dict[str, list[tuple[bytes, Example]]] = {name: [] for name in self.names}
         self.done: list[Candidate] = []
-        """Conversations that ended as done, in the order in which the judge sees them."""
+        """Conversations that ended as done, in the order in which they are drawn for the judge."""
         self.ended_done = 0
 
     def add(self, looked: Looked) -> None:
@@ -414,7 +415,7 @@ class Gatherer:
 
 
 class _Flat:
-    """A column of lists as one flat column, with the row of each element."""
+    """A column of lists, flattened into one column, with the row index of each element."""
 
     def __init__(self, lists: Any) -> None:
         array = lists.combine_chunks()
@@ -433,7 +434,7 @@ class _Flat:
 
 
 def _last(counts: Any) -> int:
-    """Return the number of the last turn that occurs."""
+    """Return the position of the last message that occurs, from 1. Return 0 if there is none."""
     there = np.flatnonzero(counts)
     return int(there[-1]) + 1 if len(there) else 0
 

@@ -36,11 +36,11 @@ class StudyJob(Job):
 
     name = "study"
     out: str
-    """The folder of the report; findings and verdicts are stored in a subfolder."""
+    """The folder of the report. Findings and verdicts are stored in a subfolder."""
     run: str
     processes: int = 1
     judge: AskedModel | None = None
-    """The model that judges whether conversations that ended as done had done their task; None: no judge."""
+    """The model that judges whether conversations that ended as done had done their task. None for no judge."""
     sample: int = 100
     """Number of conversations that the judge sees."""
     acknowledge: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class StudyJob(Job):
         object.__setattr__(self, "place", str(inside.path(Path(self.out), KEPT)))
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open the folder of findings and verdicts; raises an `InputError` if the run cannot be studied."""
+        """Open the folder of findings and verdicts. Raises an `InputError` if the run cannot be studied."""
         if not len(RunReader(self.run)):
             raise InputError(
                 f"'{self.run}' has no finished conversations yet: camel run status {self.run} shows its progress"
@@ -94,14 +94,15 @@ class StudyJob(Job):
         )
 
     def judging(self) -> Judging | None:
-        """Return the judge's part, once all shards are scanned; None without a judge or a conversation that ended as done."""
+        """Return the judging of a sample. Return None if there is no judge or no conversation ended as done. Call it after the
+        scan."""
         drawn = self._found[1].done[: self.sample]
         if self.judge is None or not drawn:
             return None
         return Judging(self._looker.run, Path(self.place), drawn, self.judge)
 
     def judging_known(self) -> Judging | None:
-        """Return the judge's part if an earlier study has scanned all shards; otherwise None."""
+        """Return the judging of a sample if all shards are already scanned. Otherwise return None."""
         known = self._looker.folder.committed(self._looker.name) >= {
             one.shard for one in self._looker.run.markers
         }
@@ -111,18 +112,19 @@ class StudyJob(Job):
             return None
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """Return the judge's stage if all shards are scanned, so that failed questions can be asked again."""
+        """Return the stage that asks the judge, so that failed questions can be asked again. It is empty before the scan is
+        complete."""
         judging = self.judging_known()
         return () if judging is None else [judging.stage()]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the scan, then the judge's stage."""
+        """Yield the stage that runs the detectors, then the stage that asks the judge."""
         yield from self._looker.stages()
         if judging := self.judging():
             yield judging.stage()
 
     def result(self, run: RunFolder) -> Study:
-        """Return the figures, and write the report."""
+        """Compute the figures of the study, write the report, and return the figures."""
         study, gathered = self._found
         if judging := self.judging():
             markers = run.markers(judging.name, sorted(run.committed(judging.name)))

@@ -13,7 +13,7 @@ from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, colors, dots, panels, plot, seat_colors
 
 MOST_TURNS = 60
-"""Maximum number of messages per conversation in a plot; `study.json` has more."""
+"""Maximum number of messages per conversation in a plot. `study.json` has more."""
 LABELS = {
     "chars": "characters",
     "prompt": "prompt tokens",
@@ -23,7 +23,7 @@ LABELS = {
 
 
 def plots(study: Study) -> list[Plot]:
-    """Return the plots of a study; none if there are too few conversations."""
+    """Return the plots of a study. Return an empty list if there are too few conversations."""
     if study.conversations < FEW:
         return []
     found = shown(study.behaviors)
@@ -84,7 +84,7 @@ def _amount(field: str, **more: Any) -> Spec:
 
 
 def _lines(rows: list[Spec], y: Spec, value: str) -> Spec:
-    """Return a line with a band for each seat, over the messages of a conversation."""
+    """Return a plot with a line and a band for each seat, by position in the conversation."""
     last = max((row["turn"] for row in rows), default=1)
     x = _amount(
         "turn", scale={"domain": [1, max(2, last)], "nice": False}, axis={"tickMinStep": 1, "format": "d"}

@@ -35,18 +35,18 @@ from camel.reports.numbers import FEW, counted, percent, share, share_with_inter
 
 _SHOWN_ROLES = 8
 _LEAST_ROLE = 5
-"""Minimum number of conversations of a role that is shown."""
+"""Minimum number of conversations that a role needs to be shown."""
 
 PAGE = "study.html"
 
 
 def write_study(study: Study, folder: Path) -> None:
-    """Write the report, its figures and its plots."""
+    """Write the report of a study, its figures as JSON, and its plots into a folder."""
     report_files.write_report(folder, "study", report(study), study.to_json())
 
 
 def report(study: Study) -> Report:
-    """Return the report."""
+    """Build the report of a study."""
     found = shown(study.behaviors)
     warning: Inline = ""
     if study.labels:
@@ -138,7 +138,7 @@ def _overview(study: Study, found: Sequence[Behavior]) -> list[Block]:
 
 
 def _points(study: Study, found: Sequence[Behavior]) -> Iterator[Inline]:
-    """Yield the findings as sentences."""
+    """Yield the main findings as sentences."""
     if not found and study.conversations >= FEW:
         most = percent(max((one.conversations.high for one in study.behaviors), default=1.0))
         yield f"Each behavior occurs in at most {most} of such conversations (95% interval)."
@@ -272,7 +272,7 @@ def _example(one: Example) -> Quote:
 
 
 def marked(message: str, evidence: str) -> Inline:
-    """Return a message with the evidence marked, if it contains it."""
+    """Return a message with the evidence highlighted. If the message does not contain the evidence, nothing is highlighted."""
     before, found, after = message.partition(evidence) if evidence.strip() else (message, "", "")
     return (before, Span(found, "mark"), after) if found else message
 

@@ -23,10 +23,10 @@ class Drawn(NamedTuple):
 
     id: str
     text: str
-    """The specified task, or the original one if runs have specified it differently."""
+    """The specified task. If the runs have specified it differently, the original task."""
     labels: tuple[str, ...]
     transcripts: dict[str, Transcript]
-    """The conversations, by the name of the run's system."""
+    """The conversations about the task, by the name of the run's system."""
 
 
 class DrawnTasks(NamedTuple):
@@ -34,9 +34,9 @@ class DrawnTasks(NamedTuple):
 
     tasks: list[Drawn]
     of: int
-    """Number of conversations that they were drawn from."""
+    """Number of conversations from which the tasks were drawn."""
     excluded: int
-    """Number of conversations excluded because of a label that is not acknowledged."""
+    """Number of conversations excluded because they have a restricted label that is not acknowledged."""
     empty: int
     """Number of conversations excluded because they have no messages or failed."""
     specified: bool = True
@@ -52,7 +52,7 @@ class _Place(NamedTuple):
 def draw_tasks(
     runs: Mapping[str, RunReader], count: int, *, seed: int = 0, acknowledge: Collection[str] = ()
 ) -> DrawnTasks:
-    """Draw `count` tasks of the first run, each with its conversations in all runs, by the names of their systems.
+    """Draw `count` tasks of the first run. Each has its conversations in all runs, by the name of the run's system.
 
     Raises an `InputError` if another run lacks a task or has a different one, because the comparison would not be fair.
     """
@@ -112,14 +112,14 @@ def _draw(seed: int, id: str) -> bytes:
 
 
 def _scanned(run: RunReader, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """Yield some columns of each file, with one file in memory at a time."""
+    """Yield the given columns of each file of a run. Only one file is in memory at a time."""
     with run.folder.opened(part.file for part in run.parts) as files:
         for part, file in enumerate(files):
             yield part, read_shard(file, columns)
 
 
 def _read(run: RunReader, places: Sequence[_Place]) -> list[Transcript]:
-    """Return the conversations at some places, in the order of `places`; each file is opened once."""
+    """Return the conversations at the given positions, in the order of `places`. Each file is opened once."""
     rows: dict[int, list[int]] = {}
     for place in places:
         rows.setdefault(place.part, []).append(place.row)

@@ -36,18 +36,18 @@ from camel.reports.intervals import Clusters, Rate, wilson
 
 WINNERS: tuple[Winner, ...] = ("a", "draw", "b")
 LEAST_SHARED = 5
-"""Minimum number of pairs that two voters must share for a figure of their agreement."""
+"""Minimum number of pairs on which two voters must both have voted before their agreement is reported."""
 COLUMNS = ("pair", "group", "system_a", "system_b", "voter", "vote", "winner", "shown_first", "at")
 
 
 class ComparedSystems(msgspec.Struct, frozen=True):
-    """Human votes on two systems; wins are those of `system_a`."""
+    """Human votes on two systems. Wins are those of `system_a`."""
 
     group: str
     system_a: str
     system_b: str
     pairs: int
-    """Number of pairs; `voted` of them have at least one vote other than a skip."""
+    """Number of pairs. `voted` of them have at least one vote other than a skip."""
     voted: int
     votes: int
     skipped: int
@@ -55,11 +55,11 @@ class ComparedSystems(msgspec.Struct, frozen=True):
     draws: Rate
     losses: Rate
     score: Interval
-    """Share of wins plus half the share of draws, of all votes."""
+    """Share of wins plus half the share of draws, over all votes."""
     majority: WinShares
-    """The same by majority, with each pair counted once; without a majority it is a draw."""
+    """Shares by majority, with each pair counted once. A pair without a majority is a draw."""
     length: Length
-    """Whether the longer solution wins, by majority."""
+    """Length bias of the majority verdicts."""
 
 
 class Voter(msgspec.Struct, frozen=True):
@@ -70,9 +70,9 @@ class Voter(msgspec.Struct, frozen=True):
     skipped: int
     draws: int
     first: int
-    """Votes for the solution that was shown first."""
+    """Number of votes for the solution that was shown first."""
     with_majority: Rate
-    """Share of votes equal to the majority of the others, on pairs with votes of others."""
+    """Share of votes that equal the majority of the other voters, on pairs with votes of others."""
 
 
 class Between(msgspec.Struct, frozen=True):
@@ -88,31 +88,31 @@ class Results(msgspec.Struct, frozen=True):
 
     pairs: int
     votes: int
-    """Votes that count: each voter's last vote on each pair, without skips."""
+    """Number of votes that count: each voter's last vote on each pair, without skips."""
     skipped: int
     records: int
-    """All recorded votes, including replaced ones."""
+    """Number of all recorded votes, including replaced ones."""
     elsewhere: int
-    """Votes on pairs that no longer exist or whose texts have changed; they are not counted."""
+    """Number of votes that are ignored because their pair no longer exists or its texts have changed."""
     compared: list[ComparedSystems]
     first: Rate
-    """Share of votes for the solution shown first, without draws: about 0.5 if the order does not matter."""
+    """Share of votes for the solution shown first, without draws. It is about 0.5 if the order does not matter."""
     agreement: Kappa
-    """Agreement of all voters (Fleiss)."""
+    """Agreement of all voters (Fleiss' kappa)."""
     voters: list[Voter]
     between: list[Between]
-    """Agreement of each two voters who share enough pairs (Cohen)."""
+    """Agreement of each two voters who share at least `LEAST_SHARED` pairs (Cohen's kappa)."""
     judges: list[Between]
-    """Agreement of each judge with the majority of voters (Cohen)."""
+    """Agreement of each judge with the majority of voters (Cohen's kappa)."""
     schema: int = 1
 
     def to_json(self) -> bytes:
-        """Return indented JSON."""
+        """Return the results as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def read_results(path: Path) -> Results:
-    """Read the results of an evaluation's folder or of a file of pairs, also while people vote."""
+    """Compute the results of an evaluation's folder or of a file of pairs. This is safe while people vote."""
     verdicts: list[PairVerdict] = []
     if path.is_dir() and (path / VERDICTS).exists():
         verdicts = read_verdicts(path)
@@ -120,7 +120,7 @@ def read_results(path: Path) -> Results:
 
 
 def with_votes(made: Evaluation, path: Path) -> Evaluation:
-    """Return an evaluation with the human votes on its pairs, if its folder has any."""
+    """Return a copy of an evaluation that includes the human votes in its folder, if there are any."""
     if not votes_folder(path).is_dir():
         return made
     found = read_results(path)
@@ -248,7 +248,7 @@ def _voter(name: str, votes: Sequence[CastVote], decided: Mapping[str, Mapping[s
 
 
 def _between(decided: Mapping[str, Mapping[str, Winner]]) -> list[Between]:
-    """Return the agreement of each two voters who share enough pairs; most of many voters share only a few."""
+    """Return the agreement of each two voters who share at least `LEAST_SHARED` pairs."""
     shared: dict[tuple[str, str], list[tuple[Winner, Winner]]] = defaultdict(list)
     for votes in decided.values():
         for one, other in combinations(sorted(votes), 2):
@@ -276,7 +276,7 @@ def _judges(
 
 
 def votes_csv(path: Path) -> str:
-    """Return the last votes as CSV, including skips; `vote` is a, b, draw or skip, and `winner` names the system."""
+    """Return each voter's last votes as CSV, including skips. `vote` is a, b, draw or skip, and `winner` names the system."""
     known = {key_of(pair): pair for pair in read_pairs(path)}
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
@@ -302,5 +302,5 @@ def votes_csv(path: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text that a spreadsheet does not run as a formula."""
+    """Return a text as a CSV cell that a spreadsheet does not run as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

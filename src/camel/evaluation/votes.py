@@ -34,7 +34,7 @@ from camel.storage.files import make_folder, sync_folder
 from camel.storage.journal import Journal, JournalBroken, read
 
 Choice = Literal["a", "b", "draw", "skip"]
-"""`a` and `b` name the pair's solutions, not positions on the screen. A `skip` is not counted."""
+"""A voter's choice. `a` and `b` name the pair's solutions, not positions on the screen. A `skip` is not counted."""
 FOLDER = "votes"
 HELD = 900.0
 """Seconds after which a pair that was shown to a voter no longer counts as in progress."""
@@ -46,20 +46,20 @@ class CastVote(msgspec.Struct, frozen=True, tag="vote"):
 
     voter: str
     pair: str
-    """The pair's id."""
+    """Id of the pair."""
     key: str
-    """Key of the pair with its texts (`key_of`): a vote does not count for other texts with the same id."""
+    """Key of the pair and its texts (`key_of`). A vote does not count for other texts with the same id."""
     choice: Choice
     first: Literal["a", "b"]
-    """The solution that was shown first, as A."""
+    """The solution that was shown in the first position, labeled A."""
     nonce: str
-    """Identifies the form, and so the vote when another one replaces it."""
+    """Random id of the form, which also identifies the vote when another one replaces it."""
     at: float
-    """Unix time in seconds."""
+    """Time of the vote, as Unix time in seconds."""
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
-    """A voter has joined with a name."""
+    """A record that a voter has joined with a name."""
 
     voter: str
     at: float
@@ -70,7 +70,7 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class Stale(InputError):
-    """The voter has changed the vote since the form was made; `vote` is the one that counts."""
+    """Raised if the voter has changed the vote since the form was made. `vote` is the vote that counts."""
 
     def __init__(self, vote: CastVote) -> None:
         self.vote = vote
@@ -78,20 +78,20 @@ class Stale(InputError):
 
 
 def key_of(pair: Pair) -> str:
-    """Return a key that identifies a pair with all its texts."""
+    """Return a key that identifies a pair and all its texts."""
     parts = (pair.id, pair.task, pair.system_a, pair.text_a, pair.system_b, pair.text_b)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
 
 
 def votes_folder(pairs: Path) -> Path:
-    """Return the folder of the votes on an evaluation's folder or on a file of pairs."""
+    """Return the folder of the votes. `pairs` is an evaluation's folder or a file of pairs."""
     if pairs.is_dir() or pairs.name == PAIRS:
         return inside.path(pairs if pairs.is_dir() else pairs.parent, FOLDER)
     return pairs.with_name(f"{pairs.stem}.{FOLDER}")
 
 
 def read_records(folder: Path) -> Iterator[Record]:
-    """Yield all records in order; works also while people vote."""
+    """Yield all stored records in order. This is safe while people vote."""
     for number in _journals(folder):
         for payload in read(folder / f"{number:06d}"):
             with contextlib.suppress(msgspec.MsgspecError):  # a record of a later version
@@ -99,7 +99,7 @@ def read_records(folder: Path) -> Iterator[Record]:
 
 
 def _journals(folder: Path) -> list[int]:
-    """Return the numbers of the journals in a folder of votes, sorted."""
+    """Return the sorted numbers of the journal files in a folder of votes."""
     with contextlib.suppress(FileNotFoundError):
         names = inside.names(folder)
         return sorted(int(name) for name in names if len(name) == 6 and name.isascii() and name.isdecimal())
@@ -117,7 +117,7 @@ def latest(records: Iterable[Record]) -> dict[str, dict[str, CastVote]]:
 
 
 def voter_name(text: str) -> str:
-    """Return a voter's name in its stored form; raises an `InputError` if it is not valid."""
+    """Return a voter's name in its stored form. Raises an `InputError` if it is not valid."""
     name = " ".join(unicodedata.normalize("NFC", text).split())
     if not name:
         raise InputError("the voter's name is empty: enter a name")
@@ -130,7 +130,8 @@ def voter_name(text: str) -> str:
 
 
 class BallotBox:
-    """The votes of a folder, which accepts more. Only one process may open it; use it on one event loop and `close()` it."""
+    """The votes in a folder, to which votes can be added. Open it in one process only, use it on one event loop and `close()`
+    it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -153,12 +154,12 @@ class BallotBox:
         return self.votes.get(voter, {})
 
     def known(self, name: str) -> str | None:
-        """Return the voter with this name, in any case; None if there is none."""
+        """Return the stored name of a voter, ignoring case. Return None if there is no such voter."""
         folded = name.casefold()
         return next((voter for voter in self.votes if voter.casefold() == folded), None)
 
     async def join(self, name: str, *, new: bool = False) -> str:
-        """Join with a name and return it as stored. With `new`, raises an `InputError` if the name is taken."""
+        """Register a voter and return the name as stored. If `new` is true, raises an `InputError` if the name is taken."""
         async with self._lock_of(name):
             name = self.known(name) or name
             if name not in self.votes:
@@ -188,7 +189,7 @@ class BallotBox:
         return vote
 
     def _lock_of(self, voter: str) -> asyncio.Lock:
-        """Return the lock of a voter, so that simultaneous clicks are handled one at a time."""
+        """Return the lock of a voter, which serializes simultaneous votes of that voter."""
         return self._busy.setdefault(voter.casefold(), asyncio.Lock())
 
     async def _append(self, record: Record) -> None:
@@ -213,7 +214,7 @@ class BallotBox:
 
 
 def _lock_folder(folder: Path) -> IO[bytes]:
-    """Lock the folder, because two processes would not see each other's votes."""
+    """Lock the folder against other processes, because two processes would not see each other's votes."""
     try:
         make_folder(folder)
         file = inside.open_file(folder, ".lock", inside.APPEND)
@@ -268,7 +269,7 @@ class Dealer:
         return self._orders[voter]
 
     def next(self, voter: str, may: Callable[[Pair], bool] = lambda pair: True) -> str | None:
-        """Return the key of the pair to show; None if the voter has answered all pairs that `may` be shown."""
+        """Return the key of the pair to show. Return None if the voter has answered all pairs for which `may` returns true."""
         now, voted = self._clock(), self._box.of(voter)
         held, _ = self._held.pop(voter, ("", 0.0))
         if held not in self.pairs or held in voted or not may(self.pairs[held]):

@@ -17,35 +17,35 @@ from camel.core.transcript import Transcript
 
 PROMPTS = Path(__file__).parent / "prompts"
 LARGE = 32_768
-"""A context window of this many tokens holds two conversations of the paper's length."""
+"""Context window in tokens that holds two conversations of the paper's length. Prompts do not depend on larger windows."""
 
 
 class AskedModel(NamedTuple):
     """A model that an evaluation uses."""
 
     name: str
-    """Name in reports."""
+    """Name of the model in reports."""
     seat: str
-    """Its key in the models of the job."""
+    """Key of the model in the models of the job."""
     window: int | None = None
-    """Size of its context window in tokens; None: unknown."""
+    """Size of the model's context window in tokens. None if unknown."""
     version: str = ""
     """Distinguishes models with the same name, such as weights that were trained again."""
 
     @property
     def small_window(self) -> int | None:
-        """The window if it is so small that prompts depend on it; otherwise None. So it does not matter whether an endpoint
-        reports a large window."""
+        """The size of the context window if it is below `LARGE`, otherwise None. Prompts depend only on small windows, so it
+        does not matter whether an endpoint reports a large one."""
         return self.window if self.window is not None and self.window < LARGE else None
 
     def fitting(self, sampling: Sampling) -> Sampling:
-        """Return the sampling with at most a quarter of the window for the answer."""
+        """Limit the length of the answer to a quarter of the context window, and return the changed sampling settings."""
         if self.window is None or sampling.max_tokens is None or sampling.max_tokens <= self.window // 4:
             return sampling
         return msgspec.structs.replace(sampling, max_tokens=max(64, self.window // 4))
 
     def room(self, others: str, reserved: int) -> int:
-        """Return how many characters fit into the window in addition to `others` and `reserved` tokens."""
+        """Return how many characters fit into the context window in addition to the text `others` and `reserved` tokens."""
         if self.window is None:
             return 10**9
         # Three bytes per token, minus a margin for quote signs and other scripts.
@@ -53,7 +53,7 @@ class AskedModel(NamedTuple):
 
 
 def read_prompt(name: str, needed: Collection[str] = ()) -> str:
-    """Read a shipped prompt by name, or a text file; raises an `InputError` if a `needed` placeholder is missing."""
+    """Read a shipped prompt by name, or a text file. Raises an `InputError` if a `needed` placeholder is missing."""
     shipped = {path.stem: path for path in PROMPTS.glob("*.txt")}
     path = shipped.get(name, Path(name))
     try:
@@ -68,7 +68,7 @@ def read_prompt(name: str, needed: Collection[str] = ()) -> str:
 
 
 def quoted_talk(transcript: Transcript) -> str:
-    """Return a conversation with a quote sign before each line, so that no message can pose as part of the prompt."""
+    """Return a conversation with every line quoted, so that no message can pose as part of the prompt."""
     return "\n\n".join(
         f"Message {message.index + 1}:\n{quoted(f'{in_one_line(message.role)} ({message.speaker}) says:')}\n{quoted(message.content)}"
         for message in transcript.messages
@@ -76,7 +76,7 @@ def quoted_talk(transcript: Transcript) -> str:
 
 
 def shortened(text: str, most: int, sign: str = "") -> str:
-    """Return a text; if it is too long, a third from its beginning and the rest from its end, which begins with `sign`."""
+    """Shorten a text to `most` characters: a third from its beginning, then `sign`, then the rest from its end."""
     if len(text) <= most:
         return text
     return f"{text[: most // 3]}\n[… {len(text) - most:,} characters are left out …]\n{sign}{text[-(most - most // 3) :]}"

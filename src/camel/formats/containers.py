@@ -21,22 +21,22 @@ from camel.core.errors import InputError
 from camel.core.message import well_formed
 
 MAX_DOCUMENT = 64 * 2**20
-"""Maximum bytes of one document."""
+"""Maximum size of one document in bytes."""
 _CHUNK = 2**20
 
 
 class Document(NamedTuple):
-    """One document of a file."""
+    """One JSON document of a file, an archive or a folder."""
 
     where: str
-    """The file and the position in it, for errors."""
+    """The file and the position in the file, for error messages."""
     stem: str
-    """The file's name without its ending, or a number; used as the id if there is no other."""
+    """The file's name without its ending, or a number. It is the id of a document that has no other."""
     data: Any
-    """JSON, or the decoded value."""
+    """The document as JSON text or as a decoded value."""
 
     def row(self) -> dict[str, Any]:
-        """Return the decoded JSON object."""
+        """Return the document as a dictionary. Raises an `InputError` if it is not a JSON object."""
         data = self.data
         if isinstance(data, bytes | str):
             try:
@@ -48,7 +48,7 @@ class Document(NamedTuple):
         return cast("dict[str, Any]", data)
 
     def id(self, row: dict[str, Any], *keys: str) -> str:
-        """Return its id: the first of `keys` in its row, or the name of its file."""
+        """Return the id of the document: the first of `keys` that `row` contains, or the name of the file."""
         found = next((key for key in keys if row.get(key) is not None), None)
         return self.stem if found is None else text_of(row, found, self.where)
 
@@ -71,7 +71,7 @@ def documents_in(path: Path) -> Iterator[Document]:
 
 
 def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
-    """Yield `documents`; a damaged container raises an error that names it."""
+    """Yield `documents`. If the file or archive is damaged, raise an error that names it."""
     try:
         yield from documents
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
@@ -104,7 +104,7 @@ def _in_zip(path: Path) -> Iterator[Document]:
 
 
 def _is_json(name: str) -> bool:
-    """Return whether a member is a document, and not metadata of an operating system."""
+    """Return whether a file name is that of a document, and not metadata of an operating system."""
     *folders, last = PurePosixPath(name).parts or ("",)
     return last.endswith(".json") and not last.startswith(".") and folders[:1] != ["__MACOSX"]
 
@@ -116,7 +116,7 @@ def _document(where: str, name: str, opened: IO[bytes]) -> Document:
 
 
 def _stem(name: str) -> str:
-    """Return the id in a file's name."""
+    """Return the id in the name of a file."""
     stem = name.split(".json")[0] if name.endswith(".gz") else name.removesuffix(".json")
     return "" if stem == "%" else unquote(stem)
 
@@ -141,7 +141,7 @@ def _in_lines(path: Path) -> Iterator[Document]:
 
 
 def _in_json(path: Path) -> Iterator[Document]:
-    """Yield the elements of an array, or the one object."""
+    """Yield the elements of a JSON array, or the one object in the file."""
     with _opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
         start = file.read(_CHUNK).lstrip()
         if start.startswith("["):
@@ -156,7 +156,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def _elements(path: Path, text: str, file: IO[str]) -> Iterator[Document]:
-    """Yield the elements of an array that may be larger than memory."""
+    """Yield the elements of a JSON array that may be larger than memory."""
     scan = json.JSONDecoder().raw_decode
     at = number = 0
     while True:
@@ -188,7 +188,7 @@ def _decoded(data: bytes | str) -> Any:
 
 
 def text_of(row: dict[str, Any], key: str, where: str) -> str:
-    """Return a text of a row, or a number as text; empty if there is none."""
+    """Return the text in a field of a row, or a number as text. Return an empty string if the field is missing."""
     value = row.get(key)
     if value is None:
         return ""

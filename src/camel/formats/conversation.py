@@ -41,7 +41,7 @@ def messages(
 
 
 def _message(role: str, content: str, thoughts: Iterator[str]) -> dict[str, str]:
-    """Return a turn, with the model's reasoning in the field that chat templates use."""
+    """Return a message of a chat. The model's reasoning is in the field that chat templates use."""
     thought = next(thoughts, "") if role == "assistant" else ""
     return {"role": role, "content": content, **({"reasoning_content": thought} if thought else {})}
 
@@ -51,7 +51,7 @@ _SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt"}
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write `{"instruction", "input", "output"}`: every solved instruction, or the problem and its solution."""
+    """Write `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         # A role play of two messages never ends as done, because the token would be in the third.
@@ -66,7 +66,7 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
 
 
 def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:
-    """Return the chat of one seat up to its last message; empty if it never spoke."""
+    """Return the chat from the view of one seat, up to its last message. Return an empty list if the seat never spoke."""
     turns = [
         (entry.role, entry.content)
         for entry in heard_by(transcript, seat)

@@ -69,7 +69,7 @@ def _counted(transcripts: Iterable[Transcript], figures: _Figures, release: Rele
 def _write_split(
     folder: Path, split: str, transcripts: Iterator[Transcript], release: Release, rows_per_file: int
 ) -> int:
-    """Write the files of a split; returns their size in bytes."""
+    """Write the files of a split, and return their total size in bytes."""
     layout = dataset_schema(release)
     files: list[Path] = []
     first = next(transcripts, None)
@@ -85,7 +85,7 @@ def _write_split(
 
 
 def dataset_schema(release: Release = Release()) -> Any:  # noqa: B008 - frozen
-    """Return a transcript's schema with maps as pairs, because `datasets` has no maps, and the canary in every row."""
+    """Return the Arrow schema of a dataset. Maps become lists of pairs, because `datasets` has no maps."""
     pa = table.arrow()
     fields = [
         pa.field(one.name, pa.list_(pa.struct([("key", one.type.key_type), ("value", one.type.item_type)])))
@@ -113,7 +113,7 @@ def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
 
 
 def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of committed shards in a dataset's layout, one row group at a time; `content` is a hash of them."""
+    """Yield the rows of committed shards in a dataset's layout, one row group at a time. `content` is a hash of the shards."""
     layout, release = dataset_schema(), Release()
     for file in files:
         for group in table.stream_groups(Path(file)):
@@ -123,13 +123,13 @@ def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Figures:
-    """Figures of a split for the card; constant size for any number of transcripts."""
+    """Figures of a split for the dataset card. Their size is constant for any number of transcripts."""
 
     conversations: int = 0
     usage: Usage = field(default_factory=Usage)
     characters: int = 0
     bytes: int = 0
-    """Bytes of its files."""
+    """Total size of the split's files in bytes."""
     lengths: Counter[int] = field(default_factory=Counter[int])
     stops: Counter[str] = field(default_factory=Counter[str])
     finishes: Counter[str] = field(default_factory=Counter[str])
@@ -215,7 +215,7 @@ class Split(NamedTuple):
     """Metadata of a split."""
 
     path: str
-    """Path of its files, with a star."""
+    """Glob pattern of the split's files."""
     rows: int
     bytes: int
 
@@ -229,7 +229,7 @@ def card_of(
     restricted: bool,
     canary: str,
 ) -> str:
-    """Return a card for the hub: YAML metadata, the title, warnings, and then `parts`, each a list of lines."""
+    """Return a dataset card for the hub: YAML metadata, the title, warnings, and then `parts`, each a list of lines."""
     rows = sum(split.rows for split in splits.values())
     front = [
         "---",
@@ -361,12 +361,12 @@ def _share(count: int, total: int) -> str:
 
 
 def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Sort by frequency, then by name, so that exports are reproducible."""
+    """Return names with their counts, sorted by frequency and then by name, so that exports are reproducible."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _listed(counts: Counter[str], most: int = 8) -> str:
-    """Return names by frequency, as code, because they come from endpoints and configurations."""
+    """Return the most frequent names as inline code, because they come from endpoints and configurations."""
     named = [(name, count) for name, count in _ranked(counts) if name]
     shown_names = [f"`{plain(name)}` ({count:,})" for name, count in named[:most]]
     if len(named) > most:

@@ -40,7 +40,7 @@ from camel.runs.settings import Settings
 _ROWS_PER_SHARD = 512
 
 OnError = Callable[[InputError], None]
-"""Called with each skipped document."""
+"""A function that is called with the error of each skipped document."""
 T = TypeVar("T")
 
 
@@ -55,7 +55,7 @@ def problems(path: Path, *, scenario: str = "", on_error: OnError | None = None)
 
 
 def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read conversations from adjacent rows of the paper's instruction format.
+    """Read conversations in the paper's instruction format. Adjacent rows form one conversation.
 
     The file contains only solved instructions; the messages keep their original numbers.
     """
@@ -128,7 +128,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
 
 
 def _looks_like(row: dict[str, Any]) -> str:
-    """Return a hint about the format of a row, for an error."""
+    """Return a hint about the format of a row, for an error message."""
     if "message_1" in row:
         found = "chat" if isinstance(row["message_1"], dict) else "problems"
     elif "instruction" in row and "output" in row:
@@ -235,7 +235,7 @@ def _instruction(shared: _Shared, rows: Iterable[_InstructionRow], scenario: str
 
 
 def _asked(row: _InstructionRow) -> str:
-    """Rebuild the user's message."""
+    """Rebuild the user's message from a row."""
     before = f"{row.before}\n\n" if row.before else ""
     written = before + Move(row.instruction, row.input or None).render()
     bare, tight = f"{before}Instruction: {row.instruction}", f"{before}Instruction:{row.instruction}"
@@ -246,7 +246,7 @@ def _asked(row: _InstructionRow) -> str:
 
 
 def _solved(row: _InstructionRow) -> str:
-    """Rebuild the assistant's message."""
+    """Rebuild the assistant's message from a row."""
     bare, tight = f"Solution: {row.output}", f"Solution:{row.output}"
     return _reads_as(
         lambda move: move.solution == row.output,
@@ -289,7 +289,7 @@ def _labels(row: dict[str, Any], where: str) -> list[str]:
 
 
 def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cost: Cost = no_cost) -> int:
-    """Store transcripts as a new run; returns the number of conversations.
+    """Store transcripts as a new run, and return the number of conversations.
 
     Writes the data first, then its marker, then `run.json`, so that an interrupted import is not a run.
     """

@@ -49,7 +49,7 @@ class Exporter:
     write: Write
     summary: str
     endings: tuple[str, ...]
-    """Valid endings of the path; the empty ending is a folder."""
+    """Valid endings of the path. The empty ending stands for a folder."""
 
 
 _OWN = {

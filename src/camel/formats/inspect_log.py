@@ -47,10 +47,10 @@ _FINISH = {
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _NO_TIME = "1970-01-01T00:00:00+00:00"
-"""A fixed time: records have none, and exports must be reproducible."""
+"""A fixed time for the log, because records have no times and exports must be reproducible."""
 _SUMMARY_CHARS = 1_000
 _NAMES_SPACE = uuid.UUID("8d3b4f6e-2c1a-5b7d-9e0f-6a5c4d3b2a10")
-"""Namespace of the ids in a log, so that they are the same in every export."""
+"""UUID namespace of the ids in a log, so that they are the same in every export."""
 
 
 def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
@@ -83,7 +83,7 @@ def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Relea
 
 
 class _Totals:
-    """Totals for the header; constant size for any number of conversations."""
+    """Totals for the log's header. Their size is constant for any number of conversations."""
 
     def __init__(self) -> None:
         # A dict keeps their order.
@@ -175,7 +175,7 @@ class _Totals:
 
 
 def _sample(transcript: Transcript, marked: dict[str, Any]) -> dict[str, Any]:
-    """Return a conversation as a sample."""
+    """Return a conversation as a sample of the log."""
     stop = transcript.stop
     reason = stop.reason if stop else "open"
     assistant = _assistant_of(transcript)
@@ -229,7 +229,7 @@ def _sample(transcript: Transcript, marked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _assistant_of(transcript: Transcript) -> str:
-    """Return the seat whose chat is written: the assistant, or in a society the last speaker."""
+    """Return the seat whose chat is written: the assistant, or the last speaker of a society."""
     names = [speaker.name for speaker in transcript.speakers]
     if ASSISTANT in names or not transcript.messages:
         return ASSISTANT
@@ -265,7 +265,7 @@ def _message(transcript: Transcript, message: Message, own: bool, named: bool) -
 
 
 def _output(transcript: Transcript, last: Message | None) -> dict[str, Any]:
-    """Return the assistant's last message."""
+    """Return the assistant's last message as the output of a sample."""
     if last is None:
         return {"model": "none", "choices": [], "completion": ""}
     message = _message(transcript, last, own=True, named=False)
@@ -279,7 +279,7 @@ def _output(transcript: Transcript, last: Message | None) -> dict[str, Any]:
 
 
 def _summary(sample: dict[str, Any]) -> dict[str, Any]:
-    """Return a sample for the viewer's list, with shortened texts."""
+    """Return the summary of a sample for the viewer's list, with shortened texts."""
     kept = ("id", "epoch", "target", "model_usage", "role_usage", "total_time", "uuid", "turn_count")
     score = sample["scores"][_SCORE]
     metadata = sample["metadata"]
@@ -318,7 +318,7 @@ def _sums(pairs: Iterable[tuple[str, Usage]]) -> dict[str, Usage]:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """Return tokens as the log counts them: cached tokens are not input."""
+    """Return the token counts as the log defines them: cached tokens are not part of the input."""
     return {
         "input_tokens": max(0, usage.prompt - usage.cached),
         "output_tokens": usage.completion,
@@ -328,7 +328,7 @@ def _usage(usage: Usage) -> dict[str, int]:
 
 
 def _identity(*parts: str) -> str:
-    """Return a reproducible id."""
+    """Return an id that is the same in every export."""
     text = "\x1f".join(parts).encode("utf-8", "replace").decode()
     return uuid.uuid5(_NAMES_SPACE, text).hex[:22]
 

@@ -29,7 +29,7 @@ def write_rows(
     rows: Callable[[Transcript], Iterable[dict[str, Any]]],
     endings: tuple[str, ...],
 ) -> Exported:
-    """Write the rows of each transcript as JSON, atomically; the path's ending decides the layout."""
+    """Write the rows of each transcript as JSON, atomically. The ending of the path decides the layout."""
     conversations = count = 0
     with sink(path, endings) as put:
         for transcript in published(transcripts, release):

@@ -91,14 +91,14 @@ def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
 
 
 class _Seats(NamedTuple):
-    """The two seats in the paper's formats."""
+    """The user and the assistant of a conversation, as the paper's formats need them."""
 
     user: Speaker
     assistant: Speaker
 
     @staticmethod
     def of(transcript: Transcript) -> _Seats:
-        """Find the seats by name; with other names, the first speaker is the user."""
+        """Find both seats by name. If the speakers have other names, the first one is the user."""
         if len(transcript.speakers) > 2:
             raise InputError(
                 f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, but this format supports two: export as messages or dataset"
@@ -114,7 +114,7 @@ class _Seats(NamedTuple):
 
     @property
     def roles(self) -> dict[str, str]:
-        """The roles in the paper's format."""
+        """The roles of both seats, as in the paper's format."""
         return {
             "role_1": f"{self.assistant.role}_RoleType.ASSISTANT",
             "role_2": f"{self.user.role}_RoleType.USER",
@@ -134,7 +134,7 @@ _STOP_REASON = {text: reason for reason, text in _TERMINATION.items()}
 
 
 def termination(stop: Stop | None, user: str = USER) -> str:
-    """Return why a conversation ended, in the paper's format; empty if it has not."""
+    """Return why a conversation ended, in the words of the paper's format. Return an empty string if it has not ended."""
     if stop is None:
         return ""
     if stop_reason(stop.detail) == stop.reason:  # imported, so already in the paper's format
@@ -145,7 +145,7 @@ def termination(stop: Stop | None, user: str = USER) -> str:
 
 
 def stop_reason(text: str) -> str:
-    """Return the stop reason for the paper's text; unknown texts are `stopped`."""
+    """Return the stop reason for a text of the paper's format. Unknown texts become `stopped`."""
     if text.startswith("RoleType.") and ": max_tokens" in text:
         return "token_limit"
     return "error" if text.startswith("error: ") else _STOP_REASON.get(text, "stopped")
@@ -155,7 +155,7 @@ class SolvedInstruction(NamedTuple):
     """An instruction and its solution."""
 
     message: Message
-    """Index of the message with the instruction."""
+    """The message with the instruction."""
     before: str
     """The text before the instruction in that message."""
     instruction: str
@@ -164,7 +164,7 @@ class SolvedInstruction(NamedTuple):
 
 
 def pairs(transcript: Transcript) -> Iterator[SolvedInstruction]:
-    """Yield every instruction of the user that the assistant's next message solves, by the grammar's parser."""
+    """Yield every instruction of the user that the assistant's next message solves, according to the grammar's parser."""
     user = _Seats.of(transcript).user.name
     for asked, answered in pairwise(transcript.messages):
         if asked.speaker != user or answered.speaker == user:
@@ -176,11 +176,11 @@ def pairs(transcript: Transcript) -> Iterator[SolvedInstruction]:
 
 
 _DECORATION = re.compile(r"(?:(?:^|\n)[ \t]*(?:\d{1,3}[.)]|[-+•*#]+)?[ \t]*[#*_]*[ \t]*|[ \t][*_]{1,3})\Z")
-"""Decoration of the marker that follows: a list number, a heading sign, bold."""
+"""Matches decoration before a label of the format: a list number, a heading sign, bold."""
 
 
 def _before(content: str, instruction: str) -> str:
-    """Return the text before the marker of `instruction`."""
+    """Return the text before the label of `instruction` in a message."""
     if content.startswith(f"Instruction: {instruction}"):
         return ""
     text = content.replace("\r\n", "\n").replace("\r", "\n")
@@ -190,7 +190,7 @@ def _before(content: str, instruction: str) -> str:
 
 
 def problem_of(transcript: Transcript) -> tuple[str, str] | None:
-    """Return the problem and its solution, if the conversation contains nothing else."""
+    """Return the problem and its solution. Return None if the conversation contains anything else."""
     said = transcript.messages
     if len(said) == 1 and said[0].speaker != USER:
         return transcript.task.text, said[0].content

@@ -40,19 +40,19 @@ PAGE = "ablation.html"
 
 @dataclass(frozen=True)
 class Ablation(Job):
-    """Runs of a scenario's variants, in one folder."""
+    """A job that generates runs of a scenario's variants in one folder and compares them."""
 
     name = "ablate"
     given: GenerateConfig
     out: str
     names: tuple[str, ...] = ()
-    """Sentences to remove, such as `user-02`. Default: all."""
+    """Names of the sentences to remove, such as `user-02`. Default: all."""
     conversations: int = CONVERSATIONS
     """Maximum number of conversations per variant, if the configuration sets no counts."""
     processes: int = 1
     """Number of processes that run the detectors."""
     model: Model | None = None
-    """Replaces the configured model."""
+    """A model that replaces the configured one."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
@@ -69,7 +69,7 @@ class Ablation(Job):
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The scenario at its configured size."""
+        """The scenario, with the sizes of the configuration."""
         return self.config.loaded_scenario()
 
     @cached_property
@@ -82,13 +82,13 @@ class Ablation(Job):
         return Path(self.out) / variant.name / "run"
 
     def config_of(self, variant: Variant) -> GenerateConfig:
-        """Return the configuration of a variant; writes its scenario's folder if needed."""
+        """Return the configuration of a variant. The folder of the variant's scenario is written if needed."""
         folder = Path(self.out) / variant.name / "scenario" / self.scenario.name
         write_variant(folder_of(self.config.scenario), folder, self.scenario, variant)
         return replace(self.config, scenario=str(folder), out=str(self.run_of(variant)))
 
     def plan(self) -> Plan:
-        """Estimate all variants together: the lists once, the conversations of each variant."""
+        """Estimate the cost of all variants: the lists once, and the conversations of each variant."""
         one = make_plan(self.config)
         *lists, talk = one.stages
         times = len(self.variants)
@@ -97,7 +97,7 @@ class Ablation(Job):
         return replace(one, stages=(*lists, whole))
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield one run per variant, then the detectors' findings in it."""
+        """Yield the generation of each variant's run, followed by the detectors' scan of it."""
         for variant in self.variants:
             fork_of = "" if variant.name == WHOLE else str(self.run_of(self.variants[0]))
             yield Generation(self.config_of(variant), self.model, fork_of)
@@ -108,7 +108,7 @@ class Ablation(Job):
         return Path(self.out) / variant.name / KEPT
 
     def result(self, run: RunFolder) -> AblationFigures:
-        """Return the comparison, and write it as a report."""
+        """Compare the variants, write the report, and return the figures."""
         seen = {
             one.name: Outcomes.of(Looker(RunReader(self.run_of(one)), self._kept(one)).tables())
             for one in self.variants

@@ -12,7 +12,7 @@ from pathlib import Path
 from camel.library.run import Run
 
 MADE = datetime(2026, 11, 18, tzinfo=UTC).timestamp()
-"""When the conversations were made. The explorer shows it for the imported run, which has no log."""
+"""Time at which the conversations were made. The explorer shows it for the imported run, which has no log."""
 
 
 def open_gallery(folder: str | Path = "camel-demo/gallery") -> dict[str, Run]:
@@ -35,7 +35,7 @@ def open_gallery(folder: str | Path = "camel-demo/gallery") -> dict[str, Run]:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    """Copy a file or a folder so that an interrupted copy leaves nothing under its name."""
+    """Copy a file or a folder. If the copy is interrupted, nothing exists under the target's name."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".copy-") as scratch:
         copy = Path(scratch) / source.name
         if source.is_dir():

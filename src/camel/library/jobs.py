@@ -39,7 +39,7 @@ def run_job(
     workers: int | None = None,
     progress: bool = True,
 ) -> Outcome:
-    """Run a job until it is complete or something stops it; the same call resumes it. Works in a notebook, too.
+    """Run a job until it is complete or something stops it. The same call resumes it, and it works in a notebook, too.
 
     Budgets apply to the whole job over all calls of this function, `budget_hours` only to this call. `accept` names changes
     of settings that you accept, such as `model.name`. With an `address` (local, auto or host:port) the job runs on a Ray
@@ -65,7 +65,7 @@ def run_job(
 
 
 def finish_job(job: Job, **options: Any) -> Any:
-    """Run a job to its end and return its result; raises a `CamelError` if something stopped it."""
+    """Run a job to its end and return its result. Raises a `CamelError` if something stopped it."""
     outcome = run_job(job, **options)
     if not outcome.complete:
         raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call resumes it")
@@ -91,7 +91,7 @@ def generate(
     workers: int | None = None,
     progress: bool = True,
 ) -> Run:
-    """Generate a run and open it; the same call resumes a stopped run and pays for nothing twice.
+    """Generate a run and open it. The same call resumes a stopped run and pays for nothing twice.
 
         run = camel.generate(
             RolePlaying("Help <name> with <issue>", assistant="Agent", user="<persona>"),

@@ -25,7 +25,7 @@ def make_rows(
     replace: bool = False,
     progress: bool = True,
 ) -> Rows:
-    """Make training rows from one or several runs, and open them; the same call resumes after a stop.
+    """Make training rows from one or several runs, and open them. The same call resumes after a stop.
 
         for row in camel.make_rows("runs/trial", out="rows/trial", filters={"stop": ["done"]}):
             print(row["messages"])

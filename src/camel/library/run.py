@@ -30,23 +30,23 @@ class StoredConversation:
 
     @property
     def id(self) -> str:
-        """Its id in the run."""
+        """The id of the conversation in the run."""
         return self.transcript.id
 
     def show(self) -> None:
-        """Print it with every message shortened to one line. As the value of a notebook cell, it is shown in full."""
+        """Print the conversation with every message shortened to one line. A notebook cell that ends in it shows it in full."""
         print(self.transcript)  # noqa: T201
 
     def __str__(self) -> str:
         return str(self.transcript)
 
     def _repr_html_(self) -> str:
-        """Show it in a notebook."""
+        """Return the conversation as HTML for a notebook."""
         return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
 
 
 class Run(RunReader):
-    """The records of a run, in the order of their items.
+    """The stored conversations of a run, in the order of their items.
 
     `for transcript in Run("runs/ai_society")`, `run[0].show()`, `run["000017"].transcript`, `run.status()`,
     `run.export("chat", "chats.jsonl")`, `run.to_pandas()`, `run.sql("select stop.reason, count(*) …")`.
@@ -77,7 +77,7 @@ class Run(RunReader):
         raise KeyError(f"{self.folder.address} has no conversation {id!r}")
 
     def status(self) -> Snapshot:
-        """Return its progress, its usage, and the estimated total."""
+        """Return the run's progress, its usage, and the estimated total."""
         from camel.jobs.status import read_status
 
         return read_status(self.folder.address)
@@ -94,7 +94,8 @@ class Run(RunReader):
         return FORMATS.find(format).write(self, Path(path), release=release)
 
     def to_hf(self) -> Any:
-        """Return all records as a Hugging Face `Dataset` in the export's layout, stored in the cache of `datasets`."""
+        """Return all conversations as a Hugging Face `Dataset` in the layout of the export. It is stored in the cache of
+        `datasets`."""
         datasets = need_module("datasets")
         self.need_some()
         # `datasets` identifies its cache by these; the hashes distinguish runs that were at the same path.
@@ -106,7 +107,8 @@ class Run(RunReader):
         return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
 
     def sql(self, query: str) -> Any:
-        """Query the records with DuckDB as the table `run`. Returns a DuckDB relation: `.fetchall()`, `.df()`, `.show()`."""
+        """Query the conversations with DuckDB as the table `run`. Returns a DuckDB relation: `.fetchall()`, `.df()`,
+        `.show()`."""
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()
@@ -115,7 +117,7 @@ class Run(RunReader):
         return connection.sql(query)
 
     def view(self, *, port: int = 0, height: int = 640) -> Any:
-        """Open the explorer for this run on this machine: a notebook shows it in a frame; `url` is its address.
+        """Open the explorer for this run on this machine. A notebook shows it in a frame, and `url` is its address.
 
         It runs in a thread of this process until the process ends or `.stop()` is called. Needs the extra `explore`.
         """
@@ -126,7 +128,7 @@ class Run(RunReader):
         return f"<Run {self.folder.address!r}: {counted(len(self), 'conversation')}>"
 
     def _repr_html_(self) -> str:
-        """Show it in a notebook. Reads only markers, so it is fast for any size."""
+        """Return a summary of the run as HTML for a notebook. Reads only markers, so it is fast for any size."""
         config, totals = self.settings.config, Counter[str]()
         for marker in self.markers:
             totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - numbers of any kind

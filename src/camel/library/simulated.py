@@ -18,7 +18,7 @@ _DISTRIBUTIONS = ("length", "latency")
 
 @contextmanager
 def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
-    """Run a simulated endpoint for the duration of the block; calls of models without a `base_url` go there.
+    """Run a simulated endpoint for the duration of the block. Models without a `base_url` send their calls there.
 
         with camel.simulated_endpoint(length=5, seed=6) as endpoint:
             RolePlaying("A menu", assistant="Chef", user="Beekeeper", model="gpt-4.1-mini").run()

@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 
 class RunComparison(msgspec.Struct, frozen=True):
-    """Two runs compared; `print` shows it as a table."""
+    """The comparison of two runs. `print` shows it as a table."""
 
     a: str
     b: str
     pairs: int
-    """Number of conversations that both runs have."""
+    """Number of conversations that exist in both runs."""
     rates: dict[str, Rate]
-    """Rate of each behavior in `a`, by name."""
+    """Rate of each behavior in run `a`, by name."""
     effects: list[Effect]
-    """The rate of each behavior in `b`, and the difference over conversations that both runs have."""
+    """Rate of each behavior in run `b`, and its difference over the conversations that exist in both runs."""
     judged: Evaluation | None = None
-    """The judge's results, if there was a judge; the report is in the folder `out`."""
+    """The judge's results, if there was a judge. The report is in the folder `out`."""
 
     def __str__(self) -> str:
         lines = [f"{self.a} and {self.b}: {self.pairs:,} conversations in both"]
@@ -130,7 +130,7 @@ def compare(
 
 
 def read_judges(names: Sequence[str]) -> tuple[list[str | ModelSpec], Budget]:
-    """Replace the path of a configuration, such as `camel.toml`, by the models of its `[models.judge]`, or by its model.
+    """Return the judges in `names`. The path of a configuration, such as `camel.toml`, is replaced by its judges or its model.
 
     Also returns the judges' budget, if a configuration has one.
     """
@@ -147,7 +147,7 @@ def read_judges(names: Sequence[str]) -> tuple[list[str | ModelSpec], Budget]:
 
 
 def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Model | ModelSpec]]:
-    """Return the judge, and the models of the job."""
+    """Return the description of a judge, and the models of its job. Return None and no models if there is no judge."""
     if judge is None:
         return None, {}
     model = read_judges([judge])[0][0] if isinstance(judge, str) else judge
@@ -158,7 +158,7 @@ def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Mode
 
 
 def _outcomes(run: str | Path, progress: bool) -> Outcomes:
-    """Return what the detectors find in each conversation of a run."""
+    """Run the detectors on a run, and return what they find in each conversation."""
     records = RunReader(run)
     kept = inside.path(study_folder(records.folder), KEPT)
     finish_job(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
@@ -166,6 +166,6 @@ def _outcomes(run: str | Path, progress: bool) -> Outcomes:
 
 
 def _names(a: str, b: str) -> tuple[str, str]:
-    """Return short names, if they are different."""
+    """Return the last parts of two paths as names. Return the whole paths if these would be equal."""
     short = Path(a).name, Path(b).name
     return short if short[0] != short[1] else (a, b)

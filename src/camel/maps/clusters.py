@@ -27,7 +27,7 @@ from camel.maps.layout import Vectors
 
 MOST = 40
 WORDS = 3
-"""Number of words of a label."""
+"""Maximum number of terms in the label of a group."""
 _SAMPLE = 3_000
 """Maximum number of texts per group whose words are counted."""
 _SMALL = 20_000
@@ -35,7 +35,7 @@ _WORD = re.compile(r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?")
 
 
 def cluster_vectors(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
-    """Return the group of each vector, numbered by size, the largest is 0."""
+    """Return the index of the group of each vector. Groups are numbered by size, and the largest is 0."""
     count = groups or max(1, min(MOST, round(len(vectors) ** 0.5 / 2)))
     if count < 2 or len(vectors) <= count:
         return np.zeros(len(vectors), np.int32)
@@ -57,7 +57,7 @@ def cluster_vectors(vectors: Vectors, *, seed: int = 0, groups: int | None = Non
 def label_groups(
     texts: Sequence[str], groups: NDArray[np.int32], hidden: NDArray[np.bool_], *, seed: int = 0
 ) -> list[str]:
-    """Return a label for each group."""
+    """Return a label for each group: the terms that distinguish its texts from those of other groups."""
     rng = np.random.default_rng(seed)
     counted: list[tuple[Counter[str], int]] = []
     for group in range(int(groups.max()) + 1 if len(groups) else 0):
@@ -81,7 +81,7 @@ def label_groups(
 
 
 def _best(words: Counter[str], size: int, total: Counter[str], others: int) -> str:
-    """The words of a group of `size` texts; `others` is the number of texts in other groups."""
+    """Return the best terms for a group of `size` texts, as one label. `others` is the number of texts in other groups."""
     score: dict[str, float] = {}
     for word, n in words.items():
         here, elsewhere = n / size, (total[word] - n) / max(1, others)
@@ -114,7 +114,7 @@ def _tells(word: str) -> bool:
 
 @cache
 def _common() -> frozenset[str]:
-    """Return words that occur in all groups, or come from the prompts."""
+    """Return words that never become labels, because they occur in all groups or come from the prompts."""
     return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
 
 

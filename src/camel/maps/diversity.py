@@ -16,33 +16,33 @@ from numpy.typing import NDArray
 from camel.maps.layout import Vectors
 
 THRESHOLD = 0.95
-"""Cosine from which two texts are near-duplicates."""
+"""Minimum cosine similarity of two near-duplicates."""
 FIRST = 64
 BLOCK = 2_048
 MOST_PAIRS = 10_000
-"""Maximum number of pairs to return, the closest; all are counted."""
+"""Maximum number of pairs to return. These are the closest ones, but all pairs are counted."""
 SAMPLE = 5_000
-"""Maximum number of texts whose nearest other text is searched."""
+"""Maximum number of texts for which the nearest other text is searched."""
 _ROOM = 1e-5
-"""Margin for rounding errors of 32-bit sums."""
+"""Tolerance for rounding errors of 32-bit sums."""
 
 
 class Diversity(msgspec.Struct, frozen=True):
-    """The figures of a set of texts."""
+    """Measures of how different the texts of a set are."""
 
     texts: int
     threshold: float
-    """Cosine from which two texts count as near-duplicates."""
+    """Minimum cosine similarity of two near-duplicates."""
     pairs: int
     """Number of near-duplicate pairs."""
     copies: int
     """Number of texts that would be removed to keep one of each group of near-duplicates."""
     nearest: float | None
-    """Mean distance (1 - cosine) to the nearest other text; None for fewer than two."""
+    """Mean distance (1 - cosine) of a text to the nearest other text. None if there are fewer than two texts."""
     sampled: int
-    """Number of texts in this mean."""
+    """Number of texts over which `nearest` is the mean."""
     effective: float
-    """The effective number of different texts: the Vendi score with cosine similarity, at most the vectors' dimensions."""
+    """Effective number of different texts: the Vendi score with cosine similarity. It is at most the number of dimensions."""
 
 
 class NearDuplicate(NamedTuple):
@@ -54,16 +54,16 @@ class NearDuplicate(NamedTuple):
 
 
 class Duplicates(NamedTuple):
-    """Near-duplicates of a set."""
+    """The near-duplicates in a set of texts."""
 
     total: int
     pairs: list[NearDuplicate]
     first: NDArray[np.int64]
-    """For each text, the first text of its group of near-duplicates, or itself."""
+    """For each text, the index of the first text in its group of near-duplicates, which may be the text itself."""
 
 
 def unit(vectors: Any) -> Vectors:
-    """Normalize vectors to length 1; a zero vector stays zero."""
+    """Normalize vectors to length 1. A zero vector stays zero."""
     made = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(made, axis=1, keepdims=True)
     return np.divide(made, lengths, out=np.zeros_like(made), where=lengths > 0)
@@ -94,7 +94,7 @@ def duplicates(
 
 
 def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: int) -> Duplicates:
-    """Find pairs of different texts; each counts as often as its texts occur."""
+    """Find near-duplicate pairs of different texts. Each pair is counted as often as its texts occur."""
     n, first = len(vectors), min(FIRST, vectors.shape[1])
     turned = vectors @ _directions(vectors)
     left = np.linalg.norm(turned[:, first:], axis=1, keepdims=True)
@@ -134,7 +134,7 @@ def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: i
 
 
 def diversity(vectors: Vectors, found: Duplicates, threshold: float, *, seed: int = 0) -> Diversity:
-    """Return the figures of unit vectors."""
+    """Compute the diversity of unit vectors. `found` are the near-duplicates among them."""
     n = len(vectors)
     chosen = np.arange(n)
     if n > SAMPLE:

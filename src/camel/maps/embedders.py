@@ -17,22 +17,22 @@ from typing import Any, Protocol
 from camel.core.errors import InputError, MissingExtra
 
 _SMALL = 2**20
-"""Maximum bytes of a model's file that is identified by its content; a larger one is identified by its size."""
+"""Size in bytes up to which a model's file is identified by its content. A larger file is identified by its size."""
 
 
 class Embedder(Protocol):
     """Turns texts into vectors."""
 
     name: str
-    """Identifies its vectors."""
+    """Name of the model, which identifies its vectors."""
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """Return an array with one row per text. Called on a thread, one call at a time."""
+        """Return an array with one vector per text. It is called in a thread, one call at a time."""
         ...
 
 
 class SentenceModel:
-    """A model of sentence-transformers, loaded at first use, because its name is enough to see whether work remains."""
+    """A model of sentence-transformers. It is loaded at first use, because its name is enough to find the remaining work."""
 
     def __init__(self, model: str, *, batch: int = 32) -> None:
         if not model.strip():
@@ -50,7 +50,7 @@ class SentenceModel:
         self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """Return unit vectors."""
+        """Return an array with one unit vector per text."""
         if self._model is None:
             self._model = self._load()
         return self._model.encode(
@@ -76,7 +76,7 @@ class SentenceModel:
 
 
 def _packaged(name: str) -> Path | None:
-    """Return the model in an installed package of this name; the package's code is not run."""
+    """Return the folder of a model in an installed package of this name. The code of the package is not run."""
     module = name.replace("-", "_")
     spec = find_spec(module) if module.isidentifier() else None
     for where in (spec and spec.submodule_search_locations) or ():
@@ -93,7 +93,7 @@ def _quiet() -> None:
 
 
 def _digest(folder: Path) -> str:
-    """Return a hash that identifies a model independent of its folder."""
+    """Return a hash that identifies a model, independent of the folder that it is in."""
     known = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name, size = path.relative_to(folder).as_posix(), path.stat().st_size

@@ -33,11 +33,11 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
 STAGE = "vectors-"
-"""Prefix of a stage's name; a hash of the model and the kind of texts follows."""
+"""Prefix of a stage's name. A hash of the model and the kind of texts follows."""
 LAYOUT = 1
-"""Version of the files; increased when their contents change."""
+"""Version of the file format, increased when the contents of the files change."""
 BATCH = 256
-"""Texts per step, the most that is computed again after a kill."""
+"""Number of texts per step. At most this many are computed again after a kill."""
 KEPT = (
     *("id", "scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"),
     *("messages", "tokens", "completion", "calls", "cost", "shard", "row"),
@@ -47,7 +47,7 @@ KEPT = (
 
 @cache
 def schema() -> Any:
-    """Return the Arrow schema of the stage's files."""
+    """Return the Arrow schema of the files with vectors."""
     pa = arrow()
     own = [("message", pa.int32()), ("text", pa.string()), ("vector", pa.list_(pa.float32()))]
     index = index_schema()
@@ -55,12 +55,12 @@ def schema() -> Any:
 
 
 def home(folder: RunFolder, of: str, part: str) -> Path:
-    """Return the path of a part of a run's map: in the run's folder, or next to the journals of a run in an object store."""
+    """Return the path of a file or folder of a run's map. For a run in an object store, it is next to the local journals."""
     return folder.path(f"map/{of}/{part}")
 
 
 class Embedding:
-    """Embeds the texts of a run."""
+    """Computes and stores the vectors of a run's texts."""
 
     def __init__(self, run: RunReader, embedder: Embedder, *, of: Of = "tasks") -> None:
         self.run, self.embedder = run, embedder
@@ -72,14 +72,14 @@ class Embedding:
         self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
 
     def stages(self) -> Iterator[Stage]:
-        """Yield the stage that embeds the remaining texts."""
+        """Yield the stage that computes the missing vectors."""
         valid_shards(self.folder, self.name, self.run)
         # One thread computes, because a model uses all cores; another reads the next shard.
         with ThreadPoolExecutor(1, "camel-embed") as pool:
             yield self._stage(pool)
 
     def tables(self) -> Iterator[Any]:
-        """Yield the results, shard by shard."""
+        """Yield the stored texts with their vectors, one shard at a time."""
         for shard, marker in sorted(self._markers.items()):
             table = read_shard(self.folder.path(self.folder.marker(self.name, shard).file))
             if source_of(table) != marker.sha256:
@@ -114,7 +114,7 @@ class Embedding:
         )
 
     def _read(self, shard: int) -> tuple[Any, list[str]]:
-        """Return the stored columns of a shard's texts, without vectors, and the texts."""
+        """Return a table of a shard's texts with all stored columns except the vectors, and the list of texts."""
         pa = arrow()
         transcripts = self.run.shard(self._places[shard])
         found = list(texts_of(transcripts, self.of))

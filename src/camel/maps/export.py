@@ -26,10 +26,10 @@ from camel.record.release import Exported, Release, check_labels
 FORMATS = ("atlas", "nomic")
 NEIGHBORS = 10
 MOST_ID = 36
-"""Maximum characters of a Nomic id."""
+"""Maximum number of characters of an id in Nomic Atlas."""
 _BLOCK = 1_024
 _MOST_COMPARED = 100_000
-"""Maximum number of points with nearest neighbors; beyond it, comparing all pairs takes hours."""
+"""Maximum number of points for which nearest neighbors are computed. For more, comparing all pairs takes hours."""
 
 
 def export_map(
@@ -91,7 +91,7 @@ def _atlas(table: Any, out: Path) -> None:
 
 
 def _nearest(vectors: Vectors, count: int) -> tuple[Any, Any]:
-    """Return the nearest others of each vector, and their distances (1 - cosine)."""
+    """Return the indices of the `count` nearest other vectors of each vector, and their distances (1 - cosine)."""
     ids = np.zeros((len(vectors), count), np.int64)
     distances = np.zeros((len(vectors), count), np.float32)
     for start in range(0, len(vectors), _BLOCK):
@@ -115,7 +115,7 @@ def _nomic(table: Any, out: Path) -> None:
 
 
 def _short(name: str) -> str:
-    """Return a valid id; a long one is shortened and ends in a hash."""
+    """Return a valid id for Nomic Atlas. A long name is shortened and ends in a hash."""
     if len(name) <= MOST_ID:
         return name
     return f"{name[: MOST_ID - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"

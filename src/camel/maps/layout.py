@@ -26,15 +26,15 @@ Vectors = NDArray[np.float32]
 
 
 class Layout(NamedTuple):
-    """Points in two dimensions."""
+    """Points in two dimensions, and the method that computed them."""
 
     points: Vectors
     method: str
-    """The method, as text."""
+    """Description of the method."""
 
 
 def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> Layout:
-    """Return points that are close if their vectors are."""
+    """Compute points in two dimensions that are close if their vectors are similar."""
     if len(vectors) < FEW:
         return Layout(scaled(_main(vectors)), "the first two principal components (PCA)")
     rng = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> Layout:
 
 
 def scaled(points: Vectors) -> Vectors:
-    """Scale points to between -1 and 1; NaN becomes 0."""
+    """Scale points to the range from -1 to 1. NaN becomes 0."""
     points = np.nan_to_num(points.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = points.min(0), points.max(0)
     half = float((high - low).max()) / 2 or 1.0

@@ -30,11 +30,11 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 
 REPEATS = 1_000
-"""Maximum number of near-duplicate pairs in the map."""
+"""Maximum number of near-duplicate pairs that are stored in the map."""
 
 
 class Made(msgspec.Struct, frozen=True):
-    """The result of a map job."""
+    """The result of a map job: the path and the header of the map."""
 
     path: Path
     header: MapHeader
@@ -42,7 +42,7 @@ class Made(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class MapJob(Job):
-    """The map of a run."""
+    """A job that makes the map of a run's texts."""
 
     name = "map"
     run: str
@@ -110,18 +110,18 @@ class MapJob(Job):
 
     @property
     def title(self) -> str:
-        """The kind of texts and the run."""
+        """The kind of texts and the run, such as "tasks of runs/trial"."""
         return f"{self.of} of {self.run}"
 
 
 def _copies(found: Duplicates, ids: list[str], messages: list[int]) -> list[str]:
-    """Return the point that each text repeats; empty if none."""
+    """Return for each text the name of the point that it repeats, or an empty string."""
     firsts: list[int] = found.first.tolist()
     return ["" if first == at else point_name(ids[first], messages[first]) for at, first in enumerate(firsts)]
 
 
 def _read(embedding: Embedding) -> tuple[Any, Vectors]:
-    """Return the stored columns of all texts, and their unit vectors; never more than two copies in memory."""
+    """Return a table of the stored columns of all texts, and their unit vectors. At most two copies are in memory at a time."""
     rows: list[Any] = []
     parts: list[Any] = []
     for table in embedding.tables():
@@ -144,7 +144,7 @@ def _hidden(labels: list[str]) -> NDArray[np.bool_]:
 
 
 def _same(texts: list[str]) -> NDArray[np.int64]:
-    """Return for each text the first one that is equal except for spaces and case."""
+    """Return for each text the index of the first text that is equal except for spaces and case."""
     first: dict[str, int] = {}
     return np.array(
         [first.setdefault(" ".join(text.lower().split()), n) for n, text in enumerate(texts)], np.int64
@@ -154,7 +154,8 @@ def _same(texts: list[str]) -> NDArray[np.int64]:
 def _open_figures(
     vectors: Vectors, texts: list[str], hidden: NDArray[np.bool_], figures: Diversity, seed: int
 ) -> Diversity | None:
-    """Return the figures of texts without a restricted label, which every reader may see."""
+    """Return the diversity of the texts without a restricted label, which every reader may see. Return None if there are
+    none."""
     if not hidden.any():
         return figures
     if hidden.all():

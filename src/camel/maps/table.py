@@ -27,25 +27,25 @@ from camel.storage.files import taking_place
 
 FILE = "map.parquet"
 VERSION = 1
-"""Version of the layout; files of other versions are rebuilt."""
+"""Version of the file format. Maps of other versions must be made again."""
 ROW_GROUP = 8_192
 KEY = b"camel.map"
 
 
 class MapGroup(msgspec.Struct, frozen=True):
-    """A cluster of points."""
+    """A cluster of points in a map."""
 
     label: str
     x: float
     y: float
-    """Position of its label: the center of its points."""
+    """Vertical position of the group's label. The label is at the center of the group's points."""
     texts: int
     open: int
     """Number of points without a restricted label."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """Two near-duplicates, by the ids of their conversations and their messages."""
+    """A pair of near-duplicates, identified by the conversations and messages that contain them."""
 
     one: str
     one_message: int
@@ -53,7 +53,7 @@ class Repeat(msgspec.Struct, frozen=True):
     other_message: int
     cosine: float
     open: bool
-    """Whether neither has a restricted label."""
+    """Whether neither text has a restricted label."""
 
 
 class MapHeader(msgspec.Struct, frozen=True):
@@ -72,9 +72,9 @@ class MapHeader(msgspec.Struct, frozen=True):
     groups: list[MapGroup]
     all: Diversity
     open: Diversity | None
-    """The figures of the texts without a restricted label; None if there are none."""
+    """Diversity of the texts without a restricted label. None if there are no such texts."""
     repeats: list[Repeat] = []
-    """The closest near-duplicates."""
+    """The closest pairs of near-duplicates."""
     version: int = VERSION
 
 
@@ -96,7 +96,7 @@ def schema(width: int) -> Any:
 
 
 def path_of(folder: RunFolder, of: str) -> Path:
-    """Return the path of a run's map."""
+    """Return the path of a run's map. `of` is the kind of texts."""
     return home(folder, of, FILE)
 
 
@@ -124,7 +124,7 @@ def write(path: Path, table: Any, header: MapHeader) -> None:
 
 
 def read_header(path: Path) -> MapHeader:
-    """Read the metadata of a map; raises an `InputError` if it is damaged or of another version."""
+    """Read the metadata of a map. Raises an `InputError` if the file is damaged or has another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
         header = msgspec.json.decode(footer_value(metadata, KEY), type=MapHeader)
@@ -136,7 +136,7 @@ def read_header(path: Path) -> MapHeader:
 
 
 def maps_of(folder: RunFolder) -> dict[str, Path]:
-    """Return the maps of a run, by kind of text."""
+    """Return the paths of a run's maps, by kind of texts."""
     return {of: path for of in KINDS if (path := path_of(folder, of)).is_file()}
 
 

@@ -13,28 +13,28 @@ from camel.core.transcript import Transcript
 Of = Literal["tasks", "instructions"]
 KINDS: tuple[str, ...] = get_args(Of)
 MOST_CHARS = 2_000
-"""Maximum characters of a text, more than small embedding models read."""
+"""Maximum number of characters of a text, more than small embedding models read."""
 
 
 class MapText(NamedTuple):
-    """One text and its position."""
+    """One text, and the message or task that it comes from."""
 
     row: int
-    """Index of its conversation in the input."""
+    """Index of the text's conversation in the input."""
     message: int
-    """Index of its message, from 0; -1 for the task."""
+    """Index of the text's message, from 0. -1 for the task."""
     text: str
 
 
 def checked(of: Any) -> Of:
-    """Return the kind of texts, or raise an `InputError`."""
+    """Return `of` if it is a valid kind of texts. Otherwise raise an `InputError`."""
     if of not in KINDS:
         raise InputError(f"a map must be of {' or '.join(KINDS)}, not {shown(of)}")
     return of
 
 
 def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[MapText]:
-    """Yield the texts of conversations, in order; skips empty ones."""
+    """Yield the texts of all conversations, in order. Empty texts are skipped."""
     for row, transcript in enumerate(transcripts):
         if of == "tasks":
             found = [(-1, transcript.task.text)]
@@ -46,7 +46,7 @@ def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[MapText]:
 
 
 def _instruction(message: Any) -> str:
-    """Return a message's instruction with its input: the same words with other data are another instruction."""
+    """Return a message's instruction with its input, because the same instruction with other input is a different text."""
     move = message.move
     if message.speaker != USER or not move.instruction:
         return ""

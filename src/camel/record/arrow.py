@@ -26,24 +26,24 @@ from camel.core.transcript import Transcript, check_schema, upgrade
 from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
 
 ROW_GROUP = 2_000
-"""Rows per row group, the least that a reader loads: about 50 MB of text at the paper's lengths."""
+"""Number of rows per row group, the smallest unit that a reader loads: about 50 MB of text at the paper's lengths."""
 _MOST_CHARS = 2**27
-"""Characters per row group; a column of Arrow strings holds at most 2 GiB of UTF-8."""
+"""Maximum number of characters per row group. A column of Arrow strings holds at most 2 GiB of UTF-8."""
 _READ_ROWS = 256
-"""Rows converted to transcripts at a time, so that a sequential reader holds few in memory."""
+"""Number of rows converted to transcripts at a time, so that a sequential reader holds few in memory."""
 _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
 """Columns that identify a table of transcripts, in every version."""
 _TOTALS = ("prompt", "completion", "cached", "calls")
 _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
-"""Texts that differ from row to row. For all other texts, equal values share one object after reading."""
+"""Fields whose texts differ from row to row. In all other text fields, equal values share one object after reading."""
 _AS_JSON = (Sampling, Deliberation)
 
 
 class _Column:
-    """How the values of one field are stored. Created at the first use of pyarrow."""
+    """Converts the values of one field to Arrow and back. Instances are created at the first use of pyarrow."""
 
     blank: Any = 0
-    """The value of a row without one."""
+    """Placeholder for a missing value, such as a field of an empty optional struct."""
 
     def __init__(self, type: Any) -> None:
         self.type = type
@@ -76,7 +76,7 @@ class _Text(_Column):
 
 
 class _Json(_Column):
-    """Values as JSON, for trees and arbitrary values. Nearly all rows share one object."""
+    """Stores values as JSON, for trees and arbitrary values. Nearly all rows share one object."""
 
     blank = None
 
@@ -124,7 +124,8 @@ class _Map(_Column):
         return arrow().MapArray.from_arrays(_offsets(values), keys, items)
 
     def read(self, array: Any) -> list[Any]:
-        """Also reads lists of pairs, because `datasets` has no map type."""
+        """Return the values of an Arrow array of maps. It may also contain lists of pairs, because `datasets` has no map
+        type."""
 
         def pairs(elements: Any) -> list[Any]:
             read = self._key.read(elements.field(0)), self._value.read(elements.field(1))
@@ -142,7 +143,7 @@ class _Struct(_Column):
         super().__init__(arrow().struct([(name, column.type) for name, column in self._fields.items()]))
 
     def arrays(self, values: list[Any]) -> list[Any]:
-        """One array for each field."""
+        """Return one Arrow array for each field of the structs."""
         return [column.write(list(map(attrgetter(name), values))) for name, column in self._fields.items()]
 
     def write(self, values: list[Any]) -> Any:
@@ -165,7 +166,7 @@ class _Struct(_Column):
         return [next(found) if valid else None for valid in array.is_valid().to_pylist()]
 
     def made(self, arrays: dict[str, Any], count: int) -> list[Any]:
-        """Return structs from the arrays of some fields; the other fields have their defaults."""
+        """Return structs from the arrays of some fields. The other fields get their defaults."""
         return list(
             map(
                 self.cls,
@@ -186,7 +187,7 @@ class _Struct(_Column):
 
 
 def _column_of(name: str, info: inspect.Type) -> _Column:
-    """Return the column for a field's annotation."""
+    """Return the column that stores a field with this annotation."""
     optional = isinstance(info, inspect.UnionType)
     if optional:
         info = next(one for one in info.types if not isinstance(one, inspect.NoneType))
@@ -232,12 +233,12 @@ def _total_name(name: str) -> str:
 
 
 def is_transcripts(layout: Any) -> bool:
-    """Return whether a schema is that of transcripts, of this version or an earlier one."""
+    """Return whether a schema is that of transcripts, in this version or an earlier one."""
     return {*_NEEDED} <= {*layout.names}
 
 
 def upgraded(table: Table) -> Table:
-    """Convert a table of transcripts or messages to this version's layout; other tables stay unchanged."""
+    """Convert a table of transcripts or messages to this version's layout. Other tables stay unchanged."""
     if not is_transcripts(table.schema):
         return table
     layouts = schema(), table.schema
@@ -251,7 +252,7 @@ def to_table(transcripts: Iterable[Transcript]) -> Table:
 
 
 def batches(transcripts: Iterable[Transcript]) -> Iterator[Any]:
-    """Yield transcripts as record batches of the size of a row group, one in memory at a time."""
+    """Yield transcripts as record batches of the size of a row group. Only one is in memory at a time."""
     held: list[Transcript] = []
     chars = 0
     for transcript in transcripts:
@@ -265,7 +266,7 @@ def batches(transcripts: Iterable[Transcript]) -> Iterator[Any]:
 
 
 def rows(table: Table) -> Iterator[Transcript]:
-    """Yield the transcripts of a table; the exact inverse of `to_table`."""
+    """Yield the transcripts of a table. This is the exact inverse of `to_table`."""
     if missing := [name for name in _NEEDED if name not in table.schema.names]:
         raise InputError(f"not a table of transcripts: it has no column {', '.join(missing)}")
     for batch in table.to_batches(max_chunksize=_READ_ROWS):
@@ -279,25 +280,25 @@ def rows(table: Table) -> Iterator[Transcript]:
 
 
 def write_shard(path: Path, transcripts: Iterable[Transcript]) -> Shard:
-    """Write one Parquet file durably. On failure there is no file at `path`."""
+    """Write transcripts as one Parquet file, durably. If this fails, there is no file at `path`."""
     return write_batches(path, batches(transcripts), schema())
 
 
 def read_shard(path: Path, columns: Sequence[str] | None = None) -> Table:
-    """Read a Parquet file, or some of its columns; `messages.list.element.content` names a nested one."""
+    """Read a Parquet file, or only the given columns. `messages.list.element.content` names a nested column."""
     with open_parquet(path) as file:
         found = readable(path, lambda: file.read(columns=None if columns is None else list(columns)))
     return upgraded(found) if columns is None else found
 
 
 def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Transcript]:
-    """Yield the transcripts of a Parquet file from `start` to `stop`, with one row group in memory at a time."""
+    """Yield the transcripts from row `start` to row `stop` of a Parquet file. Only one row group is in memory at a time."""
     for group in _groups(path, start, stop):
         yield from rows(group)
 
 
 def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Table]:
-    """Yield the row groups of a Parquet file as tables, limited to the rows from `start` to `stop`."""
+    """Yield the rows from `start` to `stop` of a Parquet file as tables, one per row group."""
     yield from map(upgraded, _groups(path, start, stop))
 
 
@@ -336,7 +337,7 @@ def _offsets(lists: Iterable[Sequence[Any] | dict[Any, Any]]) -> Any:
 
 
 def _cut(lists: Any, read: Any) -> list[Any]:
-    """Return the lists of a column; reads all their elements at once."""
+    """Return the lists of a column. `read` is called once for all their elements."""
     ends: list[int] = lists.offsets.to_pylist()
     first = ends[0]
     elements = read(lists.values.slice(first, ends[-1] - first))
@@ -344,7 +345,7 @@ def _cut(lists: Any, read: Any) -> list[Any]:
 
 
 def _shared(texts: Any) -> list[str]:
-    """Read a column with few different values as shared strings: faster, with less memory."""
+    """Read a column that has few different values. Equal strings share one object, which is faster and takes less memory."""
     encoded = texts.dictionary_encode()
     values = encoded.dictionary.to_pylist()
     return [values[index] for index in encoded.indices.to_pylist()]

@@ -14,11 +14,12 @@ from camel.storage.files import sync_folder
 
 T = TypeVar("T")
 Table = Any
-"""A `pyarrow.Table`; pyarrow publishes no types."""
+"""A `pyarrow.Table`. It is `Any` because pyarrow publishes no types."""
 _ZSTD_LEVEL = 3
 """Compression level, measured on text like the paper's: level 1 takes the same time for 25 % more bytes, level 6 twice the time for 14 % fewer."""
 _PAGE = 4 * 2**20
-"""Bytes of a data page, the unit of compression: after the first, near-equal prompts in a page take almost no space."""
+"""Size of a data page in bytes, the unit of compression. Near-equal prompts in one page take almost no space after the
+first."""
 _FEW_VALUES = frozenset(
     [
         "attempts",
@@ -46,19 +47,18 @@ _FEW_VALUES = frozenset(
         "wording",
     ]
 )
-"""Columns with few different values. The others are written without a dictionary, which would be built for prose only
-to be discarded."""
+"""Columns that have few different values and are written with a dictionary. For prose, a dictionary would only be discarded."""
 
 
 class Shard(NamedTuple):
-    """A written file."""
+    """A Parquet file that was written."""
 
     rows: int
     sha256: str
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """Import `pyarrow` or one of its modules, at first use."""
+    """Import and return `pyarrow` or one of its modules, when it is first needed."""
     try:
         return import_module(module)
     except ModuleNotFoundError:
@@ -66,7 +66,7 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
-    """Write record batches of the schema `layout` as the row groups of one Parquet file, durably."""
+    """Write record batches with the schema `layout` as the row groups of one Parquet file, durably."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     count = 0
     try:
@@ -93,7 +93,7 @@ def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
 
 
 def _few_values(layout: Any) -> list[str]:
-    """Return the columns of a schema with few different values."""
+    """Return the names of those columns of a schema that have few different values."""
     types = arrow("pyarrow.types")
 
     def leaves(path: str, name: str, kind: Any) -> Iterator[tuple[str, str]]:
@@ -113,18 +113,18 @@ def _few_values(layout: Any) -> list[str]:
 
 
 def shape_of(path: Path) -> tuple[int, Any]:
-    """Return the number of rows and the schema of a Parquet file; reads only its footer."""
+    """Return the number of rows and the schema of a Parquet file. Only its footer is read."""
     with open_parquet(path) as file:
         return file.metadata.num_rows, file.schema_arrow
 
 
 def open_parquet(path: Path) -> Any:
-    """Open a Parquet file; the caller closes it."""
+    """Open a Parquet file. The caller must close it."""
     return readable(path, lambda: arrow("pyarrow.parquet").ParquetFile(path))
 
 
 def readable(path: Path, read: Callable[[], T]) -> T:
-    """Return what `read` returns; damage raises an error that names the file."""
+    """Call `read` and return its result. If the file is damaged, raise an error that names it."""
     try:
         return read()
     except (OSError, arrow().ArrowException) as error:

@@ -23,10 +23,10 @@ WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The declarations of a published dataset."""
+    """What the publisher of a dataset declares about its content."""
 
     acknowledge: bool = False
-    """Whether rows with a restricted label may be included, marked as such."""
+    """Whether rows with a restricted label may be included. They are marked as such."""
     canary: str = ""
     """A GUID by which others can find these rows and keep them out of training data. Required for restricted rows."""
     reasoning: bool = False
@@ -42,7 +42,8 @@ class Exported(NamedTuple):
 
 
 def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[Transcript]:
-    """Yield the transcripts for an export: skips failed ones, and raises for labels that the release does not acknowledge."""
+    """Yield the transcripts to export, without failed ones. Raises an `InputError` for labels that the release does not
+    acknowledge."""
     for transcript in transcripts:
         if not transcript.failed:
             marks(transcript, release)
@@ -58,7 +59,7 @@ def without_reasoning(transcript: Transcript) -> Transcript:
 
 
 def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[str]:
-    """Return the restricted labels of a conversation; raises an `InputError` unless the release acknowledges them.
+    """Return the restricted labels of a conversation. Raises an `InputError` unless the release acknowledges them.
 
     Everything that shows messages outside of the run calls this: exports, maps, studies.
     """
@@ -72,7 +73,8 @@ def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[
 
 
 def marks(transcript: Transcript, release: Release) -> dict[str, Any]:
-    """Return the additional fields of a labeled row; raises for labels that the release does not acknowledge."""
+    """Return the additional fields of a labeled row. Raises an `InputError` for labels that the release does not
+    acknowledge."""
     if not transcript.labels:
         return {}
     restricted = check_labels(transcript.id, transcript.labels, release)

@@ -21,7 +21,7 @@ Style = Literal[
     "strong", "em", "mono", "mark", "muted", "interval", "source", "sentence", "good", "bad", "user", "assistant",
     "a", "b", "drawn", "letter-a", "letter-b",
 ]  # fmt: skip
-"""`a`, `b` and `drawn` are verdicts in the colors of the sides; a letter is the sign of a side."""
+"""Styles of text. `a`, `b` and `drawn` color a verdict by the winning side. A letter is the sign of a side."""
 
 _STYLES: dict[str, Style] = {"**": "strong", "*": "em", "`": "mono"}
 
@@ -41,12 +41,12 @@ class Span:
 
 A, B = Span("A", "letter-a"), Span("B", "letter-b")
 Inline = str | Span | Sequence[str | Span]
-"""A line of text, or one in several styles."""
+"""A line of text, in one or several styles."""
 
 
 @dataclass(frozen=True)
 class OutcomeBar:
-    """A cell: shares won, drawn and lost by A as one bar. Markdown has no such column."""
+    """A table cell with a bar: the shares that A won, drew and lost. Markdown tables omit columns of bars."""
 
     won: float
     drawn: float
@@ -55,7 +55,7 @@ class OutcomeBar:
 
 @dataclass(frozen=True)
 class Shade:
-    """A cell with a shade: the larger a share or a difference between -1 and 1 is, the darker."""
+    """A shaded table cell. The larger the absolute `value` (a share or a difference, from -1 to 1), the darker the shade."""
 
     text: str
     value: float = 0.0
@@ -68,14 +68,14 @@ Cell = Inline | OutcomeBar | Shade
 
 @dataclass(frozen=True)
 class Muted:
-    """A row of a table that needs less attention than the others."""
+    """A table row that is shown with less emphasis than the others."""
 
     cells: Sequence[Cell]
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row with one text: the title of the rows below it."""
+    """A table row with only a title, for the rows below it."""
 
     title: Inline
 
@@ -89,7 +89,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph. A `reason` belongs to the quote before it, a `context` to the quote after it."""
+    """A paragraph. With the kind `reason` it belongs to the quote before it, with `context` to the quote after it."""
 
     line: Inline
     kind: Literal["", "reason", "context"] = ""
@@ -111,7 +111,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table, numbered if it has a title. Columns after the first `left` are numbers; a `wide` one breaks lines in its cells."""
+    """A table, numbered if it has a title. Columns after the first `left` contain numbers. If `wide`, lines break in cells."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell] | Muted | RowGroup]
@@ -122,7 +122,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot of the report, by name; omitted if the report has no plot with that name."""
+    """A place for the plot with this name. It is omitted if the report has no such plot."""
 
     name: str
 
@@ -140,14 +140,14 @@ class Quote:
 
 @dataclass(frozen=True)
 class Columns:
-    """Quotes next to each other."""
+    """Quotes that are shown next to each other."""
 
     quotes: Sequence[Quote]
 
 
 @dataclass(frozen=True)
 class Code:
-    """A text in a fixed font."""
+    """A text in a monospaced font."""
 
     text: str
     language: str = "text"
@@ -155,14 +155,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that a page folds."""
+    """Blocks that a page shows folded below a title."""
 
     title: str
     blocks: Sequence[Block]
     note: Inline = ""
     open: bool = False
     name: str = ""
-    """For links to it."""
+    """Name of the block, for links to it."""
 
 
 Block = Heading | Paragraph | Note | Points | Grid | Picture | Quote | Columns | Code | Details
@@ -178,7 +178,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks with a name in the page's navigation; omitted if there is nothing to show."""
+    """A group of blocks with a name in the page's navigation. It is omitted if there is nothing to show."""
 
     name: str
     blocks: Sequence[Block]
@@ -189,7 +189,7 @@ class Report:
     """A report."""
 
     kind: str
-    """What kind of report it is, such as "Study"."""
+    """The kind of report, such as "Study"."""
     headline: str
     """The finding, in one sentence without a full stop."""
     lede: Inline
@@ -197,21 +197,21 @@ class Report:
     facts: Sequence[Fact]
     sections: Sequence[Section]
     plots: Sequence[Plot] = ()
-    """All plots; a page shows those that a `Picture` names."""
+    """All plots of the report. A page shows those that a `Picture` names."""
     run: str = ""
-    """The name of its run; empty if the report is about several runs or none."""
+    """Name of the run. Empty if the report is about several runs or none."""
     warning: Inline = ""
 
 
 def settings_block(config: Any) -> Details:
-    """Return a block with the configuration that reproduces the figures."""
+    """Return a folded block with the configuration that reproduces the figures."""
     return Details(
         "Configuration", [Code(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), "json")]
     )
 
 
 def share_cell(rate: Rate) -> Inline:
-    """Return a share with its interval; for few items, the count and the total."""
+    """Return a share with its interval as a table cell. For few items, return the count and the total."""
     return (
         [f"{share(rate)} ", Span(interval(rate), "interval")]
         if rate.of >= FEW
@@ -231,25 +231,25 @@ def styled(template: LiteralString, *values: object) -> list[Span]:
 
 
 def joined(spans: Iterable[Span]) -> list[str | Span]:
-    """Return the spans with commas between them."""
+    """Join spans with commas."""
     return [part for span in spans for part in (", ", span)][1:]
 
 
 def spans_of(line: Inline) -> list[Span]:
-    """A line as spans."""
+    """Return a line as a list of spans."""
     parts = (line,) if isinstance(line, str | Span) else line
     return [part if isinstance(part, Span) else Span(part) for part in parts]
 
 
 def plain(line: Inline) -> str:
-    """A line as text without styles; intervals are in brackets."""
+    """Return a line as text without styles. Intervals are in parentheses."""
     return "".join(
         f"({one.text})" if one.style == "interval" and one.text else one.text for one in spans_of(line)
     )
 
 
 def plain_table(table: Grid) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The head and the rows of a table as text, for a terminal, without columns of bars."""
+    """Return the header and the rows of a table as text, for a terminal. Columns of bars are omitted."""
     rows = [row.cells if isinstance(row, Muted) else row for row in table.rows]
     cells = [row for row in rows if not isinstance(row, RowGroup)]
     shown = [

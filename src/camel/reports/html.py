@@ -21,7 +21,7 @@ from camel.reports.blocks import Block, Cell, Inline, Report, Span, spans_of
 from camel.reports.plots import LOOK, Plot
 
 FONTS = ("plex-sans", "source-serif")
-"""The fonts that are included in a report; for others, the system's fonts are used."""
+"""Fonts that are embedded in a report. Other fonts are the reader's system fonts."""
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _TAGS = {"strong": "b", "em": "em", "mark": "mark"}
 _CLASSES = {
@@ -33,7 +33,7 @@ _PRINT = '<button class="btn opt" id="print" type="button">Print</button>'
 
 
 def policy(style: str, *scripts: str, fonts: str = "data:") -> str:
-    """Return a Content-Security-Policy for a page with this style and these scripts."""
+    """Return a Content-Security-Policy that allows only this style, these scripts, these fonts and embedded images."""
     allowed = " ".join(map(_hash, scripts))
     return (
         f"default-src 'none'; img-src data:; font-src {fonts}; base-uri 'none'; form-action 'none'; "
@@ -67,7 +67,7 @@ def render_html(
     run_link: str = "",
     others: Iterable[tuple[str, str]] = (),
 ) -> str:
-    """Return the page. `pictures` are the SVGs of each plot by name, `others` are links to other reports of the run.
+    """Return the report as an HTML page. `pictures` maps the name of a plot to its SVGs, `others` are links to other reports.
 
     With a `name` the page links to the files that are written next to it (`report_files.write_report`).
     """
@@ -97,12 +97,12 @@ def render_html(
 
 
 def text(value: object) -> str:
-    """Escape a value as text of the page."""
+    """Escape a value as text of an HTML page."""
     return html.escape(_UNSEEN.sub("\ufffd", str(value)), quote=True)
 
 
 def line_of(line: Inline) -> str:
-    """Render a line with its styles."""
+    """Render a line with its styles as HTML."""
     return "".join(map(_span, spans_of(line)))
 
 
@@ -117,7 +117,7 @@ def _span(span: Span) -> str:
 
 
 def _figure(plot: Plot, pictures: Sequence[str], *, has_files: bool) -> tuple[str, str]:
-    """Return a figure, and the content of its margin: the caption and the downloads."""
+    """Return a plot as HTML, and the HTML of its margin: the caption and the download links."""
     wide, *narrow = pictures
     label = f'role="img" aria-label="{text(plot.title)}: {text(plot.caption)}"'
     both = f'<div class="{"w-wide" if narrow else "scroll"}" {label}>{wide}</div>'
@@ -132,7 +132,7 @@ def _figure(plot: Plot, pictures: Sequence[str], *, has_files: bool) -> tuple[st
 
 
 def _rows(blocks: Iterable[Block], figures: Mapping[str, tuple[str, str]]) -> str:
-    """Render the blocks of a section, each with its notes in the margin."""
+    """Render the blocks of a section as HTML, each with its notes in the margin."""
     rows: list[list[str]] = []
     for block in blocks:
         if isinstance(block, kinds.Note):

@@ -13,13 +13,13 @@ from math import comb, sqrt
 import msgspec
 
 Z = 1.959963984540054
-"""Standard deviations to each side of a 95% interval."""
+"""Number of standard deviations from the middle to each end of a 95% interval."""
 UNSEEN = 0.25
 """Number of conversations of either extreme to add when the variance between conversations is computed."""
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A share with its interval."""
+    """A share with its 95% interval."""
 
     count: int
     of: int
@@ -29,7 +29,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The difference of two shares of the same items: the second minus the first."""
+    """The difference of two shares over the same items: the second minus the first."""
 
     difference: float
     low: float
@@ -74,7 +74,7 @@ class Clusters(msgspec.Struct):
         self.both += both
 
     def rate(self) -> Rate:
-        """Return the share of messages."""
+        """Return the share of messages with its interval."""
         if not self.of:
             return _wilson(0, 0, 0.0)
         share = self.count / self.of

@@ -25,7 +25,7 @@ def render_markdown(report: Report) -> str:
 
 
 def line_of(line: Inline) -> str:
-    """Render a line of Markdown, with all markup in its text escaped."""
+    """Render a line as Markdown, with all markup in its text escaped."""
     parts: list[str] = []
     for span in spans_of(line):
         escaped = re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", span.text)
@@ -34,12 +34,12 @@ def line_of(line: Inline) -> str:
 
 
 def paragraph(line: Inline) -> str:
-    """Render a line that cannot begin a list or a heading."""
+    """Render a line so that Markdown does not read it as a list item or a heading."""
     return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", line_of(line))
 
 
 def fenced(value: str, kind: str = "text") -> list[str]:
-    """Return a text as a fenced block."""
+    """Return the lines of a fenced code block with this text."""
     longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{kind}", *value.splitlines(), fence]

@@ -12,12 +12,12 @@ FEW = 10
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: 1 item, 2 items."""
+    """Return a number with its noun: 1 item, 2 items."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def short(number: float) -> str:
-    """A number in few characters: 950, 12.3k, 4.56M, 7.89B."""
+    """Format a number in few characters: 950, 12.3k, 4.56M, 7.89B."""
     for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= unit:
             scaled = number / unit
@@ -26,7 +26,7 @@ def short(number: float) -> str:
 
 
 def money(dollars: float | None) -> str:
-    """Dollars with as many digits as matter; empty if unknown."""
+    """Format an amount in dollars with as many digits as matter. Return an empty string if it is unknown."""
     if dollars is None:
         return ""
     if 0 < dollars < 0.0001:
@@ -35,12 +35,12 @@ def money(dollars: float | None) -> str:
 
 
 def cost(dollars: float | None) -> str:
-    """The cost of a step in a report. Amounts below a dollar have four digits, so that small steps can be compared."""
+    """Format the cost of a step in a report. Amounts below a dollar have four digits, so that small steps can be compared."""
     return "price unknown" if dollars is None else f"${dollars:,.{4 if dollars < 1 else 2}f}"
 
 
 def duration(seconds: float) -> str:
-    """A length of time: 0.3 s, 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
+    """Format a duration: 0.3 s, 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
     whole = round(seconds)
     if 0 < seconds < 0.95:
         return f"{seconds:.1g} s"
@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in whole percents, with more digits where it is small or not quite all."""
+    """Format a share in whole percents, with more digits below 10% and where rounding would show 100%."""
     points = value * 100
     if not points or points == 100:
         return f"{points:.0f}%"
@@ -67,22 +67,23 @@ def percent(value: float) -> str:
 
 
 def share(rate: Rate) -> str:
-    """A share: 61%, or 1 of 3 for few items."""
+    """Format a share: 61%, or 1 of 3 for few items."""
     return percent(rate.rate) if rate.of >= FEW else f"{rate.count:,} of {rate.of:,}"
 
 
 def share_with_interval(rate: Rate) -> str:
-    """A share with its interval: 61% (51 to 70%), or 1 of 3 for few items."""
+    """Format a share with its interval: 61% (51 to 70%), or 1 of 3 for few items."""
     return f"{share(rate)} ({interval(rate)})" if rate.of >= FEW else share(rate)
 
 
 def interval(rate: Rate) -> str:
-    """The interval of a share: 53 to 89%."""
+    """Format the interval of a share: 53 to 89%."""
     return bounds(rate.low, rate.high)
 
 
 def bounds(low: float, high: float) -> str:
-    """An interval of shares or of their differences in whole percents; with more digits if both ends would be equal."""
+    """Format an interval of shares, or of their differences, in whole percents. It has more digits if both ends would be
+    equal."""
     digits = 0
     while low != high and digits < 4 and f"{100 * low:.{digits}f}" == f"{100 * high:.{digits}f}":
         digits += 1
@@ -90,16 +91,16 @@ def bounds(low: float, high: float) -> str:
 
 
 def signed(value: float) -> str:
-    """A whole number with its sign; zero has none."""
+    """Format a number, rounded to an integer, with its sign. Zero has no sign."""
     whole = round(value)
     return f"{whole:+,d}".replace("-", "−") if whole else "0"
 
 
 def points(value: float) -> str:
-    """A difference of shares in percentage points."""
+    """Format a difference of shares in percentage points."""
     return signed(100 * value)
 
 
 def probability(p: float) -> str:
-    """A p-value."""
+    """Format a p-value."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

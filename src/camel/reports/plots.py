@@ -21,7 +21,7 @@ from camel.core.errors import MissingExtra
 from camel.storage import inside
 
 LOOK = Path(__file__).parent / "look"
-"""Tokens, components, fonts and the configuration of plots, for every page."""
+"""Folder of the CSS tokens, components, fonts and the plot configuration that all pages share."""
 Spec = dict[str, Any]
 CONFIG: Spec = msgspec.json.decode((LOOK / "vega-config.json").read_bytes())
 PALETTE: list[str] = CONFIG["range"]["category"]
@@ -33,19 +33,19 @@ SEATS = {
     "critic": (PALETTE[2], "diamond"),
 }
 WIDE, NARROW = 928, 328
-"""Widths in pixels: the column of a report, and a phone."""
+"""Widths of plots in pixels: for the column of a report, and for a phone."""
 
 
 class Plot(NamedTuple):
     """A plot with its title and caption."""
 
     name: str
-    """The name of its files."""
+    """Name of the plot and of its files."""
     title: str
     caption: str
     spec: Spec
     narrow: Spec | None = None
-    """The specification for a phone; if None, the page scrolls the wide one."""
+    """The specification for a phone. If it is None, the page scrolls the wide plot."""
 
 
 def plot(name: str, title: str, caption: str, draw: Callable[[int], Spec]) -> Plot:
@@ -54,7 +54,7 @@ def plot(name: str, title: str, caption: str, draw: Callable[[int], Spec]) -> Pl
 
 
 def drawn(plot: Plot) -> list[str]:
-    """Return the plot as SVG: the wide one, then the narrow one if there is one."""
+    """Return the plot as a list of SVGs: the wide one, then the narrow one if it exists."""
     both = [svg(plot)]
     if plot.narrow is not None:
         both.append(svg(plot._replace(name=f"{plot.name}-narrow", spec=plot.narrow)))
@@ -90,7 +90,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_plots(folder: Path, plots: Iterable[Plot], pictures: Mapping[str, Sequence[str]]) -> None:
-    """Write each plot as SVG, PNG and CSV into the folder `plots`, and remove those of an earlier report."""
+    """Write each plot as SVG, PNG and CSV into the folder `plots`, and remove the plots of an earlier report."""
     for old in inside.entries(folder, "plots"):
         if old.name.endswith((".svg", ".png", ".csv")) and old.name.count("/") == 1:
             inside.remove(folder, old.name)
@@ -107,7 +107,7 @@ def dots(
     domain: tuple[float, float] | None = None,
     middle: float | None = None,
 ) -> Spec:
-    """Return a plot with a dot and its interval per row, between the row's name and its figures. The default domain is shares.
+    """Return a plot with a dot and an interval per row, between the row's name and its figures. The default domain is 0 to 1.
 
     A row has `name`, `value`, `low`, `high`, `says` and `span` (the figures in words), and optionally `color` and `shape`.
     A row with nothing but a `name` is the title of those below it.
@@ -145,7 +145,7 @@ def heat(rows: Sequence[Spec], size: tuple[int, int], *, most: float = 1.0) -> S
 
 
 def panels(rows: list[Spec], field: str, unit: Spec, width: int, *, columns: int = 3) -> Spec:
-    """Return one plot per value of a field, each with its own scale; a single value has no title."""
+    """Return a grid of plots, one per value of `field`, each with its own scale. A single plot has no title."""
     order = list(dict.fromkeys(row[field] for row in rows))
     columns = min(columns if width > 600 else 1, len(order) or 1)
     unit = {"width": width // columns - 60, "height": 210 if len(order) == 1 else 120, **unit}
@@ -162,12 +162,13 @@ def panels(rows: list[Spec], field: str, unit: Spec, width: int, *, columns: int
 
 
 def count_axis(most: float) -> Spec:
-    """Return an axis of counts up to `most`. `tickMinStep` alone allows ticks at halves, so the number of ticks is limited too."""
+    """Return an axis for counts up to `most`. `tickMinStep` alone allows ticks at halves, so the number of ticks is limited
+    too."""
     return {"tickCount": max(1, min(4, int(most))), "tickMinStep": 1, "format": "d"}
 
 
 def drawing(name: str, rows: Sequence[Spec], width: int, step: int = 0, **params: Any) -> Spec:
-    """Return a specification of `specs/` with data."""
+    """Return the specification `specs/<name>.json` with `rows` as its data and `params` as its parameters."""
     made: Spec = msgspec.json.decode((Path(__file__).parent / "specs" / f"{name}.json").read_bytes())
     values = [{"name": key, "value": value} for key, value in {"wide": width > 600, **params}.items()]
     height = {"height": {"step": step}} if step else {}
@@ -175,18 +176,18 @@ def drawing(name: str, rows: Sequence[Spec], width: int, step: int = 0, **params
 
 
 def names(field: str, order: Iterable[str], **axis: Any) -> Spec:
-    """Return a channel of names in this order."""
+    """Return a Vega-Lite channel of names, in the given order."""
     return {"field": field, "type": "nominal", "sort": list(order), "title": None, "axis": axis}
 
 
 def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) -> Spec:
-    """Return a channel of colors for names in this order."""
+    """Return a Vega-Lite color channel. The names in `order` get the colors in `range`."""
     scale = {"domain": list(order), "range": list(range)}
     return {"field": field, "type": "nominal", "sort": list(order), "scale": scale, **more}
 
 
 def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
-    """Return the layers of a line and of a band from `low` to `high` around it."""
+    """Return two layers: a band from `low` to `high`, and a line of the field `value`."""
     return [
         {"mark": {"type": "area", "opacity": 0.16}, "encoding": {"y": low, "y2": {"field": "high"}}},
         {"mark": line, "encoding": {"y": {**low, "field": value}}},
@@ -194,7 +195,7 @@ def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
 
 
 def seat_colors(seats: Sequence[str]) -> list[str]:
-    """Return the colors of seats. Members of a society get the other colors of the palette in order, then gray."""
+    """Return a color for each seat. Members of a society get the free colors of the palette in order, then gray."""
     own = {seat: SEATS[seat][0] for seat in seats if seat in SEATS}
     free = iter([color for color in PALETTE if color not in own.values()])
     return [own.get(seat) or next(free, GRAY) for seat in seats]

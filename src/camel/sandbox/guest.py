@@ -21,15 +21,15 @@ READY, VALUE, RAISED, FOREIGN = b"+", b"V", b"R", b"X"
 
 
 class Nowhere(io.TextIOBase):
-    """Standard output of a program; discards everything."""
+    """A replacement for a program's standard output that discards everything."""
 
     def write(self, text: str) -> int:
-        """Discard the text."""
+        """Discard the text and return its length."""
         return len(text)
 
 
 def main() -> None:
-    """Serve one program until the pipe closes."""
+    """Run one program: answer calls to its function until the pipe closes."""
     requests, answers = os.dup(0), os.dup(1)
     for standard in (0, 1, 2):
         os.close(standard)
@@ -55,7 +55,7 @@ def main() -> None:
             view = view[os.write(answers, view) :]
 
     def attempt(make) -> bytes | None:
-        """Return the result of `make`, or report its exception."""
+        """Return the result of `make`. If it raises, send the exception to the host and return None."""
         try:
             return make()
         except NotPlain as error:

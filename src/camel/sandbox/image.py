@@ -40,7 +40,7 @@ class ImageFailed(CamelError):
 
 
 def make_image() -> Path:
-    """Create it in a temporary folder that every user can read; the caller removes it."""
+    """Create the sandbox's file system in a temporary folder that every user can read. The caller must remove it."""
     _sweep(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     try:
@@ -61,7 +61,7 @@ def make_image() -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove copies of killed commands; each has about 70 MB."""
+    """Remove file systems that killed commands have left behind, of about 70 MB each."""
     for path in folder.glob(f"{_PREFIX}*"):
         owner = path.name.removeprefix(_PREFIX).partition("-")[0]
         if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
@@ -84,7 +84,8 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _extension(path: Path, modules: Path, root: Path) -> Path | None:
-    """Copy one file of the library, a module as compiled code; returns the path of a file that needs C libraries."""
+    """Copy one file of the standard library, a module as compiled code. Return its path if it is a C extension, otherwise
+    None."""
     target = root / LIBRARY / path.relative_to(modules)
     if path.suffix == ".so":
         _copy(path, target)
@@ -95,7 +96,7 @@ def _extension(path: Path, modules: Path, root: Path) -> Path | None:
 
 
 def _compiled(path: Path) -> bytes:
-    """Return a module's compiled code: from the cache if it is current, otherwise compiled now."""
+    """Return a module's compiled code, from Python's cache if that is current."""
     source = path.stat()
     try:
         kept = Path(util.cache_from_source(str(path))).read_bytes()
@@ -121,7 +122,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _linked(files: list[Path]) -> set[Path]:
-    """Return all C libraries that files need, as the system's loader finds them."""
+    """Return the paths of all C libraries that the files need, as the system's loader finds them."""
     listed = subprocess.run(  # noqa: S603 - our own files
         ["ldd", *map(str, files)],  # noqa: S607 - found where the system has it
         capture_output=True,

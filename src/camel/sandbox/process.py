@@ -35,7 +35,7 @@ from camel.sandbox.values import BadBytes, decode, encode
 
 NOBODY = 65534
 START_SECONDS = 60.0
-"""Seconds for an interpreter to be ready; generous, because the machine may be busy."""
+"""Maximum number of seconds until an interpreter is ready. It is generous, because the machine may be busy."""
 _PIECE = 1 << 16
 _LOADER = (
     "import sys,marshal,os\n"
@@ -63,11 +63,11 @@ def probe():
 
 
 class SandboxFailed(CamelError):
-    """The sandbox could not be started, or was killed from outside. This says nothing about the program."""
+    """The sandbox could not be started, or was killed from outside. It does not mean that the program is wrong."""
 
 
 class ProgramFailed(Exception):
-    """The program did not return a value; `kind` is the reason: raised, foreign, ended, time, size, damaged."""
+    """The program did not return a value. `kind` is the reason: raised, foreign, ended, time, size, damaged."""
 
     def __init__(self, kind: str, text: str = "") -> None:
         super().__init__(f"{kind}: {text}" if text else kind)
@@ -79,12 +79,12 @@ class Killed(Exception):
 
 
 class Limits(NamedTuple):
-    """Limits of a program."""
+    """Limits on the time, memory and answers of a program."""
 
     seconds: int = 10
     """Seconds of processor time in total."""
     wall: float = 60.0
-    """Seconds of wall-clock time in total; longer, because the machine may be busy."""
+    """Seconds of wall-clock time in total. It is longer than `seconds`, because the machine may be busy."""
     memory: int = 1 << 30
     """Bytes of address space."""
     answer: int = 32 << 20
@@ -94,7 +94,7 @@ class Limits(NamedTuple):
 
 
 class Foreign:
-    """An answer that is not a plain value. Comparing it, or using it as a condition, fails the program."""
+    """An answer that is not a plain value. Comparing it, or using it as a condition, raises `ProgramFailed`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -109,11 +109,11 @@ class Foreign:
 
 
 class Sandbox:
-    """Starts programs. Use as a context manager, which removes its copy of Python at the end."""
+    """Starts programs in isolation. Use it as a context manager, which removes the sandbox's copy of Python at the end."""
 
     def __init__(self, *, contained: bool = True) -> None:
         self.contained = contained
-        """False runs programs as ordinary processes. Only for code that you trust."""
+        """If false, programs run as ordinary processes. Use this only for code that you trust."""
         self._image: Path | None = None
         self._lock = threading.Lock()
 
@@ -131,7 +131,7 @@ class Sandbox:
             self._image = None
 
     def start(self, source: str, entry: str, limits: Limits | None = None) -> Program:
-        """Load a program and find its function `entry`; raises `ProgramFailed` or `SandboxFailed`."""
+        """Load a program and find its function `entry`. Raises `ProgramFailed` or `SandboxFailed`."""
         program = Program(self._command(), source, entry, limits or Limits(), self.contained)
         try:
             program.begin()
@@ -141,7 +141,7 @@ class Sandbox:
         return program
 
     def check(self) -> None:
-        """Check that programs run and are isolated; raises `SandboxFailed`."""
+        """Check that programs run and are isolated. Raises `SandboxFailed` if they are not."""
         if not self.contained:
             return
         with self.start(_PROBE, "probe") as program:
@@ -169,7 +169,7 @@ class Sandbox:
 
 
 class Program:
-    """A running program."""
+    """A running program whose function can be called."""
 
     def __init__(
         self, command: Sequence[str], source: str, entry: str, limits: Limits, contained: bool
@@ -180,7 +180,7 @@ class Program:
         self._heard = 0
         self._ready = False
         self.seconds = 0.0
-        """Seconds of processor time, after it has ended."""
+        """Seconds of processor time that the program used. It is set after the program has ended."""
         self._process = _spawn(command, contained)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -213,7 +213,7 @@ class Program:
             raise _failure(loaded)
 
     def call(self, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
-        """Call the function; returns exact built-in values or a `Foreign`, or raises `ProgramFailed`."""
+        """Call the function. Returns exact built-in values or a `Foreign`, or raises `ProgramFailed`."""
         answer = next(self.answers([request_for(positional, named)]))
         if answer[:1] == FOREIGN:
             return Foreign(answer[1:].decode("utf-8", "replace"))
@@ -225,7 +225,7 @@ class Program:
             raise ProgramFailed("damaged", str(error)) from None
 
     def answers(self, requests: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the raw answers to many calls as they arrive; the calls are sent without waiting."""
+        """Yield the raw answers to many calls as they arrive. The calls are sent without waiting for answers."""
         return self._exchange(
             [len(request).to_bytes(4, "big") + request for request in requests], len(requests)
         )
@@ -290,7 +290,7 @@ class Program:
         raise ProgramFailed("time", "by the clock")
 
     def _ended(self) -> None:
-        """Raise the error for a closed pipe: of the program or of the sandbox."""
+        """Raise the error that explains why the pipe was closed: a failure of the program or of the sandbox."""
         status = self._wait(2.0)
         if not self._ready:
             said = b"" if self._process.stderr is None else self._process.stderr.read(2_000)
@@ -307,7 +307,7 @@ class Program:
         raise ProgramFailed("ended", f"exit status {status}")
 
     def _wait(self, patience: float) -> int | None:
-        """Return the exit status, or None after the timeout."""
+        """Wait for the process to end and return its exit status. Return None after `patience` seconds."""
         process, until = self._process, time.monotonic() + patience
         while process.returncode is None:
             pid, status, used = os.wait4(process.pid, os.WNOHANG)
@@ -321,7 +321,7 @@ class Program:
         return process.returncode
 
     def close(self) -> None:
-        """End the program and everything it started."""
+        """End the program and all processes that it started."""
         process = self._process
         self._selector.close()
         for pipe in (process.stdin, process.stdout, process.stderr):
@@ -344,7 +344,7 @@ class Program:
 
 
 def request_for(positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> bytes:
-    """Encode a call."""
+    """Encode the arguments of a call as bytes."""
     return encode((tuple(positional), dict(named or {})))
 
 
@@ -404,7 +404,7 @@ def _hint(text: str) -> str:
 
 @cache
 def _runner() -> bytes:
-    """Return the code that runs inside, compiled by this interpreter, which also runs it."""
+    """Return the code that runs inside the sandbox, compiled by this interpreter, because a copy of it runs the code."""
     here = Path(__file__).parent
     values = (here / "values.py").read_text("utf-8")
     own = (here / "guest.py").read_text("utf-8").replace("from __future__ import annotations\n", "")

@@ -45,7 +45,7 @@ _AARCH64 = (
 _MACHINES = {"x86_64": (0xC000003E, _X86_64), "aarch64": (0xC00000B7, _AARCH64)}
 _CLONE3 = 435
 _X32 = 0x40000000
-"""Numbers from here on are calls of another convention (x32) on x86_64, which would bypass the list."""
+"""First system call number of another convention (x32) on x86_64. Such calls would bypass the list."""
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
@@ -54,7 +54,7 @@ _NOT_PERMITTED, _NO_SUCH_CALL = 1, 38
 
 @cache
 def filter_program(machine: str = "") -> bytes:
-    """Return the filter for the kernel and bubblewrap, for this kind of machine or the named one."""
+    """Return the seccomp filter, as bubblewrap passes it to the kernel. `machine` defaults to the type of this machine."""
     machine = machine or platform.machine()
     if machine not in _MACHINES:
         known = " and ".join(_MACHINES)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_DEPTH = 100
-"""Maximum nesting; a deeper value is not plain."""
+"""Maximum nesting depth. A deeper value is not plain."""
 
 _DOUBLE = struct.Struct(">d")
 _PAIR = struct.Struct(">dd")
@@ -25,15 +25,15 @@ _CONSTANTS: dict[int, Any] = {ord("N"): None, ord("T"): True, ord("F"): False, o
 
 
 class NotPlain(Exception):
-    """A value that cannot be encoded; the text is the name of its type."""
+    """Raised for a value that cannot be encoded. The message is the name of its type."""
 
 
 class BadBytes(Exception):
-    """Bytes that are not a value; `encode` never writes them."""
+    """Raised for bytes that `encode` never writes."""
 
 
 def encode(value: object) -> bytes:
-    """Encode a plain value. Equal bytes are equal values; for a subclass, only the value of the built-in type is encoded."""
+    """Encode a plain value. Equal bytes mean equal values. Of a subclass, only the value of the built-in type is encoded."""
     parts: list[bytes] = []
     try:
         _encode(value, parts, 0)
@@ -99,7 +99,7 @@ def _alone(value: object, depth: int) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Decode a value; raises `BadBytes` for anything that `encode` does not write."""
+    """Decode a value. Raises `BadBytes` for anything that `encode` does not write."""
     try:
         value, end = _decode(data, 0, 0)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError, RecursionError) as error:

@@ -26,7 +26,7 @@ def write_card(
     losses: list[float],
     begun: dict[str, Any],
 ) -> None:
-    """Write `README.md` and `loss.svg`, the curve of the loss."""
+    """Write the model card `README.md`, and the loss curve `loss.svg`."""
     (out / "loss.svg").write_text(curve(losses), "utf-8")
     labels = sorted({label for one in rows for label in _labels(one)})
     what = (
@@ -86,7 +86,7 @@ def _labels(rows: Rows) -> set[str]:
 
 
 def curve(losses: list[float]) -> str:
-    """Return the curve of the loss as SVG."""
+    """Return the loss curve as SVG."""
     top = max(losses, default=1.0) or 1.0
     last = max(1, len(losses) - 1)
     points = " ".join(

@@ -14,13 +14,13 @@ from camel.core.errors import InputError
 from camel.training.weights import need
 
 IGNORED = -100
-"""The label of a token that is not trained on."""
+"""Label of a token that is not trained on."""
 
 
 def chat_tokens(
     tokenizer: Any, messages: Sequence[dict[str, str]], length: int
 ) -> tuple[list[int], list[int]]:
-    """Return the first `length` tokens of a chat, and their labels."""
+    """Return the first `length` tokens of a chat, and a label for each token."""
     ids: list[int] = []
     labels: list[int] = []
     for text, trained in chat_pieces(tokenizer, messages):
@@ -33,7 +33,7 @@ def chat_tokens(
 
 
 def chat_pieces(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Iterator[tuple[str, bool]]:
-    """Yield the text of a chat in pieces, each with whether it is trained on."""
+    """Yield the text of a chat in pieces. Each piece comes with a flag that is true if it is trained on."""
     written = ""
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
@@ -57,7 +57,7 @@ def chat_pieces(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Iterator[
 
 
 def tokenized(tokenizer: Any, files: Sequence[str], length: int, scratch: str) -> Any:
-    """Return a `datasets.Dataset` on disk with the tokens and labels of rows that have something to train on."""
+    """Return a `datasets.Dataset` on disk with the tokens and labels of all rows that contain tokens to train on."""
     datasets = need("datasets")
 
     def convert(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:

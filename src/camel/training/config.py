@@ -30,32 +30,32 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     model: str
     """The model to train: a folder, a name on the hub, a GGUF file, or `local` for the small model."""
     preferences: tuple[str, ...] = ()
-    """Instead of rows: a critic's preferences, as runs or as files of `camel export RUN preferences`."""
+    """Preferences of a critic to train on instead of rows: runs, or files of `camel export RUN preferences`."""
     beta: float = 0.1
-    """DPO's beta, used with preferences. A smaller value lets the model move further from the base model."""
+    """Beta of DPO, used with preferences. A smaller value lets the model move further from the base model."""
     out: str = "model"
     epochs: float = 3.0
     steps: int = 0
-    """Maximum number of steps; 0: as many as the epochs need."""
+    """Maximum number of steps. 0 means as many as the epochs need."""
     learning_rate: float = 2e-5
     warmup: float = 0.04
-    """Share of the steps in which the learning rate rises; afterwards it falls along a cosine."""
+    """Share of the steps in which the learning rate rises. Afterwards it falls along a cosine."""
     weight_decay: float = 0.0
     batch: int = 128
-    """Rows per step, over all devices."""
+    """Number of rows per step, over all devices."""
     at_once: int = 4
     """Maximum number of rows that a device processes at a time."""
     length: int = 2048
-    """Maximum number of tokens per row; the end of a longer row is cut off."""
+    """Maximum number of tokens per row. The end of a longer row is cut off."""
     adapter: Adapter | None = None
-    """None trains every weight."""
+    """Settings of low-rank adapters. None trains every weight."""
     precision: str = "auto"
-    """bf16, fp32, or auto: bf16 on a GPU, fp32 on a CPU."""
+    """Precision of the weights: bf16, fp32, or auto (bf16 on a GPU, fp32 on a CPU)."""
     seed: int = 0
     save_every: int = 50
-    """Steps between two checkpoints; an interrupted training resumes from the last one."""
+    """Number of steps between two checkpoints. An interrupted training resumes from the last checkpoint."""
     devices: int = 1
-    """Number of processes, one per GPU; on a CPU, the number of CPU processes."""
+    """Number of processes: one per GPU, or the number of CPU processes if there is no GPU."""
     spread: str = "auto"
     """With several devices: `weights` shards weights, gradients and optimizer state (FSDP), `copies` gives each device a
     copy of the model (DDP), and `auto` chooses `weights` on GPUs and `copies` on CPUs."""
@@ -89,17 +89,18 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     @property
     def each(self) -> int:
-        """Rows that a device processes at a time: the largest divisor of its part of a batch that is at most `at_once`."""
+        """Number of rows that a device processes at a time: the largest divisor of its share of a batch that is at most
+        `at_once`."""
         part = self.batch // self.devices
         return next(size for size in range(min(self.at_once, part), 0, -1) if part % size == 0)
 
     @property
     def rounds(self) -> int:
-        """Forward and backward passes of a device per step (gradient accumulation)."""
+        """Number of forward and backward passes of a device per step (gradient accumulation)."""
         return self.batch // self.devices // self.each
 
     def decisive(self) -> dict[str, Any]:
-        """Return the settings that decide the weights, without `out`, `save_every` and `at_once`."""
+        """Return the settings that affect the weights, without `out`, `save_every` and `at_once`."""
         return msgspec.to_builtins(msgspec.structs.replace(self, out="", save_every=50, at_once=1))
 
     def fingerprint(self, data: str) -> str:
@@ -108,11 +109,11 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 RECIPES = read_table(Path(__file__).with_name("recipes.toml"))
-"""Named settings. Values from the command or the file override them."""
+"""Named sets of settings. Values from the command or from a configuration file override them."""
 
 
 def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
-    """Return the settings of a recipe, overridden by the `given` ones."""
+    """Return the settings of a recipe, overridden by those in `given`."""
     if recipe and recipe not in RECIPES:
         raise InputError(f"there is no recipe {recipe!r}. Choose from {', '.join(RECIPES)}")
     if not ("model" in given or "model" in RECIPES.get(recipe, {})):
@@ -121,7 +122,8 @@ def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read a configuration from a TOML file. Its field `recipe` names a recipe whose settings it overrides."""
+    """Read a configuration from a TOML file. If it has a field `recipe`, its other fields override the settings of that
+    recipe."""
     table = read_table(path)
     try:
         return made_config(str(table.pop("recipe", "")), table)

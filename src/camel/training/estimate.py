@@ -26,7 +26,7 @@ from camel.training.weights import need, on_disk
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """The size of a model."""
+    """The numbers that determine the size of a model."""
 
     parameters: float
     layers: int
@@ -59,7 +59,7 @@ def guessed(parameters: str) -> Architecture:
 
 
 def architecture_of(model: str) -> Architecture | None:
-    """Return the size of a model that is in `KNOWN` or on this disk; None for others."""
+    """Return the architecture of a model that is in `KNOWN` or on this disk. Return None for others."""
     if model in KNOWN:
         return KNOWN[model]
     path = on_disk(model)
@@ -74,7 +74,7 @@ def architecture_of(model: str) -> Architecture | None:
 
 
 def _of_folder(folder: Path) -> Architecture:
-    """Read the size from the configuration and, if there are safetensors files, from their headers."""
+    """Read the architecture from the model's configuration and, if there are safetensors files, from their headers."""
     config: dict[str, Any] = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
     config = config.get("text_config") or config
     layers, hidden, words = (int(config[name]) for name in ("num_hidden_layers", "hidden_size", "vocab_size"))
@@ -89,7 +89,7 @@ def _of_folder(folder: Path) -> Architecture:
 
 
 def _elements(file: Path) -> int:
-    """Count the weights in a safetensors file, by its header."""
+    """Count the weights in a safetensors file. Only the header of the file is read."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         if length > _LONGEST_HEADER:
@@ -115,7 +115,7 @@ class Device(msgspec.Struct, frozen=True):
     memory: float
     """Memory in GB."""
     operations: float
-    """Operations per second in bfloat16, according to the manufacturer."""
+    """Operations per second in bfloat16, as stated by the manufacturer."""
     dollars: float
     """Typical rent per hour, in US dollars."""
 
@@ -128,7 +128,7 @@ DEVICES = {
 USED = 0.4
 """Share of a device's operations per second that a training reaches."""
 OVERHEAD = 4.0
-"""GB for the framework, buffers and temporary values."""
+"""Memory in GB for the framework, buffers and temporary values."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ class Estimate(msgspec.Struct, frozen=True):
     device: str
     devices: int
     memory: float
-    """GB per device."""
+    """Required memory in GB per device."""
     fits: bool
     steps: int
     tokens: float

@@ -28,7 +28,7 @@ from camel.training.weights import need
 
 STOP, LOG = "stop", "launch.log"
 LOOK_EVERY = 0.5
-"""Seconds between two reads of the progress file."""
+"""Seconds between two reads of the training's progress file."""
 
 
 class ProcessesFailed(CamelError):
@@ -43,7 +43,7 @@ def launched(
     gguf: bool = True,
     address: str = "",
 ) -> Trained | None:
-    """Train like `train`, in `config.devices` processes, on the Ray cluster at `address` if there is one."""
+    """Train like `train`. With several devices or an `address`, start `config.devices` processes, here or on that Ray cluster."""
     if "WORLD_SIZE" in os.environ or (config.devices == 1 and not address):
         return train(config, notice=notice, stop=stop, gguf=gguf)
     prepared(config, gguf=gguf)
@@ -58,7 +58,7 @@ def launched(
 
 
 def command(config: TrainConfig, *, gguf: bool = True) -> list[str]:
-    """Return the command that starts the processes on this machine. For several machines, add torchrun's own options."""
+    """Return the command that starts the training processes on this machine. For more machines, add torchrun's options."""
     given = msgspec.json.encode({"config": config, "gguf": gguf}).decode()
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     return [*launcher, str(config.devices), "--module", "camel.training.launch", given]
@@ -86,7 +86,7 @@ def _train_here(config: TrainConfig, gguf: bool) -> None:
 
 
 def _last_error(path: Path) -> str:
-    """Return the last error of CAMEL in the log, or else its last line."""
+    """Return the last error message of CAMEL in a log file. If there is none, return the last line."""
     lines = [line for line in path.read_text("utf-8", errors="replace").splitlines() if line.strip()]
     own = [line.partition(_PREFIX)[2] for line in lines if _PREFIX in line]
     return (own or lines or ["the training processes ended without output"])[-1].strip()[:300]
@@ -103,7 +103,8 @@ def _train_on_ray(config: TrainConfig, gguf: bool, address: str) -> None:
 
 
 def on_a_cluster(given: dict[str, Any]) -> None:
-    """Train in a process of a Ray cluster, in the folder of the process that started it."""
+    """Train in a worker process of a Ray cluster. It changes to the working directory of the process that started the
+    training."""
     try:
         os.chdir(given["folder"])
     except OSError:

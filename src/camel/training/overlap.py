@@ -24,34 +24,34 @@ SHINGLE = 5
 BINS = 128
 """Number of values in a signature."""
 BANDS = 16
-"""Number of bands in a signature. Rows that share a band are compared: half of those with a similarity of 0.7, almost all at 0.8."""
+"""Number of bands in a signature. Rows that share one are compared: half of those with similarity 0.7, almost all at 0.8."""
 PHRASE, OUTLINE = 5, 10
-"""Number of words in the n-grams of test questions: in their text, and in the outline of their code."""
+"""Number of words per n-gram of test questions: in their text, and in the outline of their code."""
 SHARE_OF_PHRASES, SHARE_OF_OUTLINE = 0.25, 0.6
-"""Share of a text's n-grams from which a row is considered to contain the text."""
+"""Minimum share of a question's n-grams that a row must contain to count as containing it: for text and for outlines."""
 KNOWN_IN_OUTLINE = 4
 """Minimum number of known words in an n-gram of an outline, because ten names in a row occur in every text."""
 FEWEST = 6
-"""Minimum number of n-grams in a text; shorter texts are not searched for."""
+"""Minimum number of n-grams in a text to search for. Shorter texts are ignored."""
 _CHUNK = 2**17
 """Number of bytes to hash at a time, chosen for the processor's cache. The rest of a longer row is ignored."""
 _BASE, _STEP = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _MIX = 0xFF51AFD7ED558CCD
 _PLACES = 2**20
 _NAME = 1
-"""The hash of every name in an outline."""
+"""The hash that replaces every name in an outline."""
 _KNOWN = f"""{" ".join(keyword.kwlist)} {" ".join(map(str, range(11)))}
 len range int str float list dict set tuple sum min max sorted enumerate zip map filter all any abs append split join
 ord chr round reversed lower upper isalpha isdigit replace strip count index pop sort reverse"""
-"""Words of code that are not names."""
+"""Words of code that are not names, such as keywords."""
 
 
 class Words(NamedTuple):
-    """The words of several texts, in order."""
+    """The words of several texts, in order, as hashes."""
 
     hashes: Any
     of: Any
-    """The index of the text of each word."""
+    """For each word, the index of its text."""
 
 
 @cache
@@ -78,7 +78,7 @@ def _mix(hashes: Any) -> Any:
 
 
 def words(data: Any, ends: Any, breaks: Any = None) -> Words:
-    """Return the words of the texts in `data`, an array of at most `_CHUNK` bytes in which each text ends at one of `ends`.
+    """Return the words of the texts in `data`, an array of at most `_CHUNK` bytes. Each text ends at one of `ends`.
 
     Words also end at `breaks`, the ends of messages.
     """
@@ -122,7 +122,7 @@ def _alone(data: Any) -> Any:
 
 
 def grams(found: Words, size: int) -> Words:
-    """Return the n-grams of words; none crosses the end of a text."""
+    """Return the n-grams of words. No n-gram crosses the end of a text."""
     _, _, more, less = _tables()
     count = len(found.hashes) - size + 1
     if count <= 0:
@@ -163,15 +163,15 @@ def _specific(found: Words) -> Words:
 
 
 class Piece(NamedTuple):
-    """Consecutive rows of a table, as bytes."""
+    """Consecutive rows of a table, with their text as bytes."""
 
     first: int
     """The index of the first row."""
     data: Any
     ends: Any
-    """Where each row ends."""
+    """Positions in the bytes at which each row ends."""
     breaks: Any
-    """Where each message ends."""
+    """Positions in the bytes at which each message ends."""
 
     def words(self) -> Words:
         """Return the words of the rows."""
@@ -259,12 +259,12 @@ def bands(signed: Any) -> Any:
 
 
 class ExamQuestion(NamedTuple):
-    """A test question. A row contains it if it contains one of its texts."""
+    """A test question. A row contains the question if it contains one of the question's texts."""
 
     name: str
     texts: tuple[str, ...]
     code: tuple[str, ...] = ()
-    """Texts that are code; they are also found with renamed variables."""
+    """Texts that are code. They are also found with renamed variables."""
 
 
 class ExamQuestions:
@@ -297,7 +297,7 @@ class ExamQuestions:
 
 
 class _Index:
-    """Sorted n-grams, each with its text. Call `add` for each text, then `close`, then `found`."""
+    """A sorted index of n-grams, each with its text. Call `add` for each text, then `close`, then `found`."""
 
     def __init__(self) -> None:
         self._hashes: list[Any] = []
@@ -323,7 +323,7 @@ class _Index:
         self._may[hashes & np.uint64(_PLACES - 1)] = True
 
     def found(self, present: Words) -> Iterator[tuple[int, int]]:
-        """Yield each row that contains enough n-grams of a text, with the text's question."""
+        """Yield the index of each row that contains enough n-grams of a text, with the index of the text's question."""
         if not len(self._sorted) or not len(present.hashes):
             return
         hit = np.flatnonzero(np.take(self._may, present.hashes & np.uint64(_PLACES - 1)))

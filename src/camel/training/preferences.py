@@ -33,7 +33,8 @@ def digest_of(name: str) -> str:
 
 
 def pairs(names: tuple[str, ...], scratch: Path) -> Any:
-    """Return a `datasets.Dataset` of prompts with a chosen and a rejected answer; `scratch` is for temporary files."""
+    """Return a `datasets.Dataset` of prompts, each with a chosen and a rejected answer. `scratch` is a folder for temporary
+    files."""
     datasets = need("datasets")
     files: list[str] = []
     for number, name in enumerate(names):

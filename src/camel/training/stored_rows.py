@@ -16,11 +16,11 @@ from camel.runs.verify import compare_file
 from camel.storage.files import taking_place
 
 SHAPED, MIXED = "rows", "mixed"
-"""The stages that make rows."""
+"""Names of the stages that make rows: from conversations, then without duplicates and with weights."""
 
 
 class Rows:
-    """Finished rows. Iterate over them, or get their Parquet files with `opened` or `local`."""
+    """Finished training rows. Iterate over them, or get their Parquet files with `opened` or `local`."""
 
     def __init__(self, path: str | Path) -> None:
         self.folder = open_folder(path)
@@ -49,12 +49,12 @@ class Rows:
 
     @contextmanager
     def opened(self) -> Generator[Iterator[Path]]:
-        """Yield the Parquet files as local files. Each is available until the next is requested."""
+        """Provide the Parquet files as local files, one at a time. Each is available until the next is requested."""
         with self.folder.opened(marker.file for marker in self.markers) as files:
             yield files
 
     def local(self, into: Path) -> list[Path]:
-        """Return all Parquet files as local files; those in an object store are copied `into` a folder."""
+        """Return all Parquet files as local files. Those in an object store are copied to the folder `into`."""
         if self.folder.on_disk:
             return [self.folder.path(marker.file) for marker in self.markers]
         # Named by content, so that a resumed training downloads only the missing files.
@@ -68,7 +68,7 @@ class Rows:
         return list(wanted.values())
 
     def check(self) -> None:
-        """Raise `Damaged` if a file is not the one that was committed."""
+        """Raise `Damaged` if the content of a file has changed since it was committed."""
         with reporting_damage(self.folder), self.opened() as files:
             for file, marker in zip(files, self.markers, strict=True):
                 if problems := compare_file(file, marker).problems:
@@ -77,7 +77,7 @@ class Rows:
 
 @contextmanager
 def reporting_damage(folder: RunFolder) -> Generator[None]:
-    """Raise `Damaged` for errors in the rows of a folder, with the command that makes them again."""
+    """Convert errors about the rows of a folder into `Damaged`, with the command that makes the rows again."""
     try:
         yield
     except (InputError, FileNotFoundError) as error:

@@ -122,7 +122,7 @@ def prepared(config: TrainConfig, *, gguf: bool) -> tuple[list[Rows], dict[str, 
 
 
 def finished(config: TrainConfig) -> Trained | None:
-    """Return the result of a training, or None if it is not finished."""
+    """Return the result of a finished training. Return None if it is not finished."""
     path = Path(config.out) / RESULT
     return msgspec.json.decode(path.read_bytes(), type=Trained) if path.is_file() else None
 
@@ -221,7 +221,7 @@ def _trainer(
 
 
 def spreading(config: TrainConfig, gpu: bool) -> dict[str, Any]:
-    """Return the trainer's arguments for checkpointing and for several devices."""
+    """Return the trainer's arguments for checkpointing and for training on several devices."""
     if config.devices == 1:
         return {"gradient_checkpointing": gpu}
     backend = {} if gpu else {"ddp_backend": "gloo"}
@@ -244,7 +244,7 @@ def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], boo
     transformers = need("transformers")
 
     class Watch(transformers.TrainerCallback):
-        """Writes a line per step, and stops the training when `stop` returns true."""
+        """Writes a progress line per step, and stops the training when `stop` returns true."""
 
         def __init__(self) -> None:
             self._started = time.monotonic()
@@ -276,7 +276,7 @@ def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], boo
 
 
 def _agree(stop: bool, device: Any) -> bool:
-    """Return the value of the first process in all processes. If one stopped alone, the others would wait for it."""
+    """Return the `stop` of the first process in all processes. If one stopped alone, the others would wait for it."""
     if processes() == 1:
         return stop
     torch = need("torch")
@@ -295,7 +295,7 @@ def _memory() -> float:
 
 
 def _newest(folder: Path) -> Path | None:
-    """Return the last complete checkpoint: one with a readable state, which is written last."""
+    """Return the newest checkpoint that is complete. Its state file is written last, so a readable state means complete."""
     found: list[tuple[int, Path]] = []
     for path in folder.glob("checkpoint-*"):
         with contextlib.suppress(ValueError, OSError):

@@ -14,11 +14,11 @@ class Step(msgspec.Struct, frozen=True):
     loss: float
     learning_rate: float
     tokens: int
-    """Tokens since this process started."""
+    """Number of tokens processed since this process started."""
     seconds: float
     """Seconds since this process started."""
     memory: float
-    """Maximum memory in GB: of the GPU, or of the process on a CPU."""
+    """Peak memory in GB: of the GPU, or of the process if there is no GPU."""
 
 
 class Trained(msgspec.Struct, frozen=True):
@@ -28,8 +28,8 @@ class Trained(msgspec.Struct, frozen=True):
     steps: int
     rows: int
     first_loss: float
-    """Mean over the first 10 % of the steps."""
+    """Mean loss over the first 10 % of the steps."""
     last_loss: float
-    """Mean over the last 10 % of the steps."""
+    """Mean loss over the last 10 % of the steps."""
     seconds: float
-    """Seconds since the process that finished the training started."""
+    """Seconds from the start of the process that finished the training to its end."""

@@ -22,7 +22,7 @@ class ConversionFailed(CamelError):
 
 
 def need(module: str) -> Any:
-    """Import a package of the extra `train`, at first use."""
+    """Import and return a package of the extra `train`, when it is first needed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -57,7 +57,7 @@ def opened(name: str, *, bits: int = 16, precision: str = "fp32") -> tuple[Any, 
 
 
 def _weights(name: str) -> Path | None:
-    """Return the path of a model on this disk, or None. `local` is downloaded if needed."""
+    """Return the path of a model on this disk, or None if it is not on it. `local` is downloaded if needed."""
     if name == LOCAL:
         from camel.models.local import find_model
 
@@ -66,7 +66,7 @@ def _weights(name: str) -> Path | None:
 
 
 def on_disk(name: str) -> Path | None:
-    """Return the folder or file of a model that is given as a path, or None if there is no such path."""
+    """Return the folder or file of a model that is given as a path. Return None if the path does not exist."""
     path = Path(name)
     if (path / MERGED / "config.json").is_file():  # the folder of a training
         return path / MERGED
@@ -74,7 +74,7 @@ def on_disk(name: str) -> Path | None:
 
 
 def content_of(name: str) -> str:
-    """Return a hash of the files of a model on this disk; empty for `local` and models that are not on it."""
+    """Return a hash of the files of a model on this disk. It is empty for `local` and for models elsewhere."""
     path = _weights(name) if name != LOCAL else None
     if path is None:
         return ""
@@ -87,7 +87,7 @@ def content_of(name: str) -> str:
 
 
 def to_gguf(folder: Path, out: Path) -> Path:
-    """Write a model folder as a GGUF file with 8-bit weights, with llama.cpp's converter."""
+    """Convert a model folder to a GGUF file with 8-bit weights, with llama.cpp's converter. Return the path of the file."""
     script = converter()
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_suffix(".part.gguf")

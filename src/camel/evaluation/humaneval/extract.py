@@ -34,7 +34,7 @@ _TAGS = re.compile(r"\[/?(?:PYTHON|CODE)\]|</?(?:code|python)>", re.IGNORECASE)
 
 
 def extract(problem: Problem, answer: str) -> str:
-    """Return the complete program in an answer; empty if there is none."""
+    """Return the complete program in an answer, or an empty string if there is none."""
     answer = answer[:MOST_CHARS].replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     answer = _TAGS.sub("\n", separate(answer).speech)
     blocks = list(_blocks(answer))
@@ -64,7 +64,7 @@ def _whole(answer: str, blocks: list[str]) -> Iterator[str]:
 
 
 def _defining(problem: Problem, text: str, blocks: list[str]) -> str:
-    """Return a program from `text` that defines the function; empty if there is none."""
+    """Return a program from `text` that defines the problem's function, or an empty string if there is none."""
     for form in _forms(text):
         for at in _beginnings(form):
             program = _parsed_prefix(form[at:])
@@ -74,7 +74,7 @@ def _defining(problem: Problem, text: str, blocks: list[str]) -> str:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """Yield the input of an interactive session, if it is one; the text itself; and the text without indentation."""
+    """Yield variants of a text: the input lines if it is an interactive session, the text itself, and the text dedented."""
     if _SESSION.search(text) and (said := _session(text)):
         yield said
     yield text
@@ -118,7 +118,7 @@ def _parsed_prefix(text: str) -> str:
 
 
 def _first_bad_line(text: str) -> int | None:
-    """Return the number of the first line that is not valid Python; None if all of it is valid."""
+    """Return the number of the first line that is not valid Python, or None if all lines are valid."""
     try:
         _tree(text)
     except SyntaxError as error:
@@ -136,7 +136,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _defines(program: str, name: str) -> bool:
-    """Return whether a program defines the function with a real body, or assigns its name; the last definition counts."""
+    """Return whether the last definition of a name in a program is a function with a real body or an assignment."""
     found = False
     for node in _tree(program).body:
         match node:
@@ -150,7 +150,7 @@ def _defines(program: str, name: str) -> bool:
 
 
 def _is_stub(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function is a stub (only strings, `pass` or dots), as models repeat it before their answer."""
+    """Return whether a function is a stub (only strings, `pass` or dots). Models often repeat the stub before their answer."""
     return all(
         isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
         for one in node.body
@@ -158,8 +158,8 @@ def _is_stub(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _completed(problem: Problem, program: str, blocks: list[str]) -> str:
-    """Return a program with the imports and helpers of the problem, with definitions that it needs from other blocks, and
-    without examples of its use."""
+    """Return a complete program: add imports and helpers of the problem and missing definitions from other blocks, and remove
+    examples of use."""
     own = _tree(program)
     names = _bound(own)
     before = [
@@ -231,7 +231,7 @@ def _is_example(node: ast.stmt, entry: str) -> bool:
 
 
 def _from_body(problem: Problem, text: str) -> str:
-    """Return the function with `text` as its body; empty if that is not valid Python, or only prose."""
+    """Return the function with `text` as its body. Return an empty string if that is not valid Python, or only prose."""
     head = problem.prompt.rstrip() + "\n"
     bodies = [
         body.rstrip().lstrip("\n").split("\n")
@@ -263,7 +263,7 @@ def _with_body(problem: Problem, head: str, lines: list[str], cuts: int) -> str:
 
 
 def _indent_first_line(text: str) -> str:
-    """Return a body whose first line gets its indentation back, which is lost if the text was trimmed."""
+    """Restore the indentation of the first line of a body, which is missing if the text was trimmed."""
     lines = text.strip("\n").split("\n")
     if len(lines) > 1 and lines[0][:1].strip() and any(line[:4] == "    " for line in lines[1:]):
         return "\n".join(["    " + lines[0], *lines[1:]])
@@ -271,7 +271,7 @@ def _indent_first_line(text: str) -> str:
 
 
 def _does_something(program: str, name: str) -> bool:
-    """Return whether the function returns, raises, yields, assigns or loops, because one word of prose is valid Python too."""
+    """Return whether the function returns, raises, yields, assigns or loops. A word of prose is valid Python but does not."""
     todo: list[ast.AST] = [
         n for n in _tree(program).body if isinstance(n, ast.FunctionDef) and n.name == name
     ]

@@ -30,7 +30,7 @@ from camel.sandbox.values import BadBytes, decode
 
 Suite = Literal["humaneval", "plus"]
 SECONDS = 3
-"""CPU seconds per suite, as in HumanEval; HumanEval+ adds four times the reference's time."""
+"""CPU seconds per test suite, as in HumanEval. HumanEval+ adds four times the time of the reference solution."""
 PATIENCE = 10
 """Wall-clock seconds per CPU second: enough for a busy machine, and a limit for a program that sleeps."""
 KILLS = 3
@@ -38,19 +38,19 @@ KILLS = 3
 RELATIVE = 1e-7
 _SPARE = 8 << 20
 CLOSE = 1e-6
-"""Tolerance for floats in HumanEval+ if the problem has none."""
+"""Tolerance for floats in HumanEval+ if the problem defines none."""
 
 
 class ProgramVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a program."""
+    """The result of running a program against both test suites."""
 
     humaneval: bool
     plus: bool
     why: str = ""
-    """Why it did not pass both suites: wrong, raised, foreign, ended, time, size, damaged, killed or no code."""
+    """Why the program failed a suite: wrong, raised, foreign, ended, time, size, damaged, killed or no code."""
     detail: str = ""
     seconds: float = 0.0
-    """CPU time."""
+    """CPU time of the program in seconds."""
 
 
 NO_CODE = ProgramVerdict(False, False, "no code")
@@ -71,7 +71,7 @@ class ProgramJudge:
         return self._sandbox.contained
 
     def judge(self, problem: Problem, source: str) -> ProgramVerdict:
-        """Run a program against both suites; raises `SandboxFailed` if the sandbox or the reference fails."""
+        """Run a program against both test suites. Raises `SandboxFailed` if the sandbox or the reference solution fails."""
         expected = self.expected(problem)
         for _ in range(KILLS):
             try:
@@ -112,7 +112,7 @@ class ProgramJudge:
         )
 
     def expected(self, problem: Problem) -> _Expected:
-        """Return the answers of HumanEval+'s reference, which runs once per problem."""
+        """Return the expected answers, from HumanEval+'s reference solution. It runs once per problem."""
         with self._lock:
             lock = self._locks.setdefault(problem.name, threading.Lock())
         with lock:
@@ -121,7 +121,7 @@ class ProgramJudge:
             return self._expected[problem.name]
 
     def forget(self, problem: Problem) -> None:
-        """Free the reference's answers of a problem, up to 150 MB. The reference runs again if they are needed."""
+        """Free the cached answers of the reference solution, up to 150 MB. It runs again if they are needed."""
         self._expected.pop(problem.name, None)
 
     def _ask_reference(self, problem: Problem) -> _Expected:
@@ -189,7 +189,7 @@ _codes: dict[str, tuple[CodeType, CodeType]] = {}
 
 
 def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
-    """Return a problem's prompt and test as code, compiled once."""
+    """Return the prompt and the test of a problem as code objects. Each problem is compiled once."""
     if problem.name not in _codes:
         texts = (problem.prompt, problem.test)
         prompt, test = (compile(text, problem.name, "exec", dont_inherit=True) for text in texts)
@@ -198,7 +198,7 @@ def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
 
 
 def _builtins() -> dict[str, Any]:
-    """Return the built-ins of a test. Random numbers have a fixed seed, so that a verdict can be reproduced."""
+    """Return the built-ins for a test. Random numbers have a fixed seed, so that a verdict can be reproduced."""
     drawn = ModuleType("random")
     source = random.Random(20230331)  # noqa: S311 - no secret
     for name in ("randint", "choice", "random", "shuffle", "sample", "uniform"):

@@ -36,7 +36,7 @@ def pass_at(n: int, passed: int, k: int) -> float:
 
 
 def passing(n: int, passed: Sequence[int], ks: Sequence[int]) -> list[Passing]:
-    """Return pass@k for every k; `passed` is the number of samples that passed, of n, for each problem."""
+    """Return pass@k for every k. `passed` contains, for each problem, how many of its n samples passed."""
     rates = {k: {c: pass_at(n, c, k) for c in set(passed)} for k in ks}
     rng, count = random.Random(SEED), len(passed)  # noqa: S311 - no secret
     # The same resamples for every k, so that intervals can be compared.

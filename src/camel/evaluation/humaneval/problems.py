@@ -30,25 +30,25 @@ class Problem(msgspec.Struct, frozen=True):
     """A problem: one function to write."""
 
     name: str
-    """`HumanEval/0` to `HumanEval/163`."""
+    """Name of the problem: `HumanEval/0` to `HumanEval/163`."""
     prompt: str
-    """The imports and helpers, the function's head and its docstring."""
+    """Start of the program: imports and helpers, the signature of the function, and its docstring."""
     entry: str
-    """The function's name."""
+    """Name of the function to write."""
     test: str
     """HumanEval's own test: a function `check` that asserts."""
     solution: str
-    """HumanEval's reference, which continues the prompt."""
+    """HumanEval's reference solution, which continues the prompt."""
     plus_solution: str
-    """HumanEval+'s reference, a complete program. Its answers are the expected ones."""
+    """HumanEval+'s reference solution, a complete program. Its answers are the expected ones."""
     plus_inputs: list[list[Any]]
-    """HumanEval+'s inputs, the base ones first."""
+    """Arguments of the calls in HumanEval+. Those of HumanEval come first."""
     tolerance: float
-    """Tolerance for numbers; 0 if the data has none."""
+    """Tolerance for floats. 0 if the data defines none."""
 
     @property
     def reference(self) -> str:
-        """HumanEval's reference as a complete program."""
+        """HumanEval's reference solution as a complete program."""
         return self.prompt + self.solution
 
 

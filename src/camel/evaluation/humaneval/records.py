@@ -16,7 +16,7 @@ SAMPLES, VERDICTS = "samples", "verdicts"
 RULES = 2
 """Version of extraction and judging. A new version judges all programs again."""
 SAMPLING = Sampling(temperature=0.8, top_p=0.95, max_tokens=1024)
-"""The settings of HumanEval's authors for large k."""
+"""Sampling settings of HumanEval's authors for large k."""
 LIKELY_TOKENS = 220
 """Assumed tokens of an answer in cost estimates: a function of ten lines and one or two sentences."""
 
@@ -30,7 +30,7 @@ class HumanEvalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int | None = None
     """Seed from which each sample's seed is derived, for endpoints that support seeds."""
     problems: int = COUNT
-    """Number of problems, counted from the first."""
+    """Number of problems to solve, starting with the first."""
     data: dict[str, str] = msgspec.field(default_factory=HASHES.copy)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     usage: Usage = Usage()
     error: str = ""
-    """Why there is no answer, if the endpoint refuses to give one."""
+    """Why there is no answer, if the endpoint refused to give one. Otherwise empty."""
 
 
 class JudgedProblem(msgspec.Struct, frozen=True):
@@ -61,13 +61,13 @@ class JudgedProblem(msgspec.Struct, frozen=True):
 
     problem: str
     programs: list[str]
-    """The different programs, in order of their first sample; empty for answers without a program."""
+    """The distinct programs, in order of their first sample. Answers without a program share one empty string."""
     verdicts: list[ProgramVerdict]
     samples: list[int]
     """For each sample, the index of its program."""
     rules: int = RULES
     of: str = ""
-    """Hash of the samples."""
+    """Hash of the samples that were judged."""
 
 
 def prompt_text() -> str:

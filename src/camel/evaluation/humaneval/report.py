@@ -26,7 +26,7 @@ from camel.reports.numbers import bounds
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
 SHOWN = 3
-"""Number of samples of each kind that the report shows."""
+"""Number of samples that the report shows for each kind of result."""
 MOST_CHARS = 4_000
 WORDS = {
     "passed": "passed both suites",
@@ -59,13 +59,13 @@ PAPER = (
 
 
 class ProblemResult(msgspec.Struct, frozen=True):
-    """Number of samples of one problem that passed."""
+    """Numbers of samples of one problem that passed each suite."""
 
     problem: str
     humaneval: int
     plus: int
     programs: int
-    """Number of different programs."""
+    """Number of distinct programs among the samples."""
 
 
 class ShownSample(msgspec.Struct, frozen=True):
@@ -88,16 +88,16 @@ class HumanEvalReport(msgspec.Struct, frozen=True):
     humaneval: list[Passing]
     plus: list[Passing]
     curve: dict[str, list[Passing]]
-    """pass@k for the values of k in the plot, by suite."""
+    """pass@k by suite, for the values of k in the plot."""
     by_problem: list[ProblemResult]
     outcomes: dict[str, int]
-    """Number of samples per result, most frequent first."""
+    """Number of samples per kind of result, the most frequent first."""
     cut_off: int
-    """Samples that ended at the token limit."""
+    """Number of samples that ended at the token limit."""
     refused: int
-    """Samples that the endpoint refused to give."""
+    """Number of samples for which the endpoint refused to answer."""
     programs: int
-    """Number of different programs that were run."""
+    """Number of distinct programs that were run."""
     usage: Usage
     money: float | None
     config: dict[str, Any]
@@ -108,18 +108,18 @@ class HumanEvalReport(msgspec.Struct, frozen=True):
     paper: tuple[PaperTable3Row, ...] = PAPER
 
     def to_json(self) -> bytes:
-        """Return indented JSON."""
+        """Return the figures as indented JSON."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
 def check_extra() -> None:
-    """Raise `MissingExtra` if plots cannot be drawn; call it before the first paid call."""
+    """Raise `MissingExtra` if the package that draws plots is not installed. Call this before the first paid call."""
     if util.find_spec("vl_convert") is None:
         raise MissingExtra("Drawing a report", "evaluate")
 
 
 def default_ks(n: int) -> list[int]:
-    """Return those of 1, 10 and 100 that n samples allow."""
+    """Return those values of 1, 10 and 100 that are at most n."""
     return [k for k in (1, 10, 100) if k <= n]
 
 
@@ -133,7 +133,7 @@ def report_of(
     price: Price | None,
     contained: bool,
 ) -> HumanEvalReport:
-    """Compute the figures."""
+    """Compute the figures of a HumanEval evaluation from its samples and verdicts."""
     if any(not 1 <= k <= n for k in ks):
         raise InputError(f"pass@k needs at least k samples: with {n} samples, k must be from 1 to {n}")
     counted = [
@@ -178,12 +178,12 @@ def report_of(
 
 
 def kind_of(verdict: ProgramVerdict) -> str:
-    """Return the result of a sample: `passed`, or why it failed."""
+    """Return the kind of result of a sample: `passed`, or why it failed."""
     return "passed" if verdict.humaneval and verdict.plus else verdict.why
 
 
 def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProblem]) -> Iterator[ShownSample]:
-    """Yield random samples of each kind, at most one per kind and problem."""
+    """Yield random samples of each kind of result, at most one per kind and problem."""
     order = [(place, number) for place, one in enumerate(judged) for number in range(len(one.samples))]
     random.Random(1).shuffle(order)  # noqa: S311 - no secret
     found: dict[str, list[ShownSample]] = {}
@@ -213,7 +213,7 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProble
 
 
 def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Grid:
-    """Return the rows of the paper's Table 3, then those of the given models with intervals."""
+    """Return a table with the rows of the paper's Table 3, then a row with intervals for each given model."""
     ks = sorted({1, 100} | {one.k for suites in ours.values() for one in suites[0]})
     head = ["pass@k [%]", *(f"{title} k = {k}" for title in SUITES.values() for k in ks)]
     rows: list[Muted | list[Cell]] = []
@@ -228,12 +228,12 @@ def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Gr
 
 
 def points(one: Passing) -> Inline:
-    """Return a rate and its interval, in percent."""
+    """Return pass@k and its interval, in percent."""
     return f"{100 * one.rate:.1f} ", Span(bounds(one.low, one.high).removesuffix("%"), "interval")
 
 
 def notes(made: HumanEvalReport) -> list[str]:
-    """Return the findings as sentences in plain text."""
+    """Return the main findings as plain sentences."""
     total = made.n * made.problems
     said = [
         f"{made.n:,} samples for each of {made.problems:,} problems contain {made.programs:,} different programs.",

@@ -38,7 +38,7 @@ from camel.reports.plots import Plot, bars, drawing, plot
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
-    """Return the plots for which there are enough figures."""
+    """Return the plots for which there is enough data."""
     found = [_curve(made)] if made.n > 1 and made.problems >= FEW else []
     if made.problems > 1:
         found.append(_by_problem(made))
@@ -76,7 +76,7 @@ def _by_problem(made: HumanEvalReport) -> Plot:
 
 
 def report(made: HumanEvalReport) -> Report:
-    """Return the report."""
+    """Build the report from its figures."""
     problems = [
         (one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}") for one in made.by_problem
     ]
@@ -176,5 +176,5 @@ def _method(made: HumanEvalReport) -> list[Block]:
 
 
 def write_report(made: HumanEvalReport, folder: Path) -> None:
-    """Write the report, its figures and its plots."""
+    """Write the report, its figures as JSON, and its plots into a folder."""
     report_files.write_report(folder, "humaneval", report(made), made.to_json())

@@ -59,16 +59,16 @@ class HumanEval(Job):
     place: str
     config: HumanEvalConfig
     n: int
-    """Samples per problem."""
+    """Number of samples per problem."""
     model: Model | ModelSpec
     contained: bool = True
     """Whether programs run in the sandbox."""
     processes: int | None = None
-    """Programs at a time; by default one per core."""
+    """Number of programs that run at the same time. Default: one per core."""
     ks: tuple[int, ...] = ()
-    """The values of k in pass@k; by default those of 1, 10 and 100 that n allows."""
+    """The values of k in pass@k. Default: those of 1, 10 and 100 that are at most n."""
     window: int | None = None
-    """Maximum samples at a time; None: the job's limit."""
+    """Maximum number of samples that are requested at the same time. None uses the limit of the job."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class HumanEval(Job):
 
     @property
     def folder(self) -> RunFolder:
-        """The folder of samples and verdicts."""
+        """The folder in which samples and verdicts are stored."""
         return open_folder(self.place)
 
     @property
@@ -92,7 +92,7 @@ class HumanEval(Job):
         return self.n * self.config.problems
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open the folder; raises an `InputError` if it was begun with other settings."""
+        """Open the folder. Raises an `InputError` if its samples were made with other settings."""
         folder, wanted = self.folder, msgspec.to_builtins(self.config)
         if not folder.exists:
             folder.root.mkdir(parents=True, exist_ok=True)
@@ -111,11 +111,11 @@ class HumanEval(Job):
         )
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """Return the stage of samples, the only one that calls a model."""
+        """Return the stage that requests samples. It is the only one that calls a model."""
         return [self._samples()]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the stage of samples, then that of verdicts."""
+        """Yield the stage that requests samples, then the stage that runs the programs."""
         with Sandbox(contained=self.contained) as sandbox:
             sandbox.check()  # before the first paid call
             yield self._samples()
@@ -131,7 +131,7 @@ class HumanEval(Job):
         return self.total - len(done) * self.config.problems
 
     def estimate(self, calls: int) -> Usage:
-        """Estimate the usage of some calls."""
+        """Estimate the usage of `calls` calls to the model."""
         sizes = [estimate_tokens(self.question(one)) for one in self.problems]
         # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
         prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
@@ -206,14 +206,14 @@ class HumanEval(Job):
         )
 
     def _forget(self, name: str, samples: Sequence[Sequence[Sample]]) -> None:
-        """Remove verdicts on samples that have changed since, because failed samples were asked for again."""
+        """Remove the verdicts on samples that have changed since, because failed samples were requested again."""
         shards = sorted(self.folder.committed(name))
         for shard, record in zip(shards, self._records(name), strict=True):
             if record.of != _hash(samples[shard]):
                 self.folder.store.remove([marker_name(name, shard)])
 
     def _known(self, contained: bool) -> dict[tuple[str, str], ProgramVerdict]:
-        """Return the verdicts of evaluations with another number of samples and the same rules."""
+        """Return the stored verdicts of all numbers of samples under the same rules, by problem and program."""
         known: dict[tuple[str, str], ProgramVerdict] = {}
         prefix = _verdicts(contained)
         for name in self.folder.stages():
@@ -226,7 +226,7 @@ class HumanEval(Job):
         return known
 
     def verdicts(self, *, contained: bool = True) -> list[JudgedProblem]:
-        """Return the verdicts by problem, from runs in the sandbox or from runs without it."""
+        """Return the verdicts by problem. If `contained` is false, return those of programs that ran without the sandbox."""
         return self._records(f"{_verdicts(contained)}{self.n}")
 
     def _records(self, name: str) -> list[JudgedProblem]:
@@ -237,7 +237,7 @@ class HumanEval(Job):
         ]
 
     def report(self) -> HumanEvalReport:
-        """Return the figures; all stages must be finished."""
+        """Compute the figures. All stages must be finished."""
         return report_of(
             self.config,
             self.n,
@@ -249,7 +249,7 @@ class HumanEval(Job):
         )
 
     def result(self, run: RunFolder) -> HumanEvalReport:
-        """Return the figures, and write the report."""
+        """Compute the figures, write the report, and return the figures."""
         made = self.report()
         write_report(made, run.root)
         return made
@@ -272,7 +272,7 @@ async def _judge(
     known: Mapping[tuple[str, str], ProgramVerdict],
     item: Item,
 ) -> JudgedProblem:
-    """Run the programs of one problem."""
+    """Run the programs of one problem that have no known verdict, and return the verdicts on all of them."""
     loop = asyncio.get_running_loop()
     contents = [one.content for one in samples]
     extracted = await loop.run_in_executor(pool, lambda: [extract(problem, text) for text in contents])
@@ -311,7 +311,7 @@ async def _judge(
 
 
 def _hash(samples: Sequence[Sample]) -> str:
-    """Return a hash of the answers."""
+    """Return a hash of the samples."""
     return hashlib.sha256(msgspec.json.encode([one.content for one in samples])).hexdigest()[:16]
 
 
@@ -325,5 +325,5 @@ def _why_failed(record: Sample) -> str:
 
 
 def _verdicts(contained: bool) -> str:
-    """Return the prefix of stages of verdicts; those found without a sandbox are kept separate."""
+    """Return the prefix of the names of verdict stages. Verdicts found without the sandbox have their own prefix."""
     return f"{VERDICTS}-{RULES}-" if contained else f"{VERDICTS}-{RULES}-bare-"

@@ -26,14 +26,15 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """A field of knowledge that models are tested on, such as mathematics."""
 
     name: str
-    """In lower case; also the name of its file of questions."""
+    """Name of the domain in lower case, which is also the name of its file of questions."""
     questions: int = 20
     title: str = ""
-    """Its title in the report; by default the name."""
+    """Title of the domain in the report. Default: the name."""
     file: str = ""
-    """A file of JSON lines with a `question` each, or a shipped set such as `table2_math`. If empty, a model writes the questions."""
+    """A file of JSON lines with a `question` each, or a shipped set such as `table2_math`. If empty, a model writes
+    questions."""
     subjects: tuple[str, ...] = ()
-    """The subjects of the questions, in equal numbers, e.g. physics, chemistry and biology; by default the title."""
+    """Subjects of the questions, in equal numbers, e.g. physics, chemistry and biology. Default: the title."""
 
     def __post_init__(self) -> None:
         if not _FILE_NAME.fullmatch(self.name):
@@ -42,12 +43,12 @@ class Domain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def label(self) -> str:
-        """Its title in the report."""
+        """The title of the domain in the report."""
         return self.title or self.name
 
     @property
     def parts(self) -> list[tuple[str, int]]:
-        """Its subjects, each with its number of questions."""
+        """The subjects of the domain, each with its number of questions."""
         subjects = self.subjects or (self.label,)
         each, more = divmod(self.questions, len(subjects))
         return [(one, each + (place < more)) for place, one in enumerate(subjects) if each + (place < more)]
@@ -68,11 +69,12 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     name: str
     """The name of the added data, e.g. `Code`."""
     rows: tuple[str, ...] = ()
-    """Folders made by `camel rows`. The study trains the model on them and on the rows of earlier steps."""
+    """Folders made by `camel rows`. The study trains the model on them and, unless `onward` is set, on the rows of earlier
+    steps."""
     model: str = ""
-    """Instead of rows, an existing model: a GGUF file, the folder of a training, NAME or NAME@URL."""
+    """An existing model to use instead of rows: a GGUF file, the folder of a training, NAME or NAME@URL."""
     adds: str = ""
-    """The domain of the added data; by default the domain with the same name."""
+    """The domain of the added data. Default: the domain with the same name."""
 
     def __post_init__(self) -> None:
         if bool(self.rows) == bool(self.model):
@@ -88,11 +90,11 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     steps: tuple[Link, ...]
     judges: tuple[str, ...] = ()
     writer: str = ""
-    """The model that writes questions; by default the first judge."""
+    """The model that writes questions. Default: the first judge."""
     out: str = "emergence"
     domains: tuple[Domain, ...] = DOMAINS
     lists: Literal["shipped", "asked"] = "shipped"
-    """`asked`: the writer writes new questions for domains that use a shipped set."""
+    """If `asked`, the writer writes new questions also for domains that use a shipped set."""
     onward: bool = False
     """Whether each model is trained from the model before it, on the added rows only. By default, each is trained from the base
     model on all rows so far, as in the paper."""
@@ -107,18 +109,18 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """Number of questions per domain that each judge judges twice."""
     judge_prompt: str = JUDGE_PROMPT
     question_prompt: str = "question-1"
-    """The prompt for answering a question; by default the question alone."""
+    """The prompt for answering a question. By default it contains only the question."""
     questions: Sampling = Sampling(temperature=0.7, max_tokens=4_096)
     answers: Sampling = Sampling(temperature=0.2, max_tokens=1_024)
     verdicts: Sampling = Sampling(temperature=0.0, max_tokens=500)
     context: int = 4_096
-    """Context window of models that the study serves itself, in tokens."""
+    """Context window, in tokens, of models that the study serves itself."""
     guided: str = ""
-    """The server that constrains judges at endpoints to JSON, if it can: llama.cpp, vllm or openai."""
+    """The server software of the judges' endpoints (llama.cpp, vllm or openai), used to constrain their answers to JSON."""
     humaneval: int = 0
-    """Number of samples per problem of HumanEval for each model; 0: no HumanEval. The paper's figures need at least 100."""
+    """Number of HumanEval samples per problem for each model. 0 turns HumanEval off. The paper's figures need at least 100."""
     problems: int = COUNT
-    """Number of problems of HumanEval to use, from the first."""
+    """Number of HumanEval problems to use, starting with the first."""
 
     def __post_init__(self) -> None:
         if self.lists == "asked":
@@ -143,13 +145,13 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
                 )
 
     def added(self, number: int) -> str:
-        """Return the name of the domain of a step's data, or an empty string."""
+        """Return the name of the domain of the data that step `number` (from 0) adds, or an empty string."""
         step = self.steps[number]
         same = (one.name for one in self.domains if step.name.casefold() in (one.name, one.label.casefold()))
         return step.adds or next(same, "")
 
     def label(self, number: int) -> str:
-        """Return the label of a step's model, which lists its training data: `AI Society + Code`."""
+        """Return the label of the model of step `number` (from 0), which lists its training data: `AI Society + Code`."""
         return " + ".join(one.name for one in self.steps[: number + 1])
 
 
@@ -159,12 +161,12 @@ def _check_unique(what: str, names: list[str]) -> None:
 
 
 def made_config(table: dict[str, Any]) -> EmergenceConfig:
-    """Return a configuration from a table of its fields."""
+    """Return a configuration from a dictionary of its fields."""
     return convert_table(table, EmergenceConfig)
 
 
 def read_config(path: Path, **given: Any) -> EmergenceConfig:
-    """Read a configuration from a TOML file. Fields that are `given` and not empty override it."""
+    """Read a configuration from a TOML file. The fields in `given` that are not empty override it."""
     table = read_table(path)
     try:
         return made_config({**table, **{name: one for name, one in given.items() if one}})

@@ -52,7 +52,7 @@ PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
 
 
 class EmergenceJob(Emergence):
-    """A study that writes a report at its end."""
+    """An emergence study that writes a report at its end."""
 
     def result(self, run: RunFolder) -> Figures:
         """Write the report and return the figures."""
@@ -73,7 +73,7 @@ def write_report(
 
 
 def report(made: Figures) -> Report:
-    """Return the report."""
+    """Build the report of an emergence study."""
     return Report(
         "Emergence",
         _headline(made),
@@ -132,13 +132,13 @@ def table(made: Figures) -> Grid:
 
 
 def _count(rate: Rate) -> Inline:
-    """Return a count with the interval of its share."""
+    """Return a count with the interval of its share, as a table cell."""
     span = Span(bounds(rate.low, rate.high) if rate.of >= FEW else "", "interval")
     return (f"{rate.count:,} ", span) if rate.of else "–"
 
 
 def effect(one: Line) -> Inline:
-    """Return an effect in points with its interval and, if it is significant, a mark."""
+    """Return an effect in percentage points with its interval. A significant effect gets a mark."""
     if not one.of:
         return "–"
     value = points_of(one.effect.value)
@@ -151,7 +151,7 @@ def _span(value: Interval) -> str:
 
 
 def points(made: Figures) -> list[str]:
-    """Return the findings as sentences in plain text."""
+    """Return the main findings as plain sentences."""
     sentences: list[str] = []
     for (_, group), total in zip(groupby(made.table, lambda one: one.seen), made.totals, strict=True):
         lines = list(group)

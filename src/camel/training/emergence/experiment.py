@@ -59,14 +59,14 @@ LOCAL_PARALLEL = 2
 
 
 class ChainMember(NamedTuple):
-    """A model of the chain."""
+    """A model in the chain of models that the study compares."""
 
     label: str
-    """The training data; for the base model, its name."""
+    """Label of the model: its training data, or the name of the base model."""
     training: TrainConfig | None
-    """The settings of its training; None if the study does not train it."""
+    """Settings of the model's training. None if the study does not train it."""
     place: ModelPlace | None
-    """Its location; None if it is not trained yet."""
+    """Location of the model. None if it is not trained yet."""
 
 
 class Emergence(Job):
@@ -82,7 +82,7 @@ class Emergence(Job):
         say: Callable[[str], None] = lambda line: None,
         concurrency: int = 16,
     ) -> None:
-        """`base_url` is the endpoint of models without one of their own; `say` gets lines about progress."""
+        """`base_url` is the endpoint of models that have none of their own. `say` is called with lines about progress."""
         self.config, self.out = config, Path(config.out)
         self.place = str(self.out / KEPT)
         self._base_url, self._say, self._concurrency = base_url, say, concurrency
@@ -109,7 +109,7 @@ class Emergence(Job):
     # ---------------------------------------------------------------- the chain
 
     def members(self) -> list[ChainMember]:
-        """Return the models of the chain, the base model first."""
+        """Return all models of the chain, the base model first."""
         found = [ChainMember(self._base.label, None, self._base)]
         for number, (step, training) in enumerate(zip(self.config.steps, self._trainings, strict=True)):
             label = self.config.label(number)
@@ -121,13 +121,13 @@ class Emergence(Job):
         return found
 
     def matches(self) -> list[tuple[str, str]]:
-        """Return the pairs of models to compare: each with the one before, and the last with the first."""
+        """Return the pairs of models to compare: each model with the one before it, and the last with the first."""
         labels = [one.label for one in self.members()]
         pairs = [(after, before) for before, after in pairwise(labels)]
         return [*pairs, (labels[-1], labels[0])] if self.config.ends and len(labels) > 2 else pairs
 
     def results(self) -> Iterator[tuple[ChainMember, Trained | None]]:
-        """Yield the models with the results of their trainings."""
+        """Yield each model of the chain with the result of its training, or None if there is no finished training."""
         for one in self.members():
             yield one, finished(one.training) if one.training else None
 
@@ -181,7 +181,7 @@ class Emergence(Job):
         return {place.label for place in places if place and place.path}
 
     def _lend(self, place: ModelPlace) -> Model:
-        """Return the model at a place; the same object for the same place."""
+        """Return a client for the model at a location. The same location always gives the same object."""
         if place not in self._lent:
             self._lent[place] = lend(
                 place,
@@ -195,23 +195,25 @@ class Emergence(Job):
         return self._lent[place]
 
     def _place_of(self, one: ChainMember) -> ModelPlace:
-        """Return where a model is, or will be after its training."""
+        """Return the location of a model, or its future location if it is not trained yet."""
         if one.place:
             return one.place
         assert one.training
         return ModelPlace(one.label, Path(one.training.out) / GGUF)
 
     def _asked(self, seat: str, place: ModelPlace, *, there: bool = True) -> AskedModel:
-        """Describe a model for the evaluation. A model that is not `there` yet is only used in estimates."""
+        """Describe a model for the evaluation. If `there` is false, the model does not exist yet, and the result is for
+        estimates only."""
         version = version_of(place) if there else "not trained yet"
         return AskedModel(place.label, seat, self._lend(place).context_tokens, version)
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
-        """Return the number of calls in flight. More calls than a local server has slots would wait there and time out."""
+        """Return the maximum number of calls in flight. More calls than a local server has slots would wait and time out."""
         return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
 
     def contest(self) -> Contest:
-        """Return the contest of answers and verdicts. Missing models and questions are placeholders, for estimates."""
+        """Return the contest of answers and verdicts. Models and questions that are missing are replaced by placeholders, for
+        estimates."""
         config = self.config
         writers = {
             one.label: self._asked(one.label, self._place_of(one), there=one.place is not None)
@@ -239,11 +241,11 @@ class Emergence(Job):
     # ---------------------------------------------------------------- estimates
 
     def untrained(self) -> list[TrainConfig]:
-        """Return the trainings that are not finished."""
+        """Return the settings of the trainings that are not finished."""
         return [one.training for one in self.members() if one.training and not one.place]
 
     def estimate(self) -> list[tuple[str, StepNeed]]:
-        """Estimate the remaining calls, by step and model."""
+        """Estimate the remaining calls and tokens, by step and model."""
         writing = self.questions.estimate()
         steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
         steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
@@ -267,7 +269,7 @@ class Emergence(Job):
             yield one.label, HumanEval(folder, config, self.config.humaneval, model, window=window)
 
     def leaks(self) -> dict[str, dict[str, int]]:
-        """Count the rows that contain a question, by step and domain. All questions must exist."""
+        """Count the training rows that contain a question, by step and domain. All questions must exist."""
         tasks = {one.label: self.questions.tasks(one) for one in self.config.domains}
         found = {one.name: leaks(one.rows, tasks, self.out / KEPT) for one in self.config.steps if one.rows}
         return {name: counts for name, counts in found.items() if counts}
@@ -275,13 +277,14 @@ class Emergence(Job):
     # ---------------------------------------------------------------- stages
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """Return all stages except HumanEval's; none before all questions are written and all models are trained."""
+        """Return all stages except HumanEval's. Return none until all questions are written and all models are trained."""
         if self.questions.left or self.untrained():
             return ()
         return [*self.questions.stages(), *(step.stage for step in self.contest().steps)]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield questions, trainings, the answers of one model after the other, verdicts, and programs."""
+        """Yield the stages: questions, trainings, the answers of one model after the other, verdicts, and HumanEval
+        programs."""
         if self.untrained():
             converter()  # fail now if it is missing, before the questions are paid for
         with ExitStack() as stack:
@@ -305,7 +308,7 @@ class Emergence(Job):
         return tuple(replace(stage, concurrency=window) for stage in stages)
 
     def _training_stage(self, one: ChainMember, run: RunFolder, *, report_leaks: bool) -> Stage:
-        """Return the stage that trains a model. It runs again if the weights are missing, even if it was committed.
+        """Return the stage that trains a model. If the weights are missing, it runs again even if it was committed.
 
         With `report_leaks`, it first reports the rows of all trainings that contain questions.
         """
@@ -352,7 +355,7 @@ class Emergence(Job):
 
     @property
     def title(self) -> str:
-        """The labels of the chain."""
+        """The labels of the models in the chain."""
         return " → ".join(one.label for one in self.members())
 
 

@@ -16,7 +16,7 @@ from camel.training.stored_rows import Rows
 
 
 def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path) -> dict[str, int]:
-    """Count the rows that contain a question, by domain. The result is cached in the folder `kept`."""
+    """Count the training rows that contain a question, by domain. The result is cached in the folder `kept`."""
     opened = [Rows(path) for path in rows]
     asked = {name: [one.text for one in some] for name, some in tasks.items()}
     inputs = [[marker.sha256 for one in opened for marker in one.markers], asked]

@@ -50,10 +50,10 @@ class _Part(NamedTuple):
 
 
 class Questions:
-    """The questions of a study."""
+    """The questions of an emergence study: read from files, or written by a model."""
 
     def __init__(self, kept: Path, config: EmergenceConfig, writer: AskedModel | None) -> None:
-        """`writer` may be None if every domain has a file."""
+        """`writer` is the model that writes questions. It may be None if every domain has a file."""
         self.folder, self.config = RunFolder(kept), config
         self.given = {one.name: _read(one) for one in config.domains if one.file}
         self._parts: list[_Part] = []
@@ -104,11 +104,11 @@ class Questions:
 
     @property
     def total(self) -> int:
-        """The number of all questions."""
+        """The total number of questions."""
         return sum(one.questions for one in self.config.domains)
 
     def tasks(self, domain: Domain) -> list[Drawn]:
-        """Return a domain's questions. Those that are not written yet are placeholders, for estimates."""
+        """Return a domain's questions. Questions that are not written yet are placeholders, for estimates."""
         texts = self.given.get(domain.name)
         if texts is None:
             texts = [
@@ -121,7 +121,7 @@ class Questions:
         return found.items if found else [_UNWRITTEN] * part.wanted
 
     def estimate(self) -> Usage:
-        """Estimate the usage for the questions that are not written yet."""
+        """Estimate the usage of writing the remaining questions."""
         need = Usage()
         for part in self._parts:
             if not self._done(part):
@@ -148,12 +148,12 @@ class Questions:
 
 
 def file_of(out: Path, domain: Domain) -> Path:
-    """Return the path of a domain's questions."""
+    """Return the path of the file with a domain's questions."""
     return out / FOLDER / f"{domain.name}.jsonl"
 
 
 def _read(domain: Domain) -> list[str]:
-    """Read as many questions from a domain's file as the domain needs."""
+    """Read the first questions from a domain's file, as many as the domain needs."""
     found = [one.texts[0] for one in read_questions(domain.file) if one.texts]
     if len(found) < domain.questions:
         raise InputError(

@@ -43,16 +43,16 @@ CHAIN = ("society", "code", "math", "science")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of the table: two models on one domain."""
+    """A line of the table: the comparison of two models on one domain."""
 
     domain: str
-    """Its title; `All` for the sum."""
+    """Title of the domain, or `All` for the sum over domains."""
     before: str
-    """Model 1."""
+    """Label of model 1."""
     after: str
-    """Model 2."""
+    """Label of model 2."""
     seen: tuple[int, int]
-    """Number of datasets that each was trained on."""
+    """Number of datasets that model 1 and model 2 were trained on."""
     draws: Rate
     before_wins: Rate
     after_wins: Rate
@@ -60,13 +60,13 @@ class Line(msgspec.Struct, frozen=True):
     """Number of questions with a verdict."""
     undecided: int
     effect: Interval
-    """Share of questions that model 2 won minus share that it lost."""
+    """Share of questions that model 2 won minus the share that it lost."""
     p: float
     """P-value of an exact test of wins against losses."""
     adjusted: float
     """The p-value, corrected for all lines of the table (Holm)."""
     added: bool = False
-    """Whether the added data is about this domain."""
+    """Whether the data that was added for model 2 is about this domain."""
     paper: tuple[int, int, int] | None = None
     """The paper's counts: draws, wins of model 1, wins of model 2."""
 
@@ -81,9 +81,9 @@ class ChainModel(msgspec.Struct, frozen=True, omit_defaults=True):
 
     label: str
     asked: str
-    """The name that was used in requests."""
+    """The name of the model in requests."""
     trained: bool = False
-    """Whether it was trained in this study."""
+    """Whether the model was trained in this study."""
     rows: int = 0
     steps: int = 0
     first_loss: float = 0.0
@@ -123,19 +123,19 @@ class Figures(msgspec.Struct, frozen=True):
     """All figures of a study."""
 
     config: dict[str, Any]
-    """The settings, without private paths, because reports are shared."""
+    """Settings of the study, without private paths, because reports are shared."""
     models: list[ChainModel]
     datasets: list[str]
-    """The added datasets, in order."""
+    """Names of the added datasets, in order."""
     domains: list[Subject]
     table: list[Line]
     totals: list[Line]
-    """Each comparison over all domains."""
+    """The comparison of each pair of models over all domains."""
     leaks: dict[str, dict[str, int]]
     """Number of rows that contain a question, by dataset and by the question's domain."""
     humaneval: list[Tested]
     judging: Evaluation
-    """Judges, answers and their cost."""
+    """Figures about the judges, the answers and their cost."""
     besides: list[OtherUsage]
     """Usage for questions and programs."""
     version: str = __version__
@@ -231,7 +231,7 @@ def _sum(met: Sequence[Comparison]) -> WinShares:
 
 
 def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple[int, int, int] | None:
-    """Return the paper's counts if the chain up to this point is the paper's."""
+    """Return the counts in the paper's table. Return None if this chain of datasets differs from the paper's."""
     chain = tuple(config.added(number) or config.steps[number].name.casefold() for number in range(seen[1]))
     return PAPER.get(seen, {}).get(domain) if chain == CHAIN[: seen[1]] else None
 
@@ -269,7 +269,7 @@ def _models(study: Emergence) -> list[ChainModel]:
 
 
 def _public(study: Emergence, judged: Evaluation) -> Evaluation:
-    """Set the cost of models served by the study to 0, and replace paths of prompts by file names."""
+    """Return a copy that can be published: models served by the study cost 0, and paths of prompts become file names."""
     here = study.served_here()
     costs = [msgspec.structs.replace(one, money=0.0) if one.model in here else one for one in judged.costs]
     known = None if any(one.money is None for one in costs) else sum(one.money or 0.0 for one in costs)

@@ -27,20 +27,21 @@ class ModelPlace(NamedTuple):
     """The location of a model: a path or an endpoint."""
 
     name: str
-    """The name in requests and in price lists."""
+    """Name of the model in requests and in price lists."""
     path: Path | None
-    """A GGUF file or a folder of transformers; None for an endpoint."""
+    """A GGUF file or a folder of transformers. None for a model at an endpoint."""
     url: str = ""
-    """The URL of its endpoint; empty for the default endpoint of the study."""
+    """URL of the model's endpoint. Empty for the default endpoint of the study."""
 
     @property
     def label(self) -> str:
-        """The name in reports, with the host of the endpoint."""
+        """The name of the model in reports, with the host of its endpoint."""
         return label(self.name, self.url)
 
 
 def find_place(name: str, say: Say) -> ModelPlace:
-    """Return the location of a model that is named by a folder or as in `ModelSpec`. The `local` model is downloaded if needed."""
+    """Return the location of a model. `name` is a folder or a name as in `ModelSpec`. The `local` model is downloaded if
+    needed."""
     path, (label, url, file) = Path(name), read_name(name)
     if path.is_dir():
         return ModelPlace(path.resolve().name, trained(path) or path)
@@ -51,12 +52,12 @@ def find_place(name: str, say: Say) -> ModelPlace:
 
 
 def trained(folder: Path) -> Path | None:
-    """Return the GGUF file of a finished training, or None."""
+    """Return the GGUF file of a training, or None if the training is not finished."""
     return folder / GGUF if (folder / RESULT).is_file() and (folder / GGUF).is_file() else None
 
 
 def version_of(place: ModelPlace) -> str:
-    """Return a hash that changes with the weights, as a model may be trained again. Empty for a model at an endpoint."""
+    """Return a hash that changes when the model is trained again. It is empty for a model at an endpoint."""
     if place.path is None:
         return ""
     folder, digest = place.path.parent, hashlib.sha256()
@@ -73,7 +74,7 @@ def version_of(place: ModelPlace) -> str:
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder of transformers in a given folder, which may be that of a training."""
+    """Return the folder with the model in the format of transformers. `path` is that folder or the folder of a training."""
     found = path / MERGED if (path / MERGED).is_dir() else path
     if not (found / "config.json").is_file():
         raise InputError(f"'{path}' contains no model. Use a GGUF file or a folder for transformers")
@@ -90,7 +91,8 @@ def lend(
     parallel: int = 2,
     say: Say = lambda line: None,
 ) -> Model:
-    """Return the model at a place. A folder of transformers is converted to GGUF once, in the folder `scratch`."""
+    """Return a client for the model at a location. A folder of transformers is converted to GGUF once, in the folder
+    `scratch`."""
     if guided and guided not in get_args(Guide):
         raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
     if place.path is None:
