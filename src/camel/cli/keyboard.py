@@ -23,10 +23,8 @@ class Keyboard(Protocol):
     """Reads the entries of a person."""
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
-        """Read one entry of one or more lines, and show as many hints as fit.
-
-        Raises `EOFError` or `KeyboardInterrupt` if the person stops.
-        """
+        """Read one entry of one or more lines, and show as many hints as fit. Raises `EOFError` or `KeyboardInterrupt` if the
+        person stops."""
         ...
 
 

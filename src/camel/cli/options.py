@@ -17,8 +17,7 @@ from camel.core.errors import InputError
 
 def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
     """Return an option with its help and the placeholder of its value. The option is named after the parameter unless `names`
-    are given.
-    """
+    are given."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 

@@ -126,8 +126,7 @@ def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
 
 def _read_prompts(folder: Path) -> Inception:
     """Read the prompts in a folder. Raise an `InputError` for an unknown placeholder, which would be sent to the model as it
-    is.
-    """
+    is."""
     from camel.core import inception
     from camel.scenarios.checking import unknown_in_prompts
 

@@ -137,10 +137,8 @@ class Screen:
         self.console.print(grid, "")
 
     def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
-        """Print numbered proposals, with a mark on every line so that no text can imitate a number.
-
-        If `new` is true, the last proposal is a revision made after feedback.
-        """
+        """Print numbered proposals, with a mark on every line so that no text can imitate a number. If `new` is true, the last
+        proposal is a revision made after feedback."""
         what = f"revised it: {len(options)} is new" if new else "proposes"
         self.console.print(Styled(f"▌ {self.title(speaker)} {what}", self.style(speaker)))
         for number, option in enumerate(options, 1):

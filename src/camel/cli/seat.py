@@ -61,10 +61,8 @@ _RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-](?!\d)\s*|\s+|\Z)(.*)", re.DOT
 
 
 def read_ruling(text: str, count: int) -> Ruling | None:
-    """Parse a person's decision, or return None for a number that is not one of the `count` options.
-
-    A number chooses an option. A number followed by text asks for a revision of that option, text alone for one of the first.
-    """
+    """Parse a person's decision, or return None for a number that is not one of the `count` options. A number chooses an
+    option. A number followed by text asks for a revision of that option, text alone for one of the first."""
     found = _RULING.fullmatch(text.strip())
     if found is None:
         return Ruling(None, text.strip())

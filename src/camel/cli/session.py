@@ -137,10 +137,8 @@ def read_sampling(
     seed: int | None = None,
     most: int | None = None,
 ) -> Sampling:
-    """Return the sampling settings of the options. Defaults are the paper's, or those of the local model.
-
-    `most` limits the reply's tokens if neither the option nor the default does.
-    """
+    """Return the sampling settings of the options. Defaults are the paper's, or those of the local model. `most` limits the
+    reply's tokens if neither the option nor the default does."""
     default = LOCAL_SAMPLING if local else AGENT_SAMPLING
     return Sampling(
         temperature=default.temperature if temperature is None else read_temperature(temperature),

@@ -15,9 +15,7 @@ if hasattr(signal, "SIGHUP"):
 
 class SignalHandler:
     """Handles signals while its `with` block runs. The first signal cancels `task`, the next one interrupts at once.
-
-    `intercept` may handle Ctrl-C in another way; it returns whether it did.
-    """
+    `intercept` may handle Ctrl-C in another way; it returns whether it did."""
 
     def __init__(self, intercept: Callable[[], bool]) -> None:
         self._intercept = intercept

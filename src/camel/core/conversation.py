@@ -29,8 +29,7 @@ from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 """Returns the name of the next speaker, given the messages so far. Speakers that are returned together speak at the same time
-and do not hear each other.
-"""
+and do not hear each other."""
 _Heard = tuple[str, int | None]
 
 
@@ -182,8 +181,7 @@ class Conversation:
 
     def asked(self) -> list[tuple[Agent, Request]]:
         """Return the agents that speak now, each with its request. Return an empty list if a stop rule ends the conversation
-        here.
-        """
+        here."""
         calls: list[tuple[Agent, Request]] = []
         for agent in self._next_speakers():
             history = self._opened(agent.name)

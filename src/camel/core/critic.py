@@ -31,10 +31,8 @@ from camel.core.model import Choice, Reply, Request, Text
 PROPOSALS, TEMPERATURE = 3, 0.8
 """As in the paper's code: three proposals at temperature 0.8."""
 Fallback = Literal["first", "seeded"]
-"""What is said when the judge does not decide: the first option, or a random one.
-
-The random seed is the conversation's id and the message's index, so a replay chooses the same option.
-"""
+"""What is said when the judge does not decide: the first option, or a random one. The random seed is the conversation's id and
+the message's index, so a replay chooses the same option."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -72,8 +70,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Why it chose this option, or why it did not choose."""
     feedback: str = ""
     """What to change before the chosen option is said. Without a choice, it applies to the latest revision or to the first
-    option.
-    """
+    option."""
     critic: str = ""
     """The judge's name in the record."""
     usage: Usage = Usage()
@@ -90,8 +87,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 class Judge(Protocol):
     """Decides between options. A judge that cannot decide returns a verdict without a choice; a judge that fails raises an
-    error.
-    """
+    error."""
 
     async def judge(self, case: Case) -> Verdict:
         """Judge `case` with at most `case.calls` calls."""

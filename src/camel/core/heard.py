@@ -51,10 +51,8 @@ def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]])
 
 
 def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tuple[list[str], list[str]]]:
-    """Return two lists for each speaker: listeners that hear several speakers, and listeners that hear only this one.
-
-    If `named` is true, all listeners are in the first list. It gets messages with the speaker's name.
-    """
+    """Return two lists for each speaker: listeners that hear several speakers, and listeners that hear only this one. If
+    `named` is true, all listeners are in the first list. It gets messages with the speaker's name."""
     if named:
         return {name: (listeners, []) for name, listeners in edges.items()}
     heard = Counter(chain.from_iterable(edges.values()))
@@ -70,10 +68,8 @@ def together(texts: Sequence[str]) -> str:
 
 
 def heard_by(transcript: Transcript, seat: str) -> list[Entry]:
-    """Return the chat of one speaker up to its last message: system prompt, what it heard, what it said.
-
-    Includes turns that the speaker forgot. Empty if it never spoke. Raises an `InputError` for a custom wording.
-    """
+    """Return the chat of one speaker up to its last message: system prompt, what it heard, what it said. Includes turns that
+    the speaker forgot. Empty if it never spoke. Raises an `InputError` for a custom wording."""
     chat: list[Entry] = []
     for _, chat in _asked(transcript, seat):  # noqa: B007 - `chat` is the last one, reply included
         pass

@@ -67,10 +67,8 @@ class History:
         return self._tokens + self._unmeasured
 
     def encoded(self) -> bytearray:
-        """Return the entries as JSON objects, joined by commas, without the brackets of an array.
-
-        Not a copy: do not change it, and send it before you add more entries.
-        """
+        """Return the entries as JSON objects, joined by commas, without the brackets of an array. Not a copy: do not change it,
+        and send it before you add more entries."""
         return self._json
 
     def digest(self) -> bytes:

@@ -90,10 +90,8 @@ class Names(Mapping[str, str]):
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:
-        """Return the member whose name begins at position `place` of a text, and the position where the name ends.
-
-        If several names match, the longest wins.
-        """
+        """Return the member whose name begins at position `place` of a text, and the position where the name ends. If several
+        names match, the longest wins."""
         start = as_key(text[place : place + 8])[:2]
         if start not in self._starts and start[:1] not in self._starts:
             return None  # fast path for nearly all calls

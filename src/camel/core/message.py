@@ -60,10 +60,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.prompt + self.completion
 
     def filled(self) -> Usage:
-        """Return the usage with the missing token counts filled in at the average of the other calls.
-
-        Unchanged if no call has a count.
-        """
+        """Return the usage with the missing token counts filled in at the average of the other calls. Unchanged if no call has
+        a count."""
         known = self.calls - self.unknown
         if not self.unknown or known <= 0:
             return self

@@ -98,10 +98,8 @@ async def assign_roles(
     session: str = "",
     watch: Watch | None = None,
 ) -> ProposedMembers:
-    """Ask a model to propose `count` members for a task, none with a name in `taken`.
-
-    Raises `NotUnderstood` if no reply has enough members.
-    """
+    """Ask a model to propose `count` members for a task, none with a name in `taken`. Raises `NotUnderstood` if no reply has
+    enough members."""
     casting = count if isinstance(count, Casting) else Casting(count)
     wanted = casting.count
 

@@ -102,10 +102,8 @@ class Play(ABC):
 
 
 def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None = None) -> T:
-    """Run a coroutine to its end, also inside a notebook.
-
-    In a notebook, the first Ctrl-C calls `interrupted`, if given, and keeps waiting.
-    """
+    """Run a coroutine to its end, also inside a notebook. In a notebook, the first Ctrl-C calls `interrupted`, if given, and
+    keeps waiting."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -57,10 +57,7 @@ T = TypeVar("T", Casting, Planner)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When a society ends. The first condition that holds ends it.
-
-    A loop, or a prompt that no longer fits, always ends it.
-    """
+    """When a society ends. The first condition that holds ends it. A loop, or a prompt that no longer fits, always ends it."""
 
     done: str = ""
     """The member that may declare the task done."""

@@ -258,8 +258,7 @@ class MessageLoop(msgspec.Struct, frozen=True):
     repeats: int = 2
     """Number of repeats in a row that every speaker must make."""
     stuck: int = 4
-    """Number of exact repeats in a row by one speaker, regardless of the others. Short lines such as "Continue." do not count.
-    """
+    """Number of exact repeats in a row by one speaker, whatever the others say. Lines such as "Continue." do not count."""
     similarity: float = 0.75
     """Similarity (Jaccard, over pairs of adjacent words) from which two messages count as nearly equal. Pairs,
     because in a game or a puzzle the same few words in another order are another move."""

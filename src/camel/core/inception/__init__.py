@@ -47,9 +47,7 @@ def placeholders(*templates: str) -> frozenset[str]:
 
 def load(folder: Path) -> Inception:
     """Read `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt` of a folder. A missing file means the paper's prompt.
-
-    Other text files raise an `InputError`: a misspelled name would silently keep the paper's prompt.
-    """
+    Other text files raise an `InputError`: a misspelled name would silently keep the paper's prompt."""
     files = {name: folder / f"{name}.txt" for name in Inception.__struct_fields__}
     found = {name: _read(path) for name, path in files.items() if path.exists()}
     wanted = ", ".join(path.name for path in files.values())
