@@ -74,7 +74,7 @@ class Coordinator:
         """The last lease of each worker: turn, number of the request, shard."""
         self._committed: list[int] = []
         self._silent: dict[str, list[int]] = {}
-        """Workers with an expired lease that the driver has not been told about."""
+        """Workers with an expired lease, until `look` reports them to the driver."""
         self._reports: dict[str, WorkerReport] = {}
         self._windows: dict[str, int] = {}
         """Maximum number of items in flight of each worker, or the actual number if that is higher."""
