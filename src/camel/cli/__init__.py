@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
 
 
 def name_of(command: Any) -> str:
-    """The name under which a command or a group of commands is called."""
+    """Return the name of a command or of a group of commands on the command line."""
     return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.rstrip("_")
 
 

@@ -42,7 +42,7 @@ LOCAL_OPTIONS: dict[str, Any] = {"budget_hours": shared.BudgetHours, "as_json": 
 MODEL_OPTIONS: dict[str, Any] = {**_CALLS, **_REPORT}
 """Options of long commands that call models."""
 CLUSTER_OPTIONS: dict[str, Any] = {**_CALLS, "address": shared.Address, "workers": shared.Workers, **_REPORT}
-"""Options of those that can also run on a cluster."""
+"""Options of long commands that call models and can also run on a cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class Invocation:
             echo(self.console, text)
 
     def options(self, concurrency: int = 1, **more: Any) -> JobOptions:
-        """The options of a job that is run by this command."""
+        """Return the options of a job that this command runs. `more` overrides them."""
         from camel.jobs.launch import JobOptions
 
         if self.workers is not None and not self.address:
@@ -104,7 +104,7 @@ class Invocation:
         return JobOptions(**{**given, **more})
 
     def configured(self, config: GenerateConfig, **more: Any) -> JobOptions:
-        """The options of a job whose concurrency and budget are in a configuration."""
+        """Return the options of a job that takes its concurrency and budget from `config`."""
         run = config.run
         return self.options(run.concurrency, budget=config.budget, patience=60 * run.outage_patience, **more)
 
@@ -165,7 +165,7 @@ class Invocation:
 
 
 def long_command(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of long commands to a command; it receives them as `call`."""
+    """Return a decorator that adds `options` to a command. The command receives them as an `Invocation` named `call`."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(function, eval_str=True)
@@ -194,7 +194,7 @@ def long_command(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], 
 
 
 _UNSET: dict[Any, Any] = {bool: False, str: ""}
-"""Defaults of shared options by type; of every other type None."""
+"""Defaults of shared options by type. Options of any other type default to None."""
 
 
 def _resume_notes(outcome: Outcome, resume: str, paid: bool) -> list[str]:
@@ -214,7 +214,7 @@ def _resume_notes(outcome: Outcome, resume: str, paid: bool) -> list[str]:
 def resume_line(
     context: typer.Context, *, without: Collection[str] = (), more: Sequence[str] = (), where: str = ""
 ) -> str:
-    """The shell command that resumes this one; `where` is the run that it writes."""
+    """Return the shell command that resumes the current command. `where` is the run that the current command writes."""
     from camel.runs.run import JOURNALS
     from camel.storage.store import is_remote
 

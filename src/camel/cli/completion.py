@@ -10,12 +10,12 @@ from functools import wraps
 from pathlib import Path
 
 MOST = 200
-"""Most names to offer."""
+"""Maximum number of names to offer."""
 RUN_FILE = "run.json"
 
 
 def _completion(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Keep the names that start with the typed text, and no errors."""
+    """Return a completion function that offers the names that begin with the typed text, and nothing after an error."""
 
     @wraps(names)
     def offer(incomplete: str) -> list[str]:
@@ -30,7 +30,7 @@ def _completion(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[s
 
 @_completion
 def runs(incomplete: str) -> Iterable[str]:
-    """Folders of runs here, in runs/ or in the typed folder, and other folders to descend into."""
+    """Yield run folders in the typed folder (by default `.` and `runs/`), and other folders, which can be completed further."""
     base = incomplete.rpartition("/")[0]
     places = [f"{base}/"] if base else ["", "runs/"]
     for place in places:
@@ -41,7 +41,7 @@ def runs(incomplete: str) -> Iterable[str]:
 
 @_completion
 def scenarios(incomplete: str) -> Iterable[str]:
-    """Names of the scenarios of CAMEL and of plug-ins; no file is read."""
+    """Return the names of all scenarios, those of plug-ins included, without reading a scenario's files."""
     from camel.core.plugins import offered
 
     folder = Path(__file__).parent.parent / "scenarios"
@@ -50,7 +50,7 @@ def scenarios(incomplete: str) -> Iterable[str]:
 
 @_completion
 def models(incomplete: str) -> Iterable[str]:
-    """Models with a known price; no endpoint is called."""
+    """Return the names of models with a known price, without calling an endpoint."""
     from camel.models.prices import names
 
     return names()
@@ -58,7 +58,7 @@ def models(incomplete: str) -> Iterable[str]:
 
 @_completion
 def formats(incomplete: str) -> Iterable[str]:
-    """Formats of `camel export`."""
+    """Return the formats of `camel export`."""
     from camel.formats.exporters import FORMATS
 
     return [*FORMATS, "site"]

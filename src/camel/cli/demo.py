@@ -12,7 +12,7 @@ from camel.cli.options import OpenBrowser, Port, argument, flag, option
 from camel.core.errors import InputError
 
 NEEDED = {False: ("explore",), True: ("local", "explore")}
-"""The extras, without and with `--live`."""
+"""The extras that `camel demo` needs, by whether `--live` is given."""
 INTRO = (
     "A large language model composed these conversations through CAMEL's own loop, one writer for each seat. "
     "Eight of them fail on purpose. Times are missing because the replies were replayed."
@@ -39,7 +39,7 @@ def demo(
 
 
 def _gallery(folder: Path) -> str:
-    """Copy the gallery and print how to make conversations of one's own; returns its folder."""
+    """Copy the example conversations to `folder`, print how to generate your own, and return the folder."""
     from camel.library.gallery import open_gallery
 
     runs = open_gallery(folder)
@@ -49,7 +49,7 @@ def _gallery(folder: Path) -> str:
 
 
 def _generated(context: typer.Context, folder: Path) -> str:
-    """Generate conversations with the local model; returns the folder of their run."""
+    """Generate conversations with the local model and return the folder of the new run."""
     from camel.cli.command import Invocation
     from camel.cli.generate import start
     from camel.generation.config import read_config
@@ -69,7 +69,7 @@ def _generated(context: typer.Context, folder: Path) -> str:
 
 
 def _check_extras(live: bool) -> None:
-    """Name exactly what is missing before anything starts."""
+    """Raise an `InputError` that names the missing packages if an extra is not installed."""
     from camel.doctor.machine import PACKAGE, missing_of
 
     try:

@@ -78,7 +78,7 @@ def doctor(
 def _examine(
     target: Target, note: Callable[..., None], report: Callable[[CheckResult], None], *, several: bool
 ) -> float | None:
-    """Check one model and return the cost of that, or None if the price is unknown."""
+    """Check one model and return the cost of the check in dollars, or None if the price is unknown."""
     import asyncio
 
     from camel.core.message import Usage

@@ -104,7 +104,7 @@ def agents(
 
 
 def _short_replies() -> dict[str, Any]:
-    """Limits for the small model, which rarely stops by itself and writes a few dozen tokens per second."""
+    """Return reply limits for the small local model, which rarely stops by itself and writes a few dozen tokens per second."""
     from camel.core.message import Sampling
 
     brief = Sampling(temperature=0.2, max_tokens=256)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REASONING = ("messages", "dataset")
 """Formats that have a field for reasoning."""
 SITE = "site"
-"""The one format that is not in `formats`: its pages are the explorer's."""
+"""The only format that is not in `formats`, because the explorer writes its pages."""
 
 FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
@@ -208,7 +208,7 @@ def import_(
 
 
 def _planned(folder: RunFolder, stage: str) -> int:
-    """The planned records of a stage, for a translation those of its run; 0 if unknown."""
+    """Return the planned number of records of a stage, or 0 if unknown. A translation has as many as its run."""
     from camel.generation.config import ANSWERS, CONVERSATIONS
     from camel.jobs.status import planned_shards
 
@@ -217,7 +217,7 @@ def _planned(folder: RunFolder, stage: str) -> int:
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:
-    """The stage with the transcripts, or with their translation."""
+    """Return the name of the stage with the conversations or answers, or with their translation into `language`."""
     from camel.generation.config import ANSWERS, CONVERSATIONS
     from camel.generation.translate import STAGE
 

@@ -24,12 +24,12 @@ def _texts() -> dict[str, Any]:
 
 
 def texts(path: str) -> dict[str, Any]:
-    """The texts of a command by its full name, such as `camel run pause`."""
+    """Return the help texts of a command, given its full name such as `camel run pause`."""
     return _texts().get(path.partition(" ")[2], {})
 
 
 class _HelpTexts(TyperCommand if TYPE_CHECKING else object):
-    """The parts of the help that commands and groups share."""
+    """Formatting of the description and the example, shared by commands and groups."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write the description."""
@@ -44,10 +44,10 @@ class _HelpTexts(TyperCommand if TYPE_CHECKING else object):
 
 
 class HelpCommand(_HelpTexts, TyperCommand):
-    """A command with help of this form."""
+    """A command whose help is formatted with these sections."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What follows the command's name in its synopsis."""
+        """Return the words after the command's name in its usage line."""
         return ["[OPTIONS]", *(_argument(one) for one in self.params if not _is_option(one))]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -63,14 +63,14 @@ class HelpGroup(_HelpTexts, TyperGroup):
     """A group of commands; those with a `rich_help_panel` are listed next to its name."""
 
     order: tuple[str, ...] = ()
-    """Names in the order of the list; empty: as they were added."""
+    """The command names in the order of the list. If empty, the order in which the commands were added."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What follows the group's name in its synopsis."""
+        """Return the words after the group's name in its usage line."""
         return ["[COMMAND] [OPTIONS]" if self.invoke_without_command else "COMMAND [OPTIONS]"]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of its commands."""
+        """Return the names of the group's commands."""
         return list(self.order or self.commands)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -91,12 +91,12 @@ class HelpGroup(_HelpTexts, TyperGroup):
 
 
 def first_sentence(command: Any) -> str:
-    """What a command does, in one line."""
+    """Return the first sentence of a command's help."""
     return re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
 
 
 def row(param: Any, path: str) -> tuple[str, str]:
-    """A parameter of a command as it is typed, and what it does."""
+    """Return a parameter of the command `path` as it is typed, and its help with the default."""
     name = _option(param) if _is_option(param) else str(param.metavar)
     shown = texts(path).get("defaults", {}).get(param.name) or _default(param)
     note = f"[default: {shown}]" if shown else "[required]" if _is_option(param) and param.required else ""
@@ -109,7 +109,7 @@ def _is_option(param: Any) -> bool:
 
 
 def _argument(param: Any) -> str:
-    """An argument in a synopsis: in brackets where it is optional, with dots where it may be repeated."""
+    """Return an argument for the usage line: in brackets if it is optional, with dots if it can be repeated."""
     name = str(param.metavar)
     name = f"{name}..." if param.nargs == -1 and "..." not in name else name
     return name if param.required else f"[{name}]"
@@ -123,7 +123,7 @@ def _option(param: Any) -> str:
 
 
 def _default(param: Any) -> str:
-    """The default of a parameter; empty where omitting it needs no explanation."""
+    """Return the default of a parameter as text, or an empty string if the help should not show one."""
     value = param.default
     if isinstance(value, bool):
         return (param.opts if value else param.secondary_opts)[0] if param.secondary_opts else ""

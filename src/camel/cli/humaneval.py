@@ -87,7 +87,7 @@ def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | No
 
 
 def _file_name(name: str) -> str:
-    """A model's name as a folder name."""
+    """Return a model's name in a form that is valid as a folder name."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "model"
 
 

@@ -52,7 +52,7 @@ def init(
 
 
 def _choose_model(local: bool, model: str, base_url: str, key_variable: str) -> Answers:
-    """The model that the options name, else the one that the environment points to."""
+    """Return answers with the model that the options name. Default: the one that the environment names, or the local model."""
     from camel.generation.init import KEY_VARIABLE, Answers
     from camel.models.connect import DEFAULT_MODEL
     from camel.models.spec import ModelSpec
@@ -68,7 +68,7 @@ def _choose_model(local: bool, model: str, base_url: str, key_variable: str) -> 
 
 
 def _served(url: str) -> str:
-    """The only model of a server."""
+    """Return the name of the only model that the server at `url` lists. Raise an `InputError` if it lists more or none."""
     from camel.models.endpoint import served_models
 
     served = list(served_models(url))
@@ -78,7 +78,7 @@ def _served(url: str) -> str:
 
 
 def _ask() -> Answers:
-    """Ask the three questions."""
+    """Ask the user the three questions and return the answers."""
     from camel.generation.init import KEY_VARIABLE, LOCAL_SIZE, SIZE, Answers, offered_scenarios, read_size
     from camel.models.connect import DEFAULT_MODEL
 

@@ -23,19 +23,20 @@ class Keyboard(Protocol):
     """Reads the entries of a person."""
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
-        """Read one entry of one or more lines; hints that fit are shown. Raises `EOFError` or `KeyboardInterrupt` if the person stops."""
+        """Read one entry of one or more lines, and show as many hints as fit. Raises `EOFError` or `KeyboardInterrupt` if the
+        person stops."""
         ...
 
 
 def open_keyboard(*, keep_history: bool = True) -> Keyboard:
-    """Return the editor in a terminal, else standard input."""
+    """Return an editor if the process runs in a terminal, otherwise a reader of standard input."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         return Terminal(history_file() if keep_history else None)
     return StandardInput()
 
 
 def history_file() -> Path:
-    """The file that remembers entries between conversations."""
+    """Return the path of the file that stores a person's entries between conversations."""
     state = os.environ.get("XDG_STATE_HOME", "")
     return (
         (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "camel" / "history"
@@ -43,7 +44,7 @@ def history_file() -> Path:
 
 
 class Terminal:
-    """An editor at the cursor, with hints while it is empty."""
+    """A line editor in the terminal that shows hints while the line is empty."""
 
     def __init__(self, history: Path | None = None) -> None:
         from prompt_toolkit import PromptSession
@@ -70,7 +71,7 @@ class Terminal:
         )
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
-        """One entry."""
+        """Read one entry."""
         from prompt_toolkit.formatted_text import FormattedText
 
         self._hints, self._stopping = hints, False
@@ -83,7 +84,7 @@ class Terminal:
             self._session.default_buffer.append_to_history()
 
     def _hint(self) -> FormattedText:
-        """The hints in the empty line, as many as fit."""
+        """Return as many hints as fit on the empty line."""
         from prompt_toolkit.formatted_text import FormattedText
 
         width, shown = self._session.output.get_size().columns - 3, ""
@@ -133,13 +134,13 @@ class Terminal:
 
 
 class StandardInput:
-    """Lines of standard input, for a script or a pipe. A backslash at the end continues a line."""
+    """Reads entries from standard input, for a script or a pipe. A backslash at the end of a line continues the entry."""
 
     def __init__(self) -> None:
         self._ahead = b""
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
-        """One entry."""
+        """Read one entry."""
         from camel.models.person import called
 
         if sys.stdin.isatty():
@@ -172,7 +173,7 @@ class StandardInput:
 
 @contextmanager
 def disable_echo() -> Generator[None]:
-    """Do not echo keys while a model speaks, so that they appear at the next prompt and not in its message."""
+    """Turn off the echo of keys while a model's message is printed. The keys appear at the next prompt instead."""
     try:
         import termios
     except ImportError:  # not a terminal of this kind
@@ -194,7 +195,7 @@ def disable_echo() -> Generator[None]:
 
 
 def _history(path: Path | None) -> History:
-    """Earlier entries, in a file that only its owner can read, or in memory where that fails."""
+    """Return a history in a file that only its owner can read. If that is not possible, return one in memory."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     class StoredHistory(FileHistory):
@@ -218,5 +219,5 @@ def _history(path: Path | None) -> History:
 
 
 def _color(style: str) -> str:
-    """A style of the screen in the syntax of the editor."""
+    """Convert a style of the screen to the syntax of prompt_toolkit."""
     return " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())

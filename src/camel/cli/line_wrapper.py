@@ -15,14 +15,14 @@ _PIECE = re.compile(rf"\n|[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
 
 
 class LineWrapper:
-    """The state of one message: `feed` pieces, `flush` at its end. Both return the text to print."""
+    """Wraps the lines of one streamed message. `feed` takes each piece, `flush` ends it, and both return the text to print."""
 
     def __init__(self, width: int) -> None:
         self._width, self._column = width, 0
         self._space = self._buffer = ""
 
     def feed(self, text: str) -> str:
-        """Add text; returns what can be printed now."""
+        """Add text, and return what can be printed now."""
         pieces = _PIECE.findall(self._buffer + text.expandtabs(4))
         self._buffer = ""
         if pieces and not pieces[-1].isspace() and cell_len(pieces[-1]) < self._width:
@@ -30,7 +30,7 @@ class LineWrapper:
         return "".join(map(self._place, pieces))
 
     def flush(self) -> str:
-        """The buffered rest."""
+        """Return the buffered rest of the message."""
         rest, self._buffer = self._buffer, ""
         return self._place(rest) if rest else ""
 

@@ -16,7 +16,8 @@ from camel.core.errors import InputError
 
 
 def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
-    """Return an option with its help and the placeholder of its value. Its default name is that of the parameter."""
+    """Return an option with its help and the placeholder of its value. The option is named after the parameter unless `names`
+    are given."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
@@ -104,7 +105,7 @@ def print_json(value: Any) -> None:
 
 
 def typed(command: typer.Context) -> list[str]:
-    """Return the first names of the options on the command line, without those from the environment."""
+    """Return the long names of the options that were typed on the command line, without those set by the environment."""
     found: list[str] = []
     for parameter in command.command.params:
         source = command.get_parameter_source(parameter.name or "")
@@ -121,13 +122,13 @@ def typed_model(command: typer.Context, model: str, base_url: str) -> tuple[str,
 
 
 def leave_to(file: object, options: Collection[str]) -> None:
-    """Reject options that a file sets, because they would have no effect."""
+    """Raise an `InputError` if `options` is not empty: these options would have no effect, because `file` sets them."""
     if options:
         raise InputError(f"remove {', '.join(options)} from the command, and set it in '{file}' instead")
 
 
 def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
-    """Check and return the labels of `--acknowledge`."""
+    """Return the labels given with `--acknowledge`, or raise an error if one is unknown."""
     from camel.record.release import RESTRICTED
 
     if unknown := sorted(set(labels or ()) - RESTRICTED):

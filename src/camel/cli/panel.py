@@ -26,11 +26,11 @@ from camel.reports.numbers import counted, duration, money, short
 
 BAR, WIDTH = 28, 96
 REPLICAS = 8
-"""Most lines of the panel for endpoints."""
+"""Maximum number of endpoints that the panel lists."""
 
 
 class _BaseView:
-    """The base of all views: entering and leaving does nothing."""
+    """Base class of views that need no setup: entering and leaving the context does nothing."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -78,7 +78,7 @@ class LivePanel(_BaseView):
 
 
 class Lines(_BaseView):
-    """A line every few seconds, for logs and pipes."""
+    """Prints a line every few seconds, for logs and pipes."""
 
     every = 10.0
 
@@ -87,14 +87,14 @@ class Lines(_BaseView):
         self.note(line(now))
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Print an event; unlike a panel, lines also need the end of a stage."""
+        """Print an event, including the end of a stage, which a panel does not print."""
         if entry["event"] == "stage":
             self.note(f"stage {entry['stage']} is complete: {counted(entry['items'], 'item')}")
         super().event(entry)
 
 
 class JsonLines(_BaseView):
-    """One JSON object per line, for programs."""
+    """Prints one JSON object per line, for programs."""
 
     every = 10.0
 
@@ -110,7 +110,7 @@ class JsonLines(_BaseView):
         self.console.file.flush()
 
     def note(self, text: str) -> None:
-        """Print nothing: only objects are printed."""
+        """Print nothing, because the output contains only JSON objects."""
 
 
 def choose_view(console: Console, as_json: bool) -> View:
@@ -151,7 +151,7 @@ def table(
 
 
 def line(now: Snapshot) -> str:
-    """The progress of a run in one line."""
+    """Return the progress of a run in one line."""
     stage = current(now)
     parts = [
         f"{stage.title} {stage.finished:,}/{stage.planned:,}" if stage else "",
@@ -171,7 +171,7 @@ def line(now: Snapshot) -> str:
 
 
 def waits_for(now: Snapshot) -> str:
-    """What a run without replies is waiting for."""
+    """Return what a run without recent replies waits for, as text. Empty if there are recent replies."""
     if now.state != "working" or now.paused or now.calls_per_second:
         return ""
     if not now.workers:
@@ -180,7 +180,7 @@ def waits_for(now: Snapshot) -> str:
 
 
 def uncommitted(now: Snapshot, stage: StageState) -> str:
-    """Finished items of incomplete shards; they are kept when a run stops."""
+    """Return the number of finished items in incomplete shards, as text. They are not repeated when the run is resumed."""
     more = stage.finished - stage.committed
     if more <= 0:
         return ""
@@ -188,33 +188,33 @@ def uncommitted(now: Snapshot, stage: StageState) -> str:
 
 
 def current(now: Snapshot) -> StageState | None:
-    """The first incomplete stage, else the last one."""
+    """Return the first incomplete stage, or the run's last stage if all are complete."""
     open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
     own = [stage for stage in now.stages if not stage.extra] or now.stages
     return open_stages[0] if open_stages else (own[-1] if own else None)
 
 
 def stopped(why: str, state: str = "stopped") -> str:
-    """The state of a run that stopped, with the reason."""
+    """Return a text with the state of a run that stops or has stopped, and the reason."""
     if state == "working":
         return f"stopping: {why}"
     return why if why.startswith("stopped") else f"stopped: {why}"
 
 
 def spent(now: Snapshot) -> str:
-    """The cost so far in dollars where the price is known, else in tokens."""
+    """Return the cost so far as text: in dollars if the price is known, otherwise in tokens."""
     return money(now.money) if now.money else f"{short(now.usage.total)} tokens"
 
 
 def expected(now: Snapshot) -> str:
-    """The expected cost of the whole run."""
+    """Return the expected cost of the whole run as text. Empty if there is no estimate."""
     if now.expected_money:
         return f"about {money(now.expected_money)}"
     return "" if now.expected is None else f"about {short(now.expected.total)} tokens"
 
 
 def share_cached(now: Snapshot) -> str:
-    """The share of prompt tokens that the endpoint had cached."""
+    """Return the share of prompt tokens that the endpoint had cached, as text."""
     return f"{now.usage.cached / now.usage.prompt:.0%}" if now.usage.prompt else "0%"
 
 
@@ -222,7 +222,7 @@ def share_cached(now: Snapshot) -> str:
 
 
 def panel(now: Snapshot, width: int = WIDTH) -> Panel:
-    """The panel of a run."""
+    """Return the panel that shows the progress of a run."""
     # On a narrow terminal the bars shrink, not the text.
     bar = max(6, BAR - max(0, WIDTH - width))
     parts: list[RenderableType] = [_stages(now, bar), Text(), _figures(now)]
@@ -299,7 +299,7 @@ def _figures(now: Snapshot) -> Table:
 
 
 def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
-    """The endpoints, one per line; those with problems first."""
+    """Return a table with one endpoint per line. Endpoints with problems come first."""
     grid = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "right", "right", "right"):
         grid.add_column(justify=justify, no_wrap=True)
@@ -321,7 +321,7 @@ def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
 
 
 def _stops(stops: dict[str, int], width: int) -> Table:
-    """The endings of conversations as a small bar chart."""
+    """Return a small bar chart of why conversations ended."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)

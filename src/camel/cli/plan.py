@@ -51,7 +51,7 @@ def plan(
 
 
 def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str = "") -> None:
-    """Print the plan, or that of a fork, and one prompt of each kind."""
+    """Print the plan and one prompt of each kind. If `fork` is given, plan a fork of the configured run into that folder."""
     from msgspec.structs import replace
 
     from camel.cli.panel import echo
@@ -78,7 +78,7 @@ def _show(
     prompts: Any = (),
     source: str = "",
 ) -> None:
-    """Print a plan; with `source`, that of a fork of this run."""
+    """Print a plan. If `source` is given, the plan is that of a fork of the run at `source`."""
     from camel.generation.forecast import fork_lines, rate_of, warnings
     from camel.generation.fork import committed_by_fork, look
     from camel.generation.opening import changes
@@ -214,7 +214,7 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
 
 
 def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    """Print what is committed together and what a kill could cost."""
+    """Print the size and cost of a shard, and the calls that are repeated if the process is killed."""
     from camel.cli.panel import echo
     from camel.reports.numbers import counted, money, short
 
@@ -241,13 +241,13 @@ def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
 
 
 def _seconds(config: GenerateConfig) -> float:
-    """Likely seconds per call."""
+    """Return the likely number of seconds per call."""
     seconds = config.plan.seconds_per_call
     return seconds if isinstance(seconds, float | int) else seconds.likely
 
 
 def _workers(config: GenerateConfig, rate: CallRate) -> int:
-    """Worker processes needed for the rate."""
+    """Return the number of worker processes needed for the rate."""
     from camel.generation.plan import WORKER, workers
 
     if rate.source == "given":
@@ -256,7 +256,7 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
 
 
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
-    """Print what the figures are based on."""
+    """Print what the estimate is based on: measured shards or assumptions."""
     from camel.cli.panel import echo
     from camel.generation.config import CONVERSATIONS
     from camel.generation.guesses import FURTHER_CALLS, messages_assumed

@@ -116,7 +116,7 @@ def play(
 
 
 def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
-    """Return a seat that a person handed to the model; whether there was one."""
+    """Let the person speak again if they had handed their seat to the model. Return whether they had."""
     if not sum(person.take_back() for person in people):
         return False
     screen.end_message()
@@ -125,7 +125,8 @@ def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
 
 
 def _read_prompts(folder: Path) -> Inception:
-    """The prompts of a folder; refuses unknown placeholders, which would be sent to the model unchanged."""
+    """Read the prompts in a folder. Raise an `InputError` for an unknown placeholder, which would be sent to the model as it
+    is."""
     from camel.core import inception
     from camel.scenarios.checking import unknown_in_prompts
 

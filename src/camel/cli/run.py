@@ -42,7 +42,8 @@ def stop(run: shared.RunPlace) -> None:
 
 
 def _request(run: str, what: Wish, here: str, elsewhere: str) -> None:
-    """Write the request. `here` reports it for a run on this machine, `elsewhere` says what a process elsewhere does."""
+    """Write a request to pause, resume or stop to the run's folder, and report it. `here` is printed if a process works on the
+    run now. `elsewhere` completes the report if that is not known here."""
     from camel.engine.controlled import EVERY_REMOTE
     from camel.jobs.status import job_folder, read_status
     from camel.runs.control import CONTROL, wish

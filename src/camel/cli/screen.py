@@ -38,7 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def visible(text: str) -> str:
-    """Replace control characters, which would act on the terminal."""
+    """Replace control characters, which could change the terminal."""
     return _CONTROL.sub("\N{SYMBOL FOR SUBSTITUTE}", text)
 
 
@@ -54,15 +54,15 @@ class Screen:
         """The seat of the person at the keyboard, while their message is shown."""
         self._together = False
         self._shown: set[str] = set()
-        """Speakers of the current round whose message was streamed."""
+        """Speakers of the current round whose message is already on the screen because it was streamed."""
 
     def introduce(self, speakers: Sequence[Speaker], *, together: bool) -> None:
-        """Set the speakers, where they are known late, and whether several speak at the same time."""
+        """Set the names and roles of the speakers, and whether several speak at the same time."""
         self._roles = {speaker.name: speaker.role for speaker in speakers}
         self._together = together
 
     def style(self, speaker: str) -> str:
-        """The color of a speaker; with many speakers some share one."""
+        """Return the color of a speaker. If there are many speakers, some share a color."""
         if speaker in STYLES or speaker not in self._roles:
             return STYLES.get(speaker, "bold magenta" if speaker in FIRST_STEPS else "bold")
         return f"bold {PALETTE[list(self._roles).index(speaker) % len(PALETTE)]}"
@@ -112,7 +112,7 @@ class Screen:
         )
 
     def show_message(self, message: Message) -> None:
-        """Close a message that was streamed, or print one that was not because another speaker was shown."""
+        """End a message that was streamed. Print one that was not, because another speaker's was streamed at that time."""
         if self._speaking:
             self._shown.add(self._speaking)
             self.end_message()
@@ -137,10 +137,8 @@ class Screen:
         self.console.print(grid, "")
 
     def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
-        """Print numbered proposals, each line with a mark so that no text can imitate a number.
-
-        With `new`, the last one was written after feedback.
-        """
+        """Print numbered proposals, with a mark on every line so that no text can imitate a number. If `new` is true, the last
+        proposal is a revision made after feedback."""
         what = f"revised it: {len(options)} is new" if new else "proposes"
         self.console.print(Styled(f"▌ {self.title(speaker)} {what}", self.style(speaker)))
         for number, option in enumerate(options, 1):
@@ -166,7 +164,7 @@ class Screen:
             self.note(f"{speaker.system}\n")
 
     def summary(self, transcript: Transcript, seconds: float | None = None) -> None:
-        """Print why it ended, its calls, tokens and cost."""
+        """Print why the conversation ended, and the number of calls, tokens and dollars."""
         usage, stop = transcript.usage, transcript.stop
         self.note(f"■ {_sentence(stop.detail) if stop else 'Not finished.'}", "bold")
         cached = f", {usage.cached:,} of them cached" if usage.cached else ""
@@ -179,7 +177,7 @@ class Screen:
         )
 
     def title(self, speaker: str, you: bool = False) -> str:
-        """The heading of a speaker's messages."""
+        """Return the heading of a speaker's messages."""
         if speaker in FIRST_STEPS:
             return FIRST_STEPS[speaker]
         if speaker not in self._roles:
@@ -193,7 +191,7 @@ class Screen:
 
 
 def price(transcript: Transcript) -> str:
-    """The cost of a conversation, as text."""
+    """Return the cost of a conversation, as text."""
     # Messages of people need no call.
     calls = [(message.model, message.usage) for message in transcript.messages if message.usage.calls]
     if transcript.task.usage.calls:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SEATS = ("user", "assistant", "critic")
 STOPPED = "you stopped it"
 _REVISIONS = 5
-"""Most revisions of one message that a person may request."""
+"""Maximum number of revisions of one message that a person may request."""
 
 _COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
 _EDITING = {
@@ -54,17 +54,15 @@ class Ruling(NamedTuple):
     choice: int | None
     """The option to send or to revise, counted from 0."""
     feedback: str = ""
-    """What to change first."""
+    """What to change in the chosen option before it is sent. Empty: send it as it is."""
 
 
 _RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-](?!\d)\s*|\s+|\Z)(.*)", re.DOTALL)
 
 
 def read_ruling(text: str, count: int) -> Ruling | None:
-    """A number chooses; a number and text ask for a revision of that option, text alone for one of the first.
-
-    None if there is no such option.
-    """
+    """Parse a person's decision, or return None for a number that is not one of the `count` options. A number chooses an
+    option. A number followed by text asks for a revision of that option, text alone for one of the first."""
     found = _RULING.fullmatch(text.strip())
     if found is None:
         return Ruling(None, text.strip())
@@ -82,10 +80,10 @@ class Seat:
         self._greeted: set[str] = set()
         self._revised = False
         self.interrupted = False
-        """Whether they stopped with Ctrl-C."""
+        """Whether the person stopped the conversation with Ctrl-C."""
 
     async def ask(self, request: Request) -> Answer:
-        """The person's message in the seat of `request`."""
+        """Read the person's message for the seat of `request`, and run the commands they type."""
         seat = request.speaker
         commands = (_AI, _DONE, _STOP) if seat == "user" else (_AI, _STOP)
         self.greet(seat)
@@ -110,7 +108,7 @@ class Seat:
             self._run_command(name, rest, commands)
 
     async def choose(self, speaker: str, options: Sequence[str], final: bool) -> Ruling | HandOver:
-        """The decision of the person in the critic's seat about the options of `speaker`; `final` accepts no feedback."""
+        """Ask the person to choose one of the options of `speaker`. If `final` is true, the person cannot give feedback."""
         self._screen.end_message()
         self._screen.proposals(speaker, options, new=self._revised)
         self._revised = False
@@ -170,12 +168,12 @@ class Seat:
 
 
 def _count(text: str) -> int:
-    """The number of turns; 0 if the text is none."""
+    """Parse a number of turns. An empty text means 1, and an invalid one returns 0."""
     return 1 if not text else int(text) if text.isdecimal() and len(text) < 5 else 0
 
 
 class CriticSeat:
-    """A critic whose judge is the person at the keyboard, or the model while they hand it over."""
+    """A critic whose judge is the person at the keyboard. After `/ai`, a model judges for some turns."""
 
     def __init__(self, seat: Seat, screen: Screen, model: Model, proposals: int = PROPOSALS) -> None:
         self._seat, self._screen, self._model = seat, screen, ModelJudge(model)
@@ -183,14 +181,14 @@ class CriticSeat:
         self._handed = 0
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
-        """The next message of `agent`. Proposals are not streamed, so a note says that they are being written."""
+        """Return the next message of `agent`. Print a note first, because proposals are not streamed."""
         self._seat.greet("critic")
         self._screen.end_message()
         self._screen.note(f"{self._screen.title(agent.name)} is writing {self._critic.proposals} proposals …")
         return await self._critic.reply(conversation, agent, request)
 
     async def judge(self, case: Case) -> Verdict:
-        """Choose the message."""
+        """Let the person decide, or the model if the person has handed over."""
         started = time.monotonic()
         if not self._handed:
             options = [option.content for option in case.options]
@@ -204,6 +202,6 @@ class CriticSeat:
         return verdict
 
     def take_back(self) -> bool:
-        """Let the person judge again; returns whether the model still had turns."""
+        """Let the person judge again. Return whether the model still had turns."""
         remaining, self._handed = self._handed > 0, 0
         return remaining

@@ -26,7 +26,7 @@ from camel.models.person import PERSON
 from camel.models.spec import ModelSpec, find_spec
 
 HUNG_UP = 129
-"""Exit status after the terminal was closed; nothing more is printed then."""
+"""Exit status after the terminal was closed. Nothing is printed in that case."""
 SMALL_MODEL = "SmolLM2-135M on this machine is for trying things out: the format of its replies is right, their content rarely is."
 
 
@@ -43,10 +43,10 @@ def run_session(
     intercept: Callable[[], bool] = lambda: False,
     people: bool = False,
 ) -> int:
-    """Run a conversation, show it and write its transcript to `files`, however it ends. Returns the exit status.
+    """Run and show a conversation, and write its transcript to `files` even if it fails. Return the exit status.
 
     `on_start` is called before the first message, `on_message` with each message. `intercept` is called on Ctrl-C and returns
-    whether it handled it. With `people` the files are written after every message.
+    whether it handled it. If `people` is true, the files are written after every message.
     """
 
     def save() -> None:
@@ -116,7 +116,7 @@ def open_chat(
     guided: str = "",
     dialect: str = "",
 ) -> Model:
-    """The model that the options name."""
+    """Return the model that the options name, ready for its first call."""
     guide = read_guide(guided or ("llama.cpp" if local else ""))
     settings: dict[str, Any] = {"context_tokens": context, "guided": guide, "dialect": dialect}
     spec = ModelSpec(LOCAL, **settings) if local else find_spec(model, base_url=base_url, **settings)
@@ -137,7 +137,8 @@ def read_sampling(
     seed: int | None = None,
     most: int | None = None,
 ) -> Sampling:
-    """The sampling of the options; defaults are the paper's or the small model's. `most` limits tokens where nothing else does."""
+    """Return the sampling settings of the options. Defaults are the paper's, or those of the local model. `most` limits the
+    reply's tokens if neither the option nor the default does."""
     default = LOCAL_SAMPLING if local else AGENT_SAMPLING
     return Sampling(
         temperature=default.temperature if temperature is None else read_temperature(temperature),
@@ -147,7 +148,7 @@ def read_sampling(
 
 
 def read_guide(text: str) -> Any:
-    """The checked value of `--guided`."""
+    """Return the value of `--guided`, or raise an error if it is unknown."""
     if text in ("", "off"):
         return None
     if text not in ("llama.cpp", "vllm", "openai"):
@@ -156,7 +157,7 @@ def read_guide(text: str) -> Any:
 
 
 def read_temperature(text: str) -> float | None:
-    """The checked value of `--temperature`."""
+    """Return the value of `--temperature`, or raise an error if it is invalid."""
     if text == "default":
         return None
     try:
@@ -166,7 +167,7 @@ def read_temperature(text: str) -> float | None:
 
 
 def check_file(path: Path) -> Path:
-    """Refuse a file that cannot be written, before anything is paid for."""
+    """Return `path`, or raise an `InputError` if it cannot be written. Called before the first paid call."""
     if path.suffix not in (".json", ".md"):
         raise InputError(f"--save needs a file that ends in .json or .md, not {path.name!r}")
     try:
@@ -184,7 +185,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _write(path: Path, transcript: Transcript) -> None:
-    """Replace the file as a whole."""
+    """Write the transcript to a temporary file, then replace `path` by it."""
     data = transcript.to_json() if path.suffix == ".json" else transcript.to_markdown().encode()
     _temporary(path).write_bytes(data)
     _temporary(path).replace(path)

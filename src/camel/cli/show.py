@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from camel.jobs.progress import Snapshot
 
 FIRST = 10
-"""Conversations that a summary lists."""
+"""Number of conversations that a summary lists."""
 
 
 def show(
@@ -51,7 +51,7 @@ def show(
 
 
 def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
-    """A label that must be acknowledged before the conversation is shown; empty if there is none."""
+    """Return a label of the conversation that has yet to be acknowledged, or an empty string."""
     from camel.record.release import RESTRICTED
 
     return next(
@@ -128,7 +128,7 @@ def _show_run(
 
 
 def _models(transcripts: Sequence[Transcript]) -> dict[str, list[str]]:
-    """The models of each seat, the critic's included."""
+    """Return the names of the models in each seat, including the critic's."""
     found: dict[str, set[str]] = {}
     for one in transcripts:
         for speaker in one.speakers:

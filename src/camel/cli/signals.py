@@ -14,17 +14,15 @@ if hasattr(signal, "SIGHUP"):
 
 
 class SignalHandler:
-    """Handles the signals while its block runs: the first one cancels `task`, the next one interrupts at once.
-
-    `intercept` may handle Ctrl-C in another way; it returns whether it did.
-    """
+    """Handles signals while its `with` block runs. The first signal cancels `task`, the next one interrupts at once.
+    `intercept` may handle Ctrl-C in another way; it returns whether it did."""
 
     def __init__(self, intercept: Callable[[], bool]) -> None:
         self._intercept = intercept
         self._before: dict[signal.Signals, Any] = {}
         self.task: asyncio.Task[Any] | None = None
         self._pending = False
-        """Whether a signal waits for the event loop."""
+        """Whether a signal has arrived that the event loop has not handled yet."""
         self.received: signal.Signals | None = None
         """The signal that ended the conversation."""
 
@@ -48,7 +46,7 @@ class SignalHandler:
 
     @property
     def exit_status(self) -> int:
-        """The exit status of the process by the convention of shells."""
+        """The exit status of the process, following the convention of shells."""
         return 128 + (self.received or signal.SIGINT)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -77,7 +77,7 @@ def society(
 
 
 def _change_sampling(declared: Society, changes: dict[str, Any]) -> Society:
-    """The society with these sampling settings for all members."""
+    """Return a copy of the society in which all members use these sampling settings."""
     from msgspec.structs import replace
 
     members = tuple(

@@ -12,7 +12,7 @@ from camel.cli.options import argument, print_json
 from camel.core.errors import InputError
 
 OLD = 15.0
-"""Seconds after which the figures of a run in progress are reported as old."""
+"""Seconds after which the figures of a run in progress are shown as outdated."""
 
 
 def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from camel.evaluation.study import Study
 
 SAMPLE = 5_000
-"""Most conversations that a judge is asked about."""
+"""Maximum number of conversations that a judge is asked about."""
 
 
 @long_command(CLUSTER_OPTIONS)

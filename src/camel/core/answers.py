@@ -33,7 +33,7 @@ class Scored(NamedTuple):
 
 
 class Ruled(NamedTuple):
-    """The best option, whether it is accepted as it is, and otherwise what must change."""
+    """The index of the best option, whether it is accepted as it is, and otherwise what must change."""
 
     choice: int
     accepted: bool
@@ -74,7 +74,7 @@ _EDGES = " \t\r\n.,:;-–—*_`#()[]"
 
 
 def read_choice(text: str, count: int) -> Chosen | None:
-    """Return the option of `count` that `text` chooses, or None."""
+    """Return which of `count` options `text` chooses, or None if that is unclear."""
     text = separate(text).speech
     if (found := _object(text, "choice")) is not None:
         number, reason = found.get("choice"), found.get("reason", "")
@@ -91,7 +91,7 @@ def read_choice(text: str, count: int) -> Chosen | None:
 
 
 def read_scores(text: str, count: int) -> Scored | None:
-    """Return the scores that `text` gives to `count` options, or None unless it scores each exactly once."""
+    """Return the scores that `text` gives to `count` options. Return None unless it scores each option exactly once."""
     text = separate(text).speech
     if (found := _object(text, "scores")) is not None:
         return _scores_in(found, count)
@@ -111,7 +111,7 @@ def read_scores(text: str, count: int) -> Scored | None:
 
 
 def read_ruling(text: str, count: int) -> Ruled | None:
-    """Return the option that `text` finds best of `count`, and its ruling; None if either is missing."""
+    """Return which of `count` options `text` finds best, and whether it accepts it. Return None if either is missing."""
     text = separate(text).speech
     if (found := _object(text, "choice", "verdict")) is not None:
         number, ruling, words = found.get("choice"), found.get("verdict"), found.get("feedback", "")
@@ -148,7 +148,7 @@ def read_comparison(text: str) -> ComparedSolutions | None:
 
 _FENCE = re.compile(r"\A```\w*\s*\n|```\Z")
 _TRIES = 20
-"""How many opening braces, counted from the end, are tried as the start of an answer's last object."""
+"""Maximum number of opening braces, counted from the end of an answer, that are tried as the start of its last object."""
 
 
 def _at_an_end(text: str) -> dict[str, Any] | None:
@@ -166,7 +166,7 @@ def _at_an_end(text: str) -> dict[str, Any] | None:
 
 
 def _ruled(choice: int, ruling: str, words: str) -> Ruled | None:
-    """Return the ruling; None for a revision that does not say what to change."""
+    """Return the ruling, or None if it asks for a revision without telling what to change."""
     return Ruled(choice, ruling == "accept", words) if ruling == "accept" or words.strip() else None
 
 

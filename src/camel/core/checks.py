@@ -23,13 +23,13 @@ def whole(name: str, value: object, low: int, high: int) -> None:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion to append to an unknown name, or an empty string."""
+    """Return a suggestion to append to the error about an unknown name. Empty if no known name is similar."""
     close = closest(name, known)
     return f" (did you mean {close}?)" if close else ""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is nearly the same or begins with `name`, or an empty string."""
+    """Return the known name that is nearly equal to `name` or begins with it, or an empty string."""
     import difflib
 
     names = sorted(known)

@@ -28,7 +28,8 @@ from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
 from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
-"""Returns who speaks next, given the messages so far. Several names: they speak at the same time and do not hear each other."""
+"""Returns the name of the next speaker, given the messages so far. Speakers that are returned together speak at the same time
+and do not hear each other."""
 _Heard = tuple[str, int | None]
 
 
@@ -54,14 +55,14 @@ class Agent:
     model: Model
     system: str = ""
     opening: str = ""
-    """The first user message in the agent's chat; only the first speaker needs it."""
+    """The first user message in the agent's chat. Only the agent that speaks first needs one."""
     sampling: Sampling = field(default_factory=Sampling)
     expects: Expects | None = None
-    """The format of its replies, for endpoints that can constrain output with a grammar."""
+    """The format of the agent's replies, for endpoints that can constrain output with a grammar."""
     critic: Critic | None = None
-    """The critic that chooses what it says; None: the model's first reply is used."""
+    """The critic that chooses what the agent says. None: the model's first reply is used."""
     history: HistoryPolicy = "full"
-    """What happens to its older turns when its prompt no longer fits its model's context window."""
+    """What happens to the agent's older turns when a prompt no longer fits the model's context window."""
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -85,25 +86,25 @@ class Agent:
 
     @property
     def context_tokens(self) -> int | None:
-        """The context window of its model, if known."""
+        """The context window of the agent's model in tokens, or None if unknown."""
         return self.model.context_tokens
 
     def without_critic(self) -> Agent:
-        """Return the agent without its critic; a person is replaced by their stand-in model, if there is one."""
+        """Return the agent without its critic. A person is replaced by the person's stand-in model, if there is one."""
         stand_in = self.model.stand_in
         if self.critic is None and stand_in is None:
             return self
         return replace_fields(self, critic=None, model=stand_in or self.model)
 
     def opened(self) -> History:
-        """Return its history before the first message: system prompt and opening."""
+        """Return the agent's history before the first message: the system prompt and the opening."""
         history = History(self.system)
         if self.opening:
             history.add("user", self.opening)
         return history
 
     def described(self) -> Speaker:
-        """Return this speaker as the transcript records it."""
+        """Return the agent as the transcript records it."""
         named = self.name, self.role, self.system, self.opening
         return Speaker(*named, self.sampling, self.model.name, self.history)
 
@@ -140,9 +141,9 @@ class Conversation:
         self._inboxes: dict[str, list[_Heard]] = {
             agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
         }
-        """What each speaker has heard since it last spoke, with the length in tokens if known."""
+        """The texts that each speaker has heard since it last spoke, with the length in tokens if known."""
         self._forgotten: dict[str, Forgotten] = {}
-        """The histories of speakers that dropped turns."""
+        """What each speaker with a shortened history has dropped."""
         self._summarizes = True
         self._watch = watch
         self._told = len(transcript.messages)
@@ -159,7 +160,7 @@ class Conversation:
             await self.step()
 
     async def step(self) -> None:
-        """Get a message from the next speaker, or from several at once; or end the conversation."""
+        """Get one message from each agent that speaks now. End the conversation instead if a stop rule asks for it."""
         calls, seen = self.asked(), len(self.transcript.messages)
         if len(calls) == 1:
             if reply := await self._ask(*calls[0]):
@@ -179,7 +180,8 @@ class Conversation:
                 raise outcome
 
     def asked(self) -> list[tuple[Agent, Request]]:
-        """Return who speaks now with the request for each; empty if a rule ends the conversation here."""
+        """Return the agents that speak now, each with its request. Return an empty list if a stop rule ends the conversation
+        here."""
         calls: list[tuple[Agent, Request]] = []
         for agent in self._next_speakers():
             history = self._opened(agent.name)
@@ -224,7 +226,7 @@ class Conversation:
             raise
 
     def _forget(self, agent: Agent, call: NextCall) -> History | None:
-        """Return a shorter history if the call's prompt does not fit; None if it fits or nothing can be dropped."""
+        """Shorten the agent's history and return it if the prompt of `call` does not fit. Return None if nothing was dropped."""
         rooms = (rule.room(call) for rule in self._rules if isinstance(rule, TokenLimit))
         room = min((room for room in rooms if room is not None), default=None)
         if room is None or call.prompt_tokens <= room:
@@ -246,7 +248,7 @@ class Conversation:
                 raise InputError(f"turns returned {name!r}, who is not in the conversation") from None
 
     def _opened(self, name: str) -> History:
-        """Add what a speaker has heard to its history as one entry, because chat templates need alternating turns."""
+        """Return a speaker's history, with the texts it has heard added as one entry. Chat templates need alternating turns."""
         history, inbox = self._histories[name], self._inboxes[name]
         if inbox:
             text, tokens = inbox[0]
@@ -265,7 +267,7 @@ class Conversation:
         return None
 
     def _heard(self, agent: Agent, reply: Reply, seen: int = -1) -> Message:
-        """Record a message and pass it to its listeners."""
+        """Add the reply to the transcript as a message, and pass it to its listeners."""
         content, usage = well_formed(reply.content), reply.usage
         index = len(self.transcript.messages)
         message = spoken(index, agent.name, agent.role, content, reply, -1 if seen == index else seen)
@@ -296,10 +298,10 @@ class Conversation:
         return message
 
     def fork(self) -> Conversation:
-        """Return an independent copy of the conversation, to look ahead.
+        """Return an independent copy of the conversation, for a critic that looks ahead.
 
-        Its speakers have no critics and do not summarize, so that looking ahead does not recurse. Prefix and session are
-        the same to the byte, so that an endpoint has the prefix cached.
+        Speakers of the copy have no critics and do not summarize, so that looking ahead does not recurse. Prompts and session
+        are the same to the byte, so that the endpoint has them cached.
         """
         other = copy(self)
         other.transcript = replace(self.transcript, messages=self.transcript.messages.copy())
@@ -317,7 +319,7 @@ class Conversation:
         return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
 
     def say(self, name: str, reply: Reply) -> Message:
-        """Add a message of a speaker without a call; the iterator yields it as the next message."""
+        """Add a message of a speaker without calling a model. The iterator yields it as the next message."""
         self._opened(name)
         return self._heard(self.agents[name], reply)
 
@@ -343,7 +345,7 @@ def spoken(index: int, speaker: str, role: str, content: str, reply: Reply, seen
 
 
 def _trace(tokens: Sequence[Any] | None) -> TokenTrace | None:
-    """Return the tokens of a reply as the endpoint reported them: log probabilities, and token ids if it sent them."""
+    """Return the tokens of a reply with their log probabilities, and their ids if the endpoint sent them."""
     if not tokens:
         return None
     dicts = [cast("dict[str, Any]", token) for token in tokens if isinstance(token, dict)]
@@ -353,6 +355,6 @@ def _trace(tokens: Sequence[Any] | None) -> TokenTrace | None:
 
 
 def round_robin(names: Sequence[str]) -> Turns:
-    """All speakers in turn, in the given order."""
+    """Return turns in which all speakers speak one after the other, in the given order."""
     order = tuple(names)
     return lambda messages: order[len(messages) % len(order)]

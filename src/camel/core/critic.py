@@ -31,8 +31,8 @@ from camel.core.model import Choice, Reply, Request, Text
 PROPOSALS, TEMPERATURE = 3, 0.8
 """As in the paper's code: three proposals at temperature 0.8."""
 Fallback = Literal["first", "seeded"]
-"""What is said when the judge does not decide: the first option, or one drawn with the conversation's id and the
-message's number as the seed. Both are the same on a replay."""
+"""What is said when the judge does not decide: the first option, or a random one. The random seed is the conversation's id and
+the message's index, so a replay chooses the same option."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Option(msgspec.Struct, frozen=True):
 
     content: str
     then: tuple[Proposal, ...] = ()
-    """What would follow it, if a search has looked ahead."""
+    """The messages that would follow this one, if a search has looked ahead."""
 
 
 class Case(NamedTuple):
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     calls: int | None = None
     """Maximum number of calls the judge may make; None: no limit."""
     final: bool = True
-    """Whether this is the last round: one of the options is said now, feedback or not."""
+    """Whether this is the last round. If it is, one of the options is said now, even if the judge gives feedback."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -69,23 +69,25 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it chose this option, or why it did not choose."""
     feedback: str = ""
-    """What to change in the chosen option before it is said; without a choice, in the latest version or the first option."""
+    """What to change before the chosen option is said. Without a choice, it applies to the latest revision or to the first
+    option."""
     critic: str = ""
     """The judge's name in the record."""
     usage: Usage = Usage()
     latency: float = 0.0
     calls: int = 0
-    """Number of calls made for it."""
+    """Number of model calls that the judge made."""
 
     def chosen(self) -> int | None:
-        """Return the chosen or best-scored option, or None."""
+        """Return the index of the chosen option, or of the one with the highest score. None if there is neither."""
         if self.choice is None and self.scores:
             return self.scores.index(max(self.scores))
         return self.choice
 
 
 class Judge(Protocol):
-    """Decides between options. One that fails raises; one that cannot decide returns a verdict without a choice."""
+    """Decides between options. A judge that cannot decide returns a verdict without a choice; a judge that fails raises an
+    error."""
 
     async def judge(self, case: Case) -> Verdict:
         """Judge `case` with at most `case.calls` calls."""
@@ -110,7 +112,7 @@ class FunctionJudge:
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
     async def judge(self, case: Case) -> Verdict:
-        """Call the function; raises an `InputError` for an answer that names no option."""
+        """Call the function. Raise an `InputError` if its answer names no option."""
         answer: Any = self._function(case)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -134,7 +136,7 @@ class FunctionJudge:
 
 
 def checked_judge(judge: object) -> Judge:
-    """Return `judge`, with a plain function wrapped as a judge, or raise an `InputError`."""
+    """Return `judge` as a `Judge`. A plain function is wrapped, and anything else raises an `InputError`."""
     if not isinstance(judge, type) and callable(getattr(judge, "judge", None)):
         return cast("Judge", judge)
     if callable(judge) and not isinstance(judge, type):
@@ -169,7 +171,7 @@ class Proposing:
     proposals: int = PROPOSALS
     """Number of proposals, requested in one call if the endpoint supports `n`, otherwise in several."""
     temperature: float | None = TEMPERATURE
-    """Replaces the speaker's temperature if it has one; None keeps it."""
+    """The temperature of proposals, for a speaker that sets one. None keeps the speaker's own."""
     fallback: Fallback = "first"
 
     def __post_init__(self) -> None:
@@ -180,7 +182,7 @@ class Proposing:
         Sampling(temperature=self.temperature)
 
     def sampling(self, own: Sampling) -> Sampling:
-        """Return the sampling for proposals of a speaker with the settings `own`."""
+        """Return the sampling settings for proposals of a speaker whose own settings are `own`."""
         if self.temperature is None or own.temperature is None:
             return own
         return replace(own, temperature=self.temperature)
@@ -195,14 +197,14 @@ class BestOf(Proposing):
     """
 
     revisions: int = 1
-    """How often a proposal is revised after feedback; then one of the options is said as it is."""
+    """Maximum number of revisions after feedback. After that, one of the options is said as it is."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole("revisions", self.revisions, 0, 100)
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
-        """What `agent` says next."""
+        """Return what `agent` says next."""
         sitting = Sitting(conversation, agent, request, self)
         (options,) = await sitting.propose([(request, -1)])
         left = self.revisions
@@ -216,7 +218,7 @@ class BestOf(Proposing):
 
 
 Steps = tuple[int, ...]
-"""An option of a sitting: the indexes of its proposals, from the next message to the furthest one ahead."""
+"""One option of a `Sitting`: the indexes of its proposals, from the next message to the last one that a search looked ahead."""
 
 
 @dataclass(slots=True)
@@ -228,13 +230,13 @@ class Sitting:
     request: Request
     settings: Proposing
     left: int | None = None
-    """Calls that may still be made; None: no limit."""
+    """Number of calls that may still be made. None: no limit."""
     drafts: list[Proposal] = field(default_factory=list[Proposal])
     replies: dict[int, Reply] = field(default_factory=dict[int, Reply])
-    """The replies behind the proposals for this message: one choice each."""
+    """The reply that contained each proposal for this message, by the proposal's index. Each has one choice."""
     usage: Usage = field(default_factory=Usage)
     latency: float = 0.0
-    """Sum over waves of the latency that the replies report, so a replay gives the same value."""
+    """Sum of the latencies of all rounds of calls, as the replies report them. A replay gives the same value."""
     attempts: int = 1
     limited: int = 0
     several: bool = True
@@ -245,7 +247,8 @@ class Sitting:
     # --- proposals -----------------------------------------------------------------------------------------------
 
     async def propose(self, asked: Sequence[tuple[Request, int]]) -> list[list[int]]:
-        """Request proposals for several requests in the same waves; each request comes with the proposal it answers.
+        """Request proposals for several requests at the same time. Each request comes with the index of the proposal that it
+        answers.
 
         An endpoint that supports `n` gives them all in one call. If it gives fewer or rejects `n`, the rest is requested
         one by one. If there is a seed, each call has its own.
@@ -286,7 +289,7 @@ class Sitting:
         return drafts
 
     async def revise(self, draft: int, feedback: str) -> int:
-        """Ask the speaker to revise a proposal."""
+        """Ask the speaker to revise a proposal, and return the index of the revision."""
         history = self.request.history.copy()
         history.add("assistant", self.drafts[draft].content)
         history.add("user", fill(prompts.critic()["revise"], {"FEEDBACK": feedback.strip()}))
@@ -311,7 +314,7 @@ class Sitting:
     # --- judgment ------------------------------------------------------------------------------------------------
 
     async def judged(self, paths: Sequence[Steps], *, final: bool = True) -> Verdict:
-        """Return the judge's verdict on the options and record it; undecided if no call remains."""
+        """Ask the judge about the options, record its scores and return the verdict. It is undecided if no call remains."""
         if self.left is not None and self.left < self.reserve:
             return Verdict(reason="no call remains in the budget")
         options = [
@@ -333,7 +336,7 @@ class Sitting:
         return verdict
 
     def decided(self, verdict: Verdict, options: Sequence[int], *, final: bool) -> int:
-        """Return the option that a verdict chooses, or the fallback's."""
+        """Return the option that the verdict chooses. If it chooses none, return the one that the fallback rule chooses."""
         place = verdict.chosen()
         if place is None and verdict.feedback:
             place = len(options) - 1 if self.drafts[options[-1]].revises else 0
@@ -344,7 +347,7 @@ class Sitting:
         return options[place]
 
     def fall_back(self, why: str, count: int) -> int:
-        """Choose an option by the fallback rule and record that."""
+        """Choose an option by the fallback rule, and record that it was used."""
         rule = self.settings.fallback
         self.fallbacks.append(f"{rule}: {why or 'the judge did not decide'}")
         if rule == "first":
@@ -396,12 +399,12 @@ class Sitting:
 
 
 def quiet(request: Request, sampling: Sampling) -> Request:
-    """Return the request with other settings and without streaming: a proposal may never be said."""
+    """Return the request with other sampling settings, and without streaming because a proposal may never be said."""
     return replace(request, sampling=sampling, watch=None)
 
 
 def seeded(sampling: Sampling, number: int) -> Sampling:
-    """Return the settings with another seed, if there is one: equal requests must not give equal proposals."""
+    """Return the settings with another seed, so that equal requests give different proposals. Unchanged if there is no seed."""
     return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + number) % 2**31)
 
 
@@ -413,6 +416,6 @@ def reply_of(outcome: Reply | BaseException) -> Reply:
 
 
 def measured(request: Request, reply: Reply) -> None:
-    """Store the endpoint's count of the speaker's prompt, unless it looks counted once per choice."""
+    """Store the endpoint's token count of the speaker's prompt. Ignore a count that is too high, as if summed over choices."""
     if 0 < reply.usage.prompt <= request.history.tokens:
         request.history.measured(reply.usage.prompt)

@@ -54,7 +54,7 @@ def advice_for(error: OSError) -> str:
 
 
 class CamelError(Exception):
-    """Base of every error raised on purpose; its text is one line and says what to do next."""
+    """Base class of every error raised on purpose. Its text is one line that includes what to do next."""
 
 
 class InputError(CamelError, ValueError):
@@ -62,7 +62,7 @@ class InputError(CamelError, ValueError):
 
 
 class NoRoom(InputError):
-    """A conversation whose first prompt does not fit its model's context window."""
+    """The first prompt of a conversation does not fit the model's context window."""
 
 
 class MissingExtra(InputError):
@@ -155,7 +155,7 @@ class BadReply(ModelError):
     def __init__(self, message: str, *, attempts: int = 1, usage: Usage | None = None) -> None:
         super().__init__(message, attempts=attempts)
         self.usage = usage
-        """Tokens of all these replies."""
+        """Usage of all these replies."""
 
 
 class EmptyReply(BadReply):

@@ -26,18 +26,18 @@ DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105 - a word of the grammar, not a se
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a message. A part that is absent, empty or "None" is `None`."""
+    """The parts of a message, such as instruction and input. A part that is absent, empty or "None" is `None`."""
 
     instruction: str | None = None
     input: str | None = None
     solution: str | None = None
     next_request: bool = False
-    """The message ends with the assistant's `Next request.`"""
+    """Whether the message ends with the assistant's `Next request.`"""
     done: bool = False
-    """The message declares the task done. A stop rule decides whether its speaker may do so."""
+    """Whether the message declares the task done. A stop rule decides whether the speaker may do so."""
 
     def render(self) -> str:
-        """Write the move as the inception prompts ask for it."""
+        """Return the move as text, in the format that the inception prompts ask for."""
         lines: list[str] = []
         if self.instruction is not None:
             lines += [f"Instruction: {self.instruction}", f"Input: {self.input or 'None'}"]
@@ -51,7 +51,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
 
 
 _NEAR = 2000
-"""Characters around a marker that are searched for quotation marks, so that long lines stay fast."""
+"""Maximum number of characters around a marker to search for quotation marks, so that long lines stay fast."""
 _END = r".!?…。！？☀-➿\U0001f300-\U0001faff"  # ends of sentences, emoji included
 _TAIL = re.compile(
     r"(?P<number>[ \t]?\#?\d{1,3})?(?P<mark>[*_]{0,3}[ \t]?[:：][*_]{0,3}|[*_]{0,3}[ \t]*+(?=\n|\Z))"
@@ -87,7 +87,7 @@ _SINGLE_QUOTES = re.compile(r"(?<!\w)'(?=[^\s\d])(?:[^'\n]|(?<=\w)'(?=\w))*+'(?!
 
 
 _Label = tuple[str, int, int]
-"""A marker in use: its word, its start including decoration, and the start of the text it introduces."""
+"""A marker such as `Instruction:` in use: its word, its start including decoration, and the start of the text it introduces."""
 _Span = tuple[int, int]
 
 
@@ -160,7 +160,7 @@ def _as_written(text: str) -> Move:
 
 
 def _labels(text: str, lowered: str, hidden: list[_Span]) -> list[_Label]:
-    """Find the markers in use."""
+    """Return the markers that introduce a part of the message, without those that are only mentioned."""
     found: list[_Label] = []
     current = ""
     opening = len(text) - len(text.lstrip())
@@ -200,7 +200,7 @@ def _words(lowered: str) -> list[tuple[str, int, int]]:
 
 
 def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
-    """Return where the marker with its word at `at` begins, or None unless it opens a line or a sentence."""
+    """Return the start of the marker whose word is at `at`. Return None unless the marker begins a line or a sentence."""
     floor = max(0, at - 100)
     line = max(text.rfind("\n", floor, at) + 1, floor)
     before = text[line:at]

@@ -14,7 +14,7 @@ Listeners = Mapping[str, Sequence[str]]
 
 
 class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="graph"):
-    """Base class: `listeners` returns the listeners of every speaker, `mentioned` the names in the declaration."""
+    """Base class of graphs that declare who hears whom."""
 
     def mentioned(self) -> Sequence[str]:
         """Return the members named in the declaration."""
@@ -30,7 +30,7 @@ class Everyone(_Shape, frozen=True, tag="everyone"):
 
 
 class Ring(_Shape, frozen=True, tag="ring"):
-    """Each is heard by the next members in the ring."""
+    """Each member is heard by the next members in the ring."""
 
     reach: int = 1
     """Number of next members that hear each speaker."""
@@ -47,7 +47,7 @@ class Ring(_Shape, frozen=True, tag="ring"):
 
 
 class Star(_Shape, frozen=True, tag="star"):
-    """The center hears everyone and everyone hears it; the others do not hear each other."""
+    """The center hears everyone, and everyone hears the center. The others do not hear each other."""
 
     center: str
 
@@ -85,7 +85,7 @@ class Edges(_Shape, frozen=True, tag="edges"):
     edges: tuple[tuple[str, str], ...]
 
     def mentioned(self) -> Sequence[str]:
-        """Return both ends of every edge."""
+        """Return all members that are named in an edge."""
         return [name for edge in self.edges for name in edge]
 
     def listeners(self, names: Sequence[str]) -> Listeners:

@@ -51,7 +51,8 @@ def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]])
 
 
 def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tuple[list[str], list[str]]]:
-    """Return, for each speaker, the listeners that need its name and those that hear no other speaker."""
+    """Return two lists for each speaker: listeners that hear several speakers, and listeners that hear only this one. If
+    `named` is true, all listeners are in the first list. It gets messages with the speaker's name."""
     if named:
         return {name: (listeners, []) for name, listeners in edges.items()}
     heard = Counter(chain.from_iterable(edges.values()))
@@ -62,15 +63,13 @@ def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tu
 
 
 def together(texts: Sequence[str]) -> str:
-    """Join what a speaker has heard since it last spoke: chat templates need alternating turns."""
+    """Join the texts that a speaker has heard since it last spoke, because chat templates need alternating turns."""
     return "\n\n".join(texts)
 
 
 def heard_by(transcript: Transcript, seat: str) -> list[Entry]:
-    """Return the chat of one speaker up to its last message: system prompt, what it heard, what it said.
-
-    Includes turns that it forgot. Empty if it never spoke. Raises an `InputError` for a custom wording.
-    """
+    """Return the chat of one speaker up to its last message: system prompt, what it heard, what it said. Includes turns that
+    the speaker forgot. Empty if it never spoke. Raises an `InputError` for a custom wording."""
     chat: list[Entry] = []
     for _, chat in _asked(transcript, seat):  # noqa: B007 - `chat` is the last one, reply included
         pass
@@ -91,7 +90,7 @@ def sent_for(transcript: Transcript, index: int) -> list[Entry]:
 
 
 def _asked(transcript: Transcript, seat: str) -> Iterator[tuple[Message, list[Entry]]]:
-    """Yield each message of a speaker with the chat before it. The chat is one list, which grows."""
+    """Yield each message of a speaker with the chat before it. The same list is yielded each time and grows."""
     if transcript.wording not in ("", by_name.__name__):
         raise InputError(
             f"what {seat} heard cannot be rebuilt: the wording {transcript.wording!r} belongs to the program that made "

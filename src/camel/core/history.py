@@ -25,7 +25,7 @@ _OPEN = {
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One line of a chat, from the point of view of the model that reads it."""
+    """One entry of a chat, from the point of view of the model that reads it."""
 
     role: ChatRole
     content: str
@@ -47,7 +47,7 @@ class History:
             self.add("system", system)
 
     def add(self, role: ChatRole, content: str, *, tokens: int | None = None) -> None:
-        """Append one entry. `tokens` is its length if known; otherwise a high estimate is used."""
+        """Append one entry. `tokens` is the entry's length if known. Otherwise a high estimate is used."""
         content = well_formed(content)
         self.entries.append(Entry(role, content))
         if self._json:
@@ -58,7 +58,7 @@ class History:
         self._unmeasured += (estimate_tokens(content) if tokens is None else tokens) + PER_ENTRY_TOKENS
 
     def measured(self, tokens: int) -> None:
-        """Replace the estimates so far by the endpoint's count."""
+        """Replace the estimated length so far by `tokens`, the endpoint's count."""
         self._tokens, self._unmeasured = tokens, 0
 
     @property
@@ -67,7 +67,8 @@ class History:
         return self._tokens + self._unmeasured
 
     def encoded(self) -> bytearray:
-        """Return the entries as the inside of a JSON array. Not a copy: do not change it, and send it before you add more."""
+        """Return the entries as JSON objects, joined by commas, without the brackets of an array. Not a copy: do not change it,
+        and send it before you add more entries."""
         return self._json
 
     def digest(self) -> bytes:

@@ -29,7 +29,7 @@ CRITIC = "critic"
 """The speaker name under which a judge's calls are made."""
 _EXPECTS: dict[Mode, Expects] = {"choose": "choice", "score": "scores", "feedback": "verdict"}
 _MOST_QUOTED = 2_000
-"""Characters of an unreadable answer that are quoted when the judge is asked again."""
+"""Maximum number of characters of an unreadable answer to quote when the judge is asked again."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ModelJudge:
     """The criteria, one sentence each. Default: progress, correctness, the speaker's role."""
     sampling: Sampling = field(default_factory=lambda: Sampling(temperature=0.2))
     retries: int = 2
-    """How often it is asked again. Later questions do not contain these attempts."""
+    """Maximum number of times the judge is asked again if its answer cannot be parsed."""
 
     def __post_init__(self) -> None:
         checked_model(self.model)
@@ -55,7 +55,7 @@ class ModelJudge:
         whole("retries", self.retries, 0, 100)
 
     async def judge(self, case: Case) -> Verdict:
-        """Return a verdict, or one that says why the model did not decide."""
+        """Ask the model and return its verdict. If the model does not decide, the verdict has only a reason."""
         count = len(case.options)
         # In the final round nothing is revised any more, so the judge is asked for a choice instead of feedback.
         mode: Mode = "choose" if self.mode == "feedback" and case.final else self.mode
@@ -96,7 +96,7 @@ class ModelJudge:
         return replace(said, reason=f"{tries} could not be read, the last: {shown(unread)}")
 
     def _question(self, case: Case, mode: Mode, unread: str | None) -> History:
-        """Return the question. After an unreadable answer, add that answer, and none before it."""
+        """Return the question as a chat. After an unreadable answer, the chat also contains the last such answer."""
         texts = prompts.critic()
         history = History(self._system(case))
         how = fill(texts[mode], {"COUNT": str(len(case.options))})
@@ -137,7 +137,7 @@ def _verdict(mode: Mode, text: str, count: int) -> Verdict | None:
 
 
 def _said(case: Case) -> str:
-    """Return the conversation so far; a later question begins with the same text."""
+    """Return the conversation so far as text. The text only grows, so that the endpoint can reuse its prefix cache."""
     parts = ["The conversation so far:\n\n"]
     for message in case.conversation.transcript.messages:
         who = f"{in_one_line(message.role)} ({in_one_line(message.speaker)})"

@@ -68,8 +68,8 @@ class _Line(NamedTuple):
 def parse_list(text: str, *, names: bool = False) -> list[str]:
     """Return the items of the list in `text`, each on one line, stripped and not empty.
 
-    With `names`, items are short names: explanations behind a colon or a dash or on the lines below are removed.
-    Without, items are sentences: lines below belong to them, and nothing is removed.
+    If `names` is true, items are short names: explanations behind a colon or a dash or on the lines below are removed.
+    Otherwise items are sentences: lines below belong to them, and nothing is removed.
     """
     # Keep leading spaces: the indentation of the first item decides which lines are on its level.
     text = separate(well_formed(text)).speech.lstrip("\ufeff\r\n")
@@ -116,7 +116,7 @@ _SENTENCE_KEYS = {"task", "problem", "question", "exercise", "problem_statement"
 
 
 def _of_object(one: dict[str, Any], names: bool) -> str | None:
-    """Return the item in a JSON object: a name is the first string, a sentence may follow a number or a title."""
+    """Return the item in a JSON object. A name is the first string; a sentence has a known key or is the longest string."""
     strings = [(key, inner) for key, inner in one.items() if isinstance(inner, str)]
     if names:
         return strings[0][1] if strings else None
@@ -201,7 +201,7 @@ _HEADER_CELLS = {
 
 
 def _cell(line: str) -> str | None:
-    """Return the cell of a table row that has the name; None for headers and rules."""
+    """Return the first cell of a table row that has letters. Return None for a header or a rule."""
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     named = [cell for cell in cells if any(map(str.isalpha, cell))]
     return None if not named or named[0].strip("*").lower().rstrip("s") in _HEADER_CELLS else named[0]
@@ -228,7 +228,7 @@ def _joined(parts: list[str]) -> str:
 
 
 def _inline(text: str, number: int) -> list[str]:
-    """Items that are all on one line: `1. Actor 2. Baker 3. Chef`."""
+    """Return items that are all on one line: `1. Actor 2. Baker 3. Chef`."""
     items: list[str] = []
     start = 0
     for found in _INLINE_NUMBER.finditer(text):

@@ -54,12 +54,12 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     @property
     def title(self) -> str:
-        """Its role, or its name if it has none."""
+        """The member's role, or its name if it has no role."""
         return self.role or self.name
 
 
 class Names(Mapping[str, str]):
-    """The names of a society, found in any spelling: `@stock_trader` is `Stock Trader`."""
+    """Maps names in any spelling to the members of a society: `@stock_trader` is `Stock Trader`."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names: dict[str, str] = {}
@@ -90,7 +90,8 @@ class Names(Mapping[str, str]):
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:
-        """Return the member whose name begins at a position of a text, the longest match, and where it ends."""
+        """Return the member whose name begins at position `place` of a text, and the position where the name ends. If several
+        names match, the longest wins."""
         start = as_key(text[place : place + 8])[:2]
         if start not in self._starts and start[:1] not in self._starts:
             return None  # fast path for nearly all calls
@@ -109,5 +110,5 @@ class Names(Mapping[str, str]):
 
 
 def as_key(name: str) -> str:
-    """Return a name without differences of case, spaces and hyphens."""
+    """Return a name in a form for comparison, without differences of case, spaces and hyphens."""
     return _BETWEEN.sub("", name).casefold()

@@ -26,7 +26,7 @@ HistoryPolicy = Literal["full", "window", "summarize"]
 """`full`: the conversation ends when a prompt no longer fits. `window`: the speaker forgets its older turns.
 `summarize`: the same, and its model summarizes them first."""
 _SUMMARY_TOKENS, _REPLY_TOKENS = 512, 4_096
-"""Longest summary in tokens, and longest reply if the speaker has no limit, because its model may think first."""
+"""Maximum tokens of a summary, and of a reply for a speaker without a limit, because its model may reason first."""
 _HEADS = {"user": "You heard:", "assistant": "You said:"}
 # Part of the record's format: the prompt that was sent is rebuilt from the summary with this text.
 _NOTE = "(Earlier messages are left out here. Your summary of them:)"
@@ -50,7 +50,7 @@ def checked_policy(policy: Any) -> None:
 
 
 def remembered(entries: Sequence[Entry], opening: str, turns: int, summary: str = "") -> list[Entry]:
-    """Return a chat with `turns` turns after the first ones replaced by a summary."""
+    """Return a chat that keeps the first turn, drops the next `turns` turns, and has the summary in their place."""
     if not turns and not summary:
         return list(entries)
     ends = _ends(entries, opening)
@@ -66,7 +66,7 @@ def remembered(entries: Sequence[Entry], opening: str, turns: int, summary: str 
 def forget(
     history: History, opening: str, room: int, before: Forgotten, *, summarizes: bool
 ) -> tuple[History, Forgotten] | None:
-    """Shorten a history that is longer than `room`; returns what remains and what was dropped, or None if all must stay."""
+    """Shorten a history to fit into `room` tokens. Return it and what was dropped, or None if all turns must stay."""
     entries, ends = history.entries, _ends(history.entries, opening)
     if len(ends) < 2:
         return None
@@ -84,7 +84,7 @@ def forget(
 async def summarize(
     model: Model, request: Request, opening: str, forgotten: Forgotten
 ) -> tuple[History, Forgotten]:
-    """Ask a speaker's model to summarize what it drops before `request`; returns its new history and what is recorded."""
+    """Ask a speaker's model to summarize the dropped turns. Return the history with the summary, and what to record."""
     room, most = forgotten.room, request.sampling.max_tokens
     if most is None:
         most = min(_REPLY_TOKENS, room // 4)
@@ -115,14 +115,14 @@ async def summarize(
 
 
 def _ends(entries: Sequence[Entry], opening: str) -> list[int]:
-    """Return where turns end; the first ones count as one: the reply to the opening, and the first reply to a speaker."""
+    """Return the indexes at which turns end. The reply to the opening and the next reply count as one turn."""
     ends = [place for place, entry in enumerate(entries, 1) if entry.role == "assistant"]
     first = entries[ends[0] - 2].content if ends and ends[0] > 1 else ""
     return ends[1:] if opening and well_formed(first) == well_formed(opening) else ends
 
 
 def _rebuilt(history: History, entries: Sequence[Entry]) -> History:
-    """Return a history of other entries, its estimate scaled by the endpoint's count of this one."""
+    """Return a history of `entries`. Its estimated length is corrected by the ratio of count to estimate in `history`."""
     other = History()
     for entry in entries:
         other.add(entry.role, entry.content)

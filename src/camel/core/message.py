@@ -25,7 +25,7 @@ OWN_FIELDS = {"model", "messages", "stream", "stream_options"}
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Tokens as the endpoint counted them."""
+    """Token counts as the endpoint reported them."""
 
     prompt: int = 0
     completion: int = 0
@@ -60,7 +60,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.prompt + self.completion
 
     def filled(self) -> Usage:
-        """Return the usage with calls without a count filled in at the average of the others; unchanged if none has a count."""
+        """Return the usage with the missing token counts filled in at the average of the other calls. Unchanged if no call has
+        a count."""
         known = self.calls - self.unknown
         if not self.unknown or known <= 0:
             return self
@@ -140,9 +141,9 @@ class Proposal(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     content: str
     speaker: str = ""
-    """Its speaker; empty for the speaker of the message."""
+    """The speaker of this proposal. Empty: the speaker of the message."""
     parent: int = -1
-    """Index of the proposal that it revises, or that it answers in a search; -1 for a first one."""
+    """Index of the proposal that this one revises, or that it answers in a search. -1 if there is none."""
     revises: bool = False
     """Whether it is a revision of its parent after the critic's feedback."""
     score: float | None = None
@@ -207,11 +208,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The tool calls made for it, in order."""
     tokens: TokenTrace | None = None
     seen: int = -1
-    """Number of earlier messages its speaker could have heard; -1: all. Fewer if several speak at the same time."""
+    """Number of earlier messages that the speaker could have heard. -1: all. Fewer if several speak at the same time."""
     forgot: int = 0
-    """Number of its speaker's turns, after the first ones, that were no longer in the prompt."""
+    """Number of turns of the speaker that were no longer in the prompt. The first turn is never dropped."""
     summary: str = ""
-    """The model's summary of these turns, if made before this message; used until more turns are dropped."""
+    """The summary of the dropped turns, if one was made for this message. It is used until more turns are dropped."""
 
     @property
     def move(self) -> Move:
@@ -220,7 +221,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def in_one_line(text: str) -> str:
-    """Remove line breaks from a name of a role or speaker: it may come from a model and must not pose as more than a name."""
+    """Remove line breaks from a name, which may come from a model and must not look like more than a name."""
     return " ".join(text.split())
 
 

@@ -20,7 +20,7 @@ from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 from camel.core.resolve import resolvers
 
 Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict", "comparison"]
-"""The expected format of a reply, for endpoints with grammars; the last four are formats of a judge."""
+"""The expected format of a reply, for endpoints that can constrain output. The last four are formats of a judge's answer."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     watch: Watch | None = None
     """If given, the reply is streamed and each piece is passed to this function."""
     options: int = 0
-    """Number of options in a request to a critic."""
+    """Number of options in a critic's question. The grammar of the answer depends on it."""
 
     def digest(self) -> bytes:
         """Return a hash of history, sampling and speaker, which identifies the request."""
@@ -92,11 +92,11 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     attempts: int = 1
     guided: str = ""
     limited: int = 0
-    """Number of attempts that got a 429."""
+    """Number of attempts at this call that got a 429."""
     deliberation: Deliberation | None = None
-    """The critic's deliberation, if there was a critic; `usage` then counts all its calls."""
+    """How the critic chose the reply, if there was a critic. `usage` then counts all calls made for it."""
     by: str = ""
-    """The run's name for the model, if it has several."""
+    """The run's name for the model that replied, if the run has several models."""
 
     @property
     def content(self) -> str:
@@ -119,15 +119,15 @@ class Model(ABC):
     """
 
     name: str = ""
-    """Its name in prices, reports and the identity of a run."""
+    """The model's name in prices, reports and the identity of a run."""
     context_tokens: int | None = None
-    """Its context window in tokens, if known."""
+    """The model's context window in tokens, if known."""
     base_url: str = ""
-    """Its address, for traces."""
+    """The address of the model's endpoint, for traces."""
     price: Price | None = None
-    """Its price, if known; otherwise the price is looked up by name."""
+    """The model's price, if known. Otherwise the price is looked up by name."""
     batch: bool = False
-    """Whether it uses a batch API."""
+    """Whether the model uses a batch API."""
     stand_in: Model | None = None
     """The model that replaces it in a look-ahead search: a person is not asked for hypothetical replies."""
 
@@ -136,13 +136,13 @@ class Model(ABC):
         """Answer `request`, or raise a `ModelError`."""
 
     async def ask(self, text: str, *, system: str = "", sampling: Sampling = Sampling()) -> str:  # noqa: B008 - frozen
-        """Return its answer to one question."""
+        """Ask the model one question and return the text of its answer."""
         history = History(system)
         history.add("user", text)
         return (await self.reply(Request(history, sampling))).content
 
     def release(self, session: str) -> None:  # noqa: B027 - most models keep nothing
-        """Free what was kept for a conversation; called when it has ended."""
+        """Free what is stored for a conversation. Called when the conversation has ended."""
 
     async def rest(self) -> None:  # noqa: B027 - most models have nothing to put away
         """Free resources, such as a local server, until the next call; called when no call is expected for a while."""
@@ -167,11 +167,11 @@ class WrappedModel(Model):
         self.price = inner.price
 
     def release(self, session: str) -> None:
-        """Pass it to the wrapped model."""
+        """Release the conversation in the wrapped model."""
         self.inner.release(session)
 
     async def rest(self) -> None:
-        """Pass it to the wrapped model."""
+        """Let the wrapped model free its resources until the next call."""
         await self.inner.rest()
 
     async def aclose(self) -> None:
@@ -180,7 +180,7 @@ class WrappedModel(Model):
 
 
 def checked_model(model: object) -> Model:
-    """Return `model`, or the model of that name, or raise an `InputError`."""
+    """Return `model` if it is a `Model`, or look up the model if it is a name. Raise an `InputError` for anything else."""
     if isinstance(model, str):
         return resolvers.model(model)
     if not isinstance(model, Model):

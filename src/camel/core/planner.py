@@ -28,7 +28,7 @@ ATTEMPTS = 3
 """Maximum number of calls for one list."""
 MAX_STEP_CHARS = 600
 CASTING, PLANNER = "casting", "planner"
-"""The speaker names of the two kinds of calls."""
+"""The speaker names in requests for roles and for a plan."""
 FIRST_SAMPLING = Sampling(temperature=0.7)
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Asks a model for the steps of a task; they are appended to it."""
+    """Asks a model for the steps of a task. The steps are appended to the task."""
 
     steps: int = 6
     """Maximum number of steps."""
@@ -98,7 +98,8 @@ async def assign_roles(
     session: str = "",
     watch: Watch | None = None,
 ) -> ProposedMembers:
-    """Ask a model to propose `count` members for a task, none with a name in `taken`; raises `NotUnderstood`."""
+    """Ask a model to propose `count` members for a task, none with a name in `taken`. Raises `NotUnderstood` if no reply has
+    enough members."""
     casting = count if isinstance(count, Casting) else Casting(count)
     wanted = casting.count
 
@@ -125,7 +126,7 @@ async def plan_task(
     session: str = "",
     watch: Watch | None = None,
 ) -> TaskPlan:
-    """Ask a model to plan a task in at most `steps` steps; without a usable plan there are no steps and the task stays as it is."""
+    """Ask a model to plan a task in at most `steps` steps. If no reply has a usable plan, the result has no steps."""
     planner = steps if isinstance(steps, Planner) else Planner(steps)
     asked = planner.asked(checked_text("the task", task, MAX_TASK_CHARS))
     request = Request(History(), planner.sampling, session, PLANNER, "list", watch)
@@ -134,7 +135,7 @@ async def plan_task(
 
 
 def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
-    """Return the members in a list: name before the colon, brief after it. Lines that are no member are skipped."""
+    """Return the members in a list: name before the colon, brief after it. Skip lines that describe no member."""
     members: list[Member] = []
     seen = {as_key(name) for name in taken}
     for line in _lines(text):
@@ -162,7 +163,7 @@ def prompts() -> dict[str, str]:
 async def _ask(
     model: Model, prompt: str, read: Callable[[str], Sequence[T] | None], request: Request
 ) -> tuple[Sequence[T] | None, Usage, str]:
-    """Ask until the reply can be parsed or the attempts are used; returns the result and the usage of all calls."""
+    """Ask until `read` can parse the reply, at most `ATTEMPTS` times. Return the result, the usage of all calls, and the model."""
     usage, reply = Usage(), None
     for attempt in range(ATTEMPTS):
         history = History()

@@ -27,16 +27,16 @@ class Declaration(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """A short title."""
+        """A short title of the conversation."""
 
     @property
     @abstractmethod
     def placeholders(self) -> frozenset[str]:
-        """The names of its placeholders, in lower case."""
+        """The names of the declaration's placeholders, in lower case."""
 
     @abstractmethod
     def fill(self, row: Mapping[str, Any]) -> Declaration:
-        """Return a copy with its placeholders filled; other names in the row are ignored."""
+        """Return a copy with its placeholders filled from `row`. Other names in the row are ignored."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -44,11 +44,11 @@ class Declaration(ABC):
 
     @abstractmethod
     def with_rules(self, rules: Sequence[StopRule]) -> Declaration:
-        """Return a copy with other stop rules; the limits on messages and tokens always apply."""
+        """Return a copy with other stop rules. The limits on messages and tokens always apply."""
 
     @abstractmethod
     def own_model(self) -> Model:
-        """Return its model, or the one that the environment names."""
+        """Return the declared model, or the one that the environment names."""
 
     @abstractmethod
     def play(self, model: Model, *, id: str = "", seed: int | None = None) -> Play:
@@ -80,7 +80,7 @@ class Play(ABC):
         return self.transcript
 
     def end(self, detail: str, reason: StopReason = "stopped") -> None:
-        """End it from outside, unless it has ended; the transcript keeps its messages."""
+        """End the conversation from outside, unless it has ended. The transcript keeps its messages."""
         if self.transcript.stop is None:
             self.transcript.stop = Stop(reason, detail)
 
@@ -102,7 +102,8 @@ class Play(ABC):
 
 
 def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None = None) -> T:
-    """Run a coroutine to its end, also inside a notebook. There, the first Ctrl-C calls `interrupted`, if given, and keeps waiting."""
+    """Run a coroutine to its end, also inside a notebook. In a notebook, the first Ctrl-C calls `interrupted`, if given, and
+    keeps waiting."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -15,7 +15,7 @@ from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 
 Group = Literal["scenarios", "detectors", "stop_rules", "critics", "exporters", "models"]
-"""Kinds of parts that a plug-in can add; the entry point group is `camel.` plus this."""
+"""Kinds of objects that a plug-in can add. The entry point group is `camel.` plus this name."""
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class PluginFailed(InputError):
 
 
 class Plugin(NamedTuple):
-    """A part that an installed package offers."""
+    """An object that an installed package offers, such as a scenario or a stop rule."""
 
     group: str
     name: str
@@ -53,13 +53,13 @@ class Plugin(NamedTuple):
 
     @property
     def bare(self) -> str:
-        """The distribution's name alone."""
+        """The distribution's name without its version."""
         return self.package.split(" ")[0]
 
 
 @cache
 def offered(group: Group) -> dict[str, tuple[Plugin, ...]]:
-    """Return what installed packages offer in a group, by name. Reads only their metadata, once."""
+    """Return what installed packages offer in a group, by name. Only reads the packages' metadata, and only once."""
     from importlib.metadata import entry_points
 
     found: dict[str, list[Plugin]] = {}
@@ -73,15 +73,15 @@ def offered(group: Group) -> dict[str, tuple[Plugin, ...]]:
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
-    """The parts of one kind by name: built-in ones first, then those of plug-ins, which are loaded at first use."""
+    """The objects of one kind by name: built-in ones first, then those of plug-ins, which are loaded at first use."""
 
     reserved: frozenset[str] = frozenset()
-    """Reserved names."""
+    """Names that no plug-in can use."""
 
     def __init__(
         self, group: Group, own: dict[str, T], check: Callable[[Plugin, Any], T], *, kind: str
     ) -> None:
-        """`check` turns a plug-in's object into a part, or raises `plugin.failed(why)`; `kind` names a part in errors."""
+        """`check` converts a plug-in's object, or raises `plugin.failed(why)`. `kind` is what errors call such an object."""
         self.group: Group = group
         self.kind = kind
         self._own, self._check = own, check
@@ -104,7 +104,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return self._loaded[name]
 
     def __setitem__(self, name: str, part: T) -> None:
-        """Add or replace a part, for this process only."""
+        """Add or replace an object, for this process only."""
         if name in self.reserved:
             raise InputError(f"the {self.kind} name {shown(name)} is reserved: choose another name")
         self._own[name] = part
@@ -113,7 +113,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         del self._own[name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a part of that name, loadable or not."""
+        """Return whether there is an object of that name, even if it cannot be loaded."""
         return name in self._own or (name in offered(self.group) and name not in self.reserved)
 
     def __iter__(self) -> Iterator[str]:
@@ -125,11 +125,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     @property
     def own(self) -> set[str]:
-        """The names of built-in parts, and reserved names."""
+        """The names of built-in objects, and reserved names."""
         return {*self._own, *self.reserved}
 
     def find(self, name: str) -> T:
-        """Return the part of that name, or raise an `InputError` that lists the names."""
+        """Return the object of that name, or raise an `InputError` that lists the names."""
         if name not in self:
             there = f"Use one of {', '.join(self)}" if len(self) else "No installed plug-in provides one"
             raise InputError(f"there is no {self.kind} {shown(name)}{similar(name, self)}. {there}")
@@ -137,5 +137,5 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
 
 def taken(group: Group, own: set[str]) -> list[Plugin]:
-    """Return plug-ins that are ignored because a built-in part has their name."""
+    """Return plug-ins that are ignored because a built-in object has the same name."""
     return [plugin for name, several in offered(group).items() if name in own for plugin in several]

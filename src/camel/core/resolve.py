@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Resolvers:
-    """One function for each thing that `core` needs from above."""
+    """Functions of higher layers that `core` needs. They are set when the package is imported."""
 
     model: Callable[[str], Model]
-    """Returns a model by its name; empty: the one that the environment names."""
+    """Returns a model by its name. An empty name means the model that the environment names."""
     findings: Callable[[Transcript], Sequence[Any]]
     """Returns what detectors find in a transcript."""
     html: Callable[[Transcript], str]

@@ -130,7 +130,7 @@ class RolePlaying(Play, Declaration):
             self._seat()
 
     def _seat(self) -> None:
-        """Resolve the models and check that the prompts fit them."""
+        """Find the models of all seats, and check that the prompts fit into their context windows."""
         if self._drafted:
             return
         model, user_model = self._given["model"], self._given["user_model"]
@@ -144,7 +144,7 @@ class RolePlaying(Play, Declaration):
         self._check_room()
 
     def _critic(self, seat: str, critic: Critic | int | None) -> Critic | None:
-        """Return a critic; a number means that the seat's model chooses the best of so many proposals."""
+        """Return a critic. If `critic` is a number, the seat's model chooses the best of that many proposals."""
         if not isinstance(critic, int):
             return critic
         return BestOf(judge=ModelJudge(self._models[seat]), proposals=critic)
@@ -161,7 +161,7 @@ class RolePlaying(Play, Declaration):
 
     @property
     def title(self) -> str:
-        """The two roles."""
+        """The two roles, as a title."""
         return f"{self._given['assistant']} and {self._given['user']}"
 
     @property
@@ -184,11 +184,11 @@ class RolePlaying(Play, Declaration):
         }
 
     def with_rules(self, rules: Sequence[StopRule]) -> RolePlaying:
-        """Return a copy with other stop rules; the limits on messages and tokens always apply."""
+        """Return a copy with other stop rules. The limits on messages and tokens always apply."""
         return self.again(rules=rules)
 
     def own_model(self) -> Model:
-        """Return its model, or the one that the environment names."""
+        """Return the declared model, or the one that the environment names."""
         return checked_model("" if self._given["model"] is None else self._given["model"])
 
     def play(self, model: Model, *, id: str = "", seed: int | None = None) -> RolePlaying:
@@ -232,7 +232,7 @@ class RolePlaying(Play, Declaration):
             raise
 
     def asked(self) -> list[Model | None]:
-        """Return both agents' models, and the specifier's."""
+        """Return the models of both agents and of the task specifier."""
         self._seat()
         return [*self._models.values(), self._specifier and self._specifier.model]
 
@@ -264,7 +264,7 @@ class RolePlaying(Play, Declaration):
         ]
 
     def _check_room(self) -> None:
-        """Raise `NoRoom` for prompts that do not fit their model's window, before any call is paid."""
+        """Raise `NoRoom` if an agent's first prompt does not fit the model's context window, before any call is paid for."""
         limits = [rule for rule in self._rules if isinstance(rule, TokenLimit)] or [TokenLimit(reserve=1)]
         for agent in self._drafted:
             call = NextCall(

@@ -32,22 +32,22 @@ class Branch:
     """A possible continuation and its score."""
 
     conversation: Conversation
-    """A fork of the conversation. Its last step is said there when the branch is entered."""
+    """A fork of the conversation. It contains the last step only after `entered` was called."""
     steps: Steps
     saying: Reply | None = None
-    """The last step, as long as it has not been said in the fork."""
+    """The reply that is the last step, until `entered` adds it to the fork. None after that."""
     rounds: int = 0
     score: float | None = None
     ended: bool = False
-    """Whether a stop rule ended it."""
+    """Whether a stop rule ended this branch."""
 
     @property
     def worth(self) -> float:
-        """The score for comparisons; a branch without a score comes last."""
+        """The score for comparisons. A branch without a score compares as the lowest."""
         return float("-inf") if self.score is None else self.score
 
     def entered(self, name: str) -> Conversation:
-        """Return the fork with the last step said."""
+        """Return the fork with the last step added as a message of the speaker `name`."""
         if self.saying is not None:
             self.conversation = self.conversation.fork()
             self.conversation.say(name, self.saying)
@@ -55,7 +55,7 @@ class Branch:
         return self.conversation
 
     def continues(self, name: str) -> bool:
-        """Return whether the conversation would continue."""
+        """Return whether the conversation would continue after the last step. Updates `ended`."""
         fork = self.entered(name)
         self.ended = fork.transcript.stop is not None or not fork.asked()
         return not self.ended
@@ -77,7 +77,7 @@ class TreeSearch(Proposing):
 
     @abstractmethod
     def select(self, leaves: Sequence[Branch]) -> tuple[list[Branch], list[Branch]]:
-        """Return the leaves to keep, and those of them to expand now, best first."""
+        """Return two lists, best first: the leaves to keep, and the kept leaves to expand now."""
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
         """Return what `agent` says next."""
@@ -144,7 +144,7 @@ def _ranked(leaves: Sequence[Branch]) -> list[Branch]:
 
 
 async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, list[Branch]]:
-    """Expand branches by a round within the budget and judge the results; returns the new leaves of each branch."""
+    """Expand branches by one round within the call budget, and judge the results. Return the new leaves of each branch."""
     name = sitting.agent.name
     moved: list[Branch] = []
     while True:
@@ -187,7 +187,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
 
 
 async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
-    """Advance each fork by one message at the same time; returns the branches that advanced."""
+    """Advance the fork of each branch by one message, all at the same time. Return the branches that advanced."""
     said = [len(branch.conversation.transcript.messages) for branch in branches]
     costs = [len(branch.conversation.asked()) for branch in branches]
     sitting.spent(sum(costs))

@@ -57,7 +57,7 @@ T = TypeVar("T", Casting, Planner)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When a society ends; the first condition that holds ends it. Loops and prompts that no longer fit always end it."""
+    """When a society ends. The first condition that holds ends it. A loop, or a prompt that no longer fits, always ends it."""
 
     done: str = ""
     """The member that may declare the task done."""
@@ -133,7 +133,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Its members' names, in order."""
+        """The members' names, in order."""
         return tuple(member.name for member in self.members)
 
     @property
@@ -149,7 +149,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return min(filter(None, (self.stop.max_messages, rounds)), default=MAX_MESSAGES)
 
     def rules(self) -> tuple[StopRule, ...]:
-        """Its stop rules, in the order in which they are checked."""
+        """The stop rules, in the order in which they are checked."""
         stop, names = self.stop, self.names
         rules: list[StopRule] = []
         if stop.done:
@@ -179,7 +179,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return replace(self, task=fill(self.task, values), members=members)
 
     def identity(self) -> dict[str, Any]:
-        """Return what identifies the declaration: everything except the model and the rows."""
+        """Return what identifies the declaration: everything except the model and the rows of values."""
         return {"kind": "society", **identity_of(replace(self, model=None))}
 
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
@@ -187,7 +187,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         raise InputError("rules cannot be used with a society: set stop=Ending(…) instead")
 
     def own_model(self) -> Model:
-        """Return its model, or the one that the environment names."""
+        """Return the declared model, or the one that the environment names."""
         return checked_model("" if self.model is None else self.model)
 
     def play(
@@ -227,7 +227,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         seed: int | None = None,
         critics: Mapping[str, Critic] | None = None,
     ) -> list[Agent]:
-        """Return its members as agents, with their prompts filled in and their models."""
+        """Return the members as agents, with their models and with the placeholders in their prompts filled."""
         agents: list[Agent] = []
         for member, system, opening in self.prompts(task):
             chosen = sampling or member.sampling or self.usual_sampling
@@ -269,7 +269,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
             yield member, fill(template, values), fill(opening, values)
 
     def _near(self) -> Mapping[str, Sequence[str]]:
-        """Return, for each member, the members that it hears or that hear it, in the members' order."""
+        """Return, for each member, the members that it hears or that hear it (itself included), in the declared order."""
         names, listeners = self.names, self.hears.listeners(self.names)
         if all(len(found) == len(names) - 1 for found in listeners.values()):
             return dict.fromkeys(names, names)
@@ -401,7 +401,7 @@ class SocietyPlay(Play):
 
 
 def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
-    """Return the model of each member; `""` is the model of all others."""
+    """Return the models by member. The key `""` has the model of members that have no own one."""
     if not isinstance(model, Mapping):
         return {"": checked_model(model)}
     models = {name: checked_model(one) for name, one in model.items()}
@@ -424,7 +424,7 @@ def _introduced(member: Member) -> str:
 
 
 def _listed(members: Sequence[Member], count: int) -> str:
-    """Return the first members, one per line, and how many others there are."""
+    """Return the first `count` members, one per line, and the number of the others."""
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
     more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
     return "\n".join([*lines, *more])

@@ -45,7 +45,7 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     """One of `StopReason`, or the reason of your own rule."""
     detail: str
-    """A sentence with the figures that decided it."""
+    """A sentence with the values that decided it."""
     speaker: str = ""
     """The speaker whose message or limit decided it, if there is one."""
     failure: str = ""
@@ -63,13 +63,13 @@ class NextCall(msgspec.Struct, frozen=True, gc=False):
 
     speaker: str
     prompt_tokens: int = 0
-    """The length of its prompt, counted or estimated on the high side."""
+    """The length of the call's prompt in tokens, counted or estimated on the high side."""
     max_tokens: int | None = None
-    """Limit on its reply in tokens, if there is one."""
+    """Maximum tokens of the reply, if there is a limit."""
     context_tokens: int | None = None
     """The model's context window, if known."""
     together: int = 0
-    """Number of simultaneous calls that come before this one in order."""
+    """Number of calls at the same time that come before this one in the order of speakers."""
 
 
 class StopRule(Protocol):
@@ -85,13 +85,13 @@ class DoneToken(msgspec.Struct, frozen=True):
 
     by: str = "user"
     within: int = 1
-    """Number of last messages to check: as many as are said at the same time."""
+    """Number of latest messages to check. Set it to the number of speakers that speak at the same time."""
 
     def __post_init__(self) -> None:
         _at_least(1, within=self.within)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
-        """Stop when the last message is the user's and declares the task done."""
+        """Stop when one of the latest messages is by the speaker `by` and declares the task done."""
         for message in messages[-self.within :]:
             if message.speaker == self.by and message.move.done:
                 return Stop("done", f"the {self.by} said that the task is done", self.by)
@@ -141,7 +141,7 @@ class AssistantInstructs(msgspec.Struct, frozen=True):
 
 
 class TokenLimit(msgspec.Struct, frozen=True):
-    """The next prompt and the completion reserved for it would not fit the speaker's window."""
+    """The next prompt and the completion reserved for it would not fit the context window of the speaker's model."""
 
     limit: int | None = None
     """Context window in tokens. Default: the model's own; if that is unknown, the rule never stops."""
@@ -153,14 +153,14 @@ class TokenLimit(msgspec.Struct, frozen=True):
         _at_least(0, reserve=self.reserve)
 
     def room(self, call: NextCall) -> int | None:
-        """Return the tokens that the call's prompt may have; None if the window is unknown."""
+        """Return the maximum tokens of the call's prompt, or None if the context window is unknown."""
         limit, window = self.limit, call.context_tokens
         window = window if limit is None else min(limit, window or limit)
         reserve = self.reserve if call.max_tokens is None else call.max_tokens
         return None if window is None else window - reserve
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
-        """Stop when the next call has no room for its reply."""
+        """Stop when the prompt of the next call leaves no room for the reply."""
         room = self.room(call)
         if room is None or call.prompt_tokens <= room:
             return None
@@ -245,21 +245,20 @@ class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 class MessageLoop(msgspec.Struct, frozen=True):
     """The speakers are in a loop: they only exchange thanks and goodbyes, or repeat themselves.
 
-    Pleasantries count only in short messages without an instruction or a solution. A message is a repeat if it is nearly
-    equal to one of its speaker's two previous messages and has no new word, so loops of one and of two messages are
-    found. A new word counts as progress: filled-in templates and growing listings change that way. The rule rather stops
-    late than early, because a conversation that stops too early is lost.
+    Thanks count only in short messages without an instruction or a solution. A message is a repeat if it is nearly equal to one
+    of its speaker's two previous messages and has no new word, so loops of one and of two messages are found. A new word counts
+    as progress: filled-in templates and growing listings change that way. The rule stops late rather than early, because a
+    conversation that stops too early is lost.
     """
 
     pleasantries: int = 4
-    """Messages in a row with thanks only. The paper's code has 4 but never counts them."""
+    """Number of messages in a row with nothing but thanks. The paper's code has 4 but never counts them."""
     pleasant_chars: int = 400
     """Longest message in characters that can be thanks only. Larger societies use a smaller limit."""
     repeats: int = 2
-    """Repeats in a row by every speaker."""
+    """Number of repeats in a row that every speaker must make."""
     stuck: int = 4
-    """Exact repeats in a row by one speaker, regardless of the others. Short lines such as "Continue." and "Yes." do
-    not count."""
+    """Number of exact repeats in a row by one speaker, whatever the others say. Lines such as "Continue." do not count."""
     similarity: float = 0.75
     """Similarity (Jaccard, over pairs of adjacent words) from which two messages count as nearly equal. Pairs,
     because in a game or a puzzle the same few words in another order are another move."""
@@ -328,7 +327,7 @@ def _can_be_asked(rule: Any) -> None:
 
 
 class _PluggedRule(msgspec.Struct, frozen=True):
-    """A plug-in's rule; its errors name the plug-in."""
+    """A plug-in's stop rule. If it raises an error, the error names the plug-in."""
 
     plugin: Plugin
     rule: Any
@@ -342,7 +341,7 @@ class _PluggedRule(msgspec.Struct, frozen=True):
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
-    """Return the factory of a plug-in's rule; calls it once to check the result."""
+    """Return a factory of a plug-in's stop rules. It is called once here to check what it returns."""
     try:
         _can_be_asked(part())
     except Exception as error:
@@ -355,7 +354,7 @@ STOP_RULES: Registry[Callable[[], StopRule]] = Registry("stop_rules", {}, _plugg
 
 
 def paper_rules(*, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:
-    """Return the paper's termination conditions with its constants, and the loop rule that its code intended."""
+    """Return the paper's stop rules with its constants, and the loop rule that the paper's code intended."""
     return (
         DoneToken(),
         AssistantInstructs(),
@@ -444,7 +443,7 @@ def _repeats(text: str, before: str, earlier: str | None, similarity: float) -> 
 
 
 def _may_be_similar(one: str, other: str, similarity: float) -> bool:
-    """Return whether two texts may be similar: near-repeats have similar lengths and share some of four short pieces."""
+    """Return False if two texts cannot be near-repeats, because their lengths differ too much or they share no short piece."""
     size = len(one)
     if not size * similarity <= len(other) * 1.1 <= size / similarity * 1.21:
         return False

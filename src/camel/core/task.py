@@ -27,12 +27,12 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     """Usage of the specifier's call."""
     finish: FinishReason = "stop"
-    """How the specifier's reply ended. After a refusal or a filtered reply the original task is used."""
+    """How the specifier's reply ended. After a refusal or a filtered reply, the agents work on the original task."""
     guided: str = ""
 
     @property
     def text(self) -> str:
-        """The version that the agents work on."""
+        """The text of the task that the agents work on: specified if possible, otherwise as given."""
         return self.specified or self.original
 
 
@@ -62,7 +62,7 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
         session: str = "",
         watch: Watch | None = None,
     ) -> Task:
-        """Return `task` with its specified version; unchanged if the answer is empty."""
+        """Return `task` with its specified version. Return it unchanged if the model's answer is empty."""
         values = {**roles, "TASK": as_sentence_part(task.original), "WORD_LIMIT": str(self.word_limit)}
         history = History()
         history.add("user", fill(template, values))

@@ -19,7 +19,7 @@ _LONGEST_QUOTE = 2_000
 
 
 class Parts(NamedTuple):
-    """The two parts of a text."""
+    """A model's text, split into thought (reasoning in tags) and speech."""
 
     thought: str
     speech: str
@@ -46,7 +46,7 @@ def separate(text: str) -> Parts:
 
 
 class _Thoughts:
-    """Positions of the thoughts in a text, tags included. One pass, in linear time."""
+    """The positions of thoughts in a text, tags included, found in linear time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -74,7 +74,7 @@ class _Thoughts:
         return not self._text[max(spoken, self._text.rfind("\n", 0, at) + 1) : at].strip()
 
     def _end_of_code(self, mark: re.Match[str]) -> int:
-        """Return where the code that starts at a mark ends; the end of the mark if it starts none."""
+        """Return the end of the code that starts at a mark. If no code starts there, return the end of the mark."""
         text, run = self._text, mark[0]
         if len(run) >= 3 and self._begins_line(mark.start()) and run not in self._no_fence:
             close = re.compile(rf"^ {{0,3}}{run[0]}{{{len(run)},}}[ \t]*$", re.MULTILINE).search(
@@ -147,7 +147,7 @@ class SpeechFilter:
         return "".join(shown)
 
     def rest(self) -> str:
-        """Return what was held back, at the end of the text."""
+        """Return the text that was held back. Call it at the end of the stream."""
         rest, self._held = ("" if self._thinking else self._held), ""
         return rest
 

@@ -29,7 +29,7 @@ _KIND = re.compile(rf"\b({'|'.join(_KINDS)})\b")
 
 
 def read_table(path: Path, missing: str = "") -> dict[str, Any]:
-    """Read a TOML file. `missing` is the advice if there is no such file."""
+    """Read a TOML file. If the file does not exist, the error contains the advice in `missing`."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -40,7 +40,7 @@ def read_table(path: Path, missing: str = "") -> dict[str, Any]:
 
 
 def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None) -> T:
-    """Convert a table to a struct; an unknown key or an invalid value raises an `InputError` that names the file."""
+    """Convert a table to a struct. An unknown key or an invalid value raises an `InputError` that names the file."""
     place = f"{path}: " if path else ""
     for problem in drop_unknown_keys(table, kind):
         raise InputError(f"{place}{problem}")
@@ -65,7 +65,7 @@ def plain_message(error: msgspec.ValidationError) -> str:
 
 
 def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
-    """Drop keys at any depth that the struct `kind` does not have, and return a message for each, also for wrong tags."""
+    """Drop keys at any depth that the struct `kind` does not have. Return a message for each, and for each wrong tag."""
     root = type_info(kind)
     sections: dict[str, list[str]] = {}
     for field in root.fields if isinstance(root, StructType) else ():

@@ -34,7 +34,7 @@ class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     """The configured name of its model."""
     history: str = "full"
-    """What happens to its older turns: `full`, `window` or `summarize`."""
+    """What happens to the speaker's older turns when a prompt no longer fits: `full`, `window` or `summarize`."""
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,7 +65,7 @@ class Transcript(msgspec.Struct):
     """Hash of its run's configuration."""
     schema: int = SCHEMA
     item: int = -1
-    """Its number in the run; -1 outside of a run."""
+    """Index of the conversation in its run. -1 outside of a run."""
     hears: dict[str, list[str]] | None = None
     """The listeners of each speaker; None: everyone hears everyone else."""
     wording: str = ""
@@ -88,7 +88,7 @@ class Transcript(msgspec.Struct):
 
     @staticmethod
     def from_json(data: bytes | str) -> Transcript:
-        """Read a record; raises an `InputError` if it is none, or if its schema is newer than this version's."""
+        """Read a record. Raise an `InputError` if it is not a transcript, or if its schema is newer than this version's."""
         try:
             transcript = msgspec.json.decode(data, type=Transcript)
             before = msgspec.json.decode(data, type=_Before)
@@ -99,7 +99,7 @@ class Transcript(msgspec.Struct):
         return upgrade(transcript)
 
     def __str__(self) -> str:
-        """A summary for a terminal: roles, task, the beginning of every message, and how it ended."""
+        """Return a summary for a terminal: roles, task, the beginning of every message, and how the conversation ended."""
         roles = " and ".join(in_one_line(speaker.role or speaker.name) for speaker in self.speakers)
         lines = [f"{roles}: {_short(self.task.text)}" if roles else _short(self.task.text)]
         lines += [
@@ -110,24 +110,24 @@ class Transcript(msgspec.Struct):
         return "\n".join([*lines, f"{end}; {self.usage.calls} calls, {self.usage.total:,} tokens"])
 
     def __repr__(self) -> str:
-        """One line; `str` shows the beginning of each message."""
+        """Return one line. `str` shows the beginning of each message."""
         end = self.stop.reason if self.stop else "not ended"
         return f"<Transcript {self.id!r}: {len(self.messages)} messages, {end}>"
 
     def to_messages(self, seat: str) -> list[dict[str, str]]:
-        """Return what one speaker heard and said, in the format of chat templates and trainers."""
+        """Return the messages that one speaker heard and said, in the format of chat templates and trainers."""
         return [{"role": entry.role, "content": entry.content} for entry in heard_by(self, seat)]
 
     def prompt_of(self, index: int) -> list[dict[str, str]]:
-        """Return the prompt that was sent for a message, in the same format, without turns that its speaker had dropped."""
+        """Return the prompt that was sent for a message, as `to_messages` does, but without turns its speaker had dropped."""
         return [{"role": entry.role, "content": entry.content} for entry in sent_for(self, index)]
 
     def findings(self) -> Sequence[Any]:
-        """Return what the detectors find in it: role flipping, loops, refusals and others, by message."""
+        """Return what the detectors find in the conversation: role flipping, loops, refusals and others, by message."""
         return resolvers.findings(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write it as JSON; `Transcript.load` reads it back."""
+        """Write the transcript as JSON and return the path. `Transcript.load` reads it back."""
         Path(path).write_bytes(self.to_json())
         return Path(path)
 
@@ -181,7 +181,7 @@ _weighed = msgspec.json.Decoder(list[_Weighed]).decode
 
 
 def check_schema(schema: int) -> None:
-    """Raise an `InputError` for a record of a newer version."""
+    """Raise an `InputError` if `schema` is newer than this version of CAMEL can read."""
     if schema > SCHEMA:
         raise InputError(
             f"this transcript has schema {schema}, and this version of camel reads up to {SCHEMA}: upgrade camel"
@@ -189,7 +189,7 @@ def check_schema(schema: int) -> None:
 
 
 def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
-    """Convert a transcript of an earlier schema; `weighed` is the column of schema 1 with critics' options."""
+    """Convert a transcript of an earlier schema. `weighed` is the column of schema 1 that contains the critics' options."""
     if transcript.schema == 1:
         for one in _weighed(weighed) if weighed else ():
             message = transcript.messages[one.message]

@@ -22,7 +22,7 @@ from camel.core.message import Message
 class _Policy(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="policy"
 ):
-    """Base class of turn policies."""
+    """Base class of policies that decide who speaks next."""
 
     def mentioned(self) -> Sequence[str]:
         """Return the members named in the declaration."""
@@ -33,11 +33,11 @@ class _Policy(
         return members
 
     def together(self, members: int) -> int:
-        """Return how many members speak at the same time, at most."""
+        """Return the maximum number of members that speak at the same time."""
         return 1
 
     def procedure(self, name: str) -> str:
-        """Return what a member's prompt says about turns."""
+        """Return the sentence about turns in a member's prompt."""
         return ""
 
 
@@ -48,7 +48,7 @@ class RoundRobin(_Policy, frozen=True, tag="round_robin"):
     """The order of speakers. Default: the order of members. A member that is listed twice speaks twice in a round."""
 
     def mentioned(self) -> Sequence[str]:
-        """Return the order."""
+        """Return the members named in the order."""
         return self.order
 
     def round(self, members: int) -> int:
@@ -56,7 +56,7 @@ class RoundRobin(_Policy, frozen=True, tag="round_robin"):
         return len(self.order) or members
 
     def procedure(self, name: str) -> str:
-        """Say that the order is fixed."""
+        """Return a sentence for prompts: the order is fixed."""
         return "The members speak one after the other, in a fixed order."
 
     def turns(self, names: Sequence[str]) -> Turns:
@@ -65,7 +65,7 @@ class RoundRobin(_Policy, frozen=True, tag="round_robin"):
 
 
 class Addressed(_Policy, frozen=True, tag="addressed"):
-    """The member that the last message addresses speaks next; if it addresses no member, the next on the list."""
+    """The member that the last message addresses speaks next. If it addresses no member, the next on the list speaks."""
 
     first: str = ""
     """The first speaker. Default: the first member."""
@@ -75,7 +75,7 @@ class Addressed(_Policy, frozen=True, tag="addressed"):
         return (self.first,) if self.first else ()
 
     def procedure(self, name: str) -> str:
-        """Say how to choose the next speaker."""
+        """Return the instruction for choosing the next speaker."""
         return 'Whoever you address speaks next: end your message with a line "Next: Name", or "@Name".'
 
     def turns(self, names: Sequence[str]) -> Turns:
@@ -101,11 +101,11 @@ class Moderated(_Policy, frozen=True, tag="moderated"):
         return (self.moderator,)
 
     def round(self, members: int) -> int:
-        """Return the number of messages it takes to call every member once."""
+        """Return the number of messages that the moderator needs to call every member once."""
         return 2 * (members - 1)
 
     def procedure(self, name: str) -> str:
-        """Tell the moderator how to call a member, and the others who moderates."""
+        """Return how to call a member, for the moderator, or who moderates, for the others."""
         if name == self.moderator:
             return (
                 "You moderate. You speak after every member, and your message decides who speaks next: end it with a "
@@ -116,7 +116,7 @@ class Moderated(_Policy, frozen=True, tag="moderated"):
         )
 
     def turns(self, names: Sequence[str]) -> Turns:
-        """Alternate between the moderator and the member it calls; if it calls no member, the next on the list."""
+        """Return turns that alternate between the moderator and the member it calls, by default the next on the list."""
         others = [name for name in names if name != self.moderator]
         known, after = Names(others), dict(zip(others, [*others[1:], *others[:1]], strict=True))
 
@@ -155,11 +155,11 @@ class Rounds(_Policy, frozen=True, tag="rounds"):
         return max(map(len, self.groups), default=members)
 
     def procedure(self, name: str) -> str:
-        """Say that several members speak at the same time."""
+        """Return a sentence for prompts: several members speak at the same time."""
         return "Members speak in rounds, several at the same time: you hear what they said when your next turn comes."
 
     def turns(self, names: Sequence[str]) -> Turns:
-        """Return turns that depend on the number of messages: the rest of the current group."""
+        """Return turns in which the members of the current group that have not spoken yet come next, at the same time."""
         groups = self.groups or (tuple(names),)
         place = [(group, at) for group in groups for at in range(len(group))]
 
@@ -185,7 +185,7 @@ _STARTS = ("\n", ". ", "! ", "? ", "… ")
 
 
 def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None:
-    """Return the member that a text addresses: the last one, by the strongest kind of sign in the text."""
+    """Return the member that a text addresses, or None. A line `Next: Ada` comes before `@Ada`, and that before `Ada, …`."""
     is_mentioned = mentions(text)
     for find in (_by_line, _by_handle, _by_call):
         for at, name in reversed(list(find(text, names))):
@@ -195,21 +195,21 @@ def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None
 
 
 def _by_line(text: str, names: Names) -> Iterator[tuple[int, str]]:
-    """`Next: Ada`."""
+    """Yield the members named in lines such as `Next: Ada`, each with its position."""
     for sign in _NEXT.finditer(text) if "ext" in text or "EXT" in text else ():
         if found := names.at(text, sign.end()):
             yield sign.end(), found[0]
 
 
 def _by_handle(text: str, names: Names) -> Iterator[tuple[int, str]]:
-    """`@Ada`."""
+    """Yield the members named by a handle such as `@Ada`, each with its position."""
     for sign in _AT.finditer(text) if "@" in text else ():
         if found := names.at(text, sign.end()):
             yield sign.end(), found[0]
 
 
 def _by_call(text: str, names: Names) -> Iterator[tuple[int, str]]:
-    """`Ada, what …` and `What do you think, Ada?`."""
+    """Yield the members that a sentence calls, as in `Ada, what …` and `What do you think, Ada?`, each with its position."""
     for sign in _SIGNS.finditer(text):
         at = sign.start()
         floor = max(0, at - names.longest - 8)

@@ -27,7 +27,7 @@ PAUSE = 0.2
 """Seconds before a worker without a shard asks again."""
 OUT, GONE = "the coordinator counts this worker as dead", "the driver has stopped"
 _OWN = (LEASE_LOST, OUT, GONE)
-"""Reasons that affect only this worker."""
+"""Reasons to stop that affect only this worker."""
 T = TypeVar("T")
 
 
@@ -50,7 +50,7 @@ class ClusterWorker:
         self._left: list[int] = []
         self._ended = True
         self._leases = 0
-        """Counts requests for shards, so that a request with a lost answer does not lease twice."""
+        """Number of requests for shards. A repeated request has the same number, so it does not lease a second shard."""
         self._apart = 0.0
         self._ordered = ""
         """The coordinator's reason to halt."""
@@ -119,7 +119,7 @@ class ClusterWorker:
         return None
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the coordinator's answer; repeats the request as long as the lease is valid."""
+        """Ask the coordinator and return its answer. Repeat the request as long as the lease is valid."""
         while True:
             answer = asyncio.ensure_future(question())
             while not answer.done():
@@ -145,7 +145,7 @@ class ClusterWorker:
         self._news.set()
 
     async def _tell(self) -> None:
-        """Send all news to the coordinator, as long as it answers."""
+        """Send a heartbeat with all news. Repeat it until the coordinator answers or is gone."""
         while self._halt.reason not in _OWN:
             try:
                 await self._beat()
@@ -199,5 +199,5 @@ class ClusterWorker:
 
 
 def _about(seconds: float) -> float:
-    """Add jitter, so that workers that start together do not stay in step."""
+    """Return `seconds` with jitter, so that workers that start together do not stay in step."""
     return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - not a secret

@@ -21,7 +21,7 @@ _users: list[tuple[int, int, int]] = []
 
 @contextlib.contextmanager
 def relaxed_collection() -> Generator[None]:
-    """Run the collector less often; several callers may overlap in any order."""
+    """Run Python's garbage collector less often inside the block. Several callers may overlap in any order."""
     with _lock:
         found = gc.get_threshold()
         _users.append(_users[0] if _users else found)

@@ -46,7 +46,7 @@ async def _follow(folders: Sequence[RunFolder], halt: Halt, limit: Callable[[], 
 
 
 async def look(folders: Sequence[RunFolder], halt: Halt) -> None:
-    """Apply the control files once."""
+    """Read the control files once, and pause, continue or stop accordingly."""
     # Ignore errors of the store: the next check comes soon.
     with contextlib.suppress(CamelError):
         wished = {one: await asyncio.to_thread(read_wish, one) for one in list(folders)}

@@ -32,7 +32,7 @@ QUESTIONS = 200.0
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """The overall state, for the driver."""
+    """The overall state of a run, for the driver."""
 
     turn: int
     over: bool
@@ -71,26 +71,26 @@ class Coordinator:
         self._at_work: set[str] = set()
         """Workers with leases in this turn that have not reported its end."""
         self._leased: dict[str, tuple[int, int, int]] = {}
-        """The last lease of each worker: turn, number, shard."""
+        """The last lease of each worker: turn, number of the request, shard."""
         self._committed: list[int] = []
         self._silent: dict[str, list[int]] = {}
-        """Workers with an expired lease, until the driver has seen them."""
+        """Workers with an expired lease, until `look` reports them to the driver."""
         self._reports: dict[str, WorkerReport] = {}
         self._windows: dict[str, int] = {}
-        """Each worker's part of the window, or its items in flight if there are more."""
+        """Maximum number of items in flight of each worker, or the actual number if that is higher."""
         self._shares: dict[str, WorkerShare] = {}
         self._shared = -SHARE_EVERY
 
     # --- for the driver ----------------------------------------------------------------------------------------------
 
     def begin(self, turn: Turn, shards: int, done: Iterable[int]) -> None:
-        """Start a pass over a step, with the numbers of the shards that are done."""
+        """Start a turn, which is one pass over a step. `done` has the numbers of the shards that are committed."""
         self._turn, self._leases = turn, self._leases.begin(shards, done)
         self._at_work.clear()
         self._committed.clear()
 
     def halt(self, reason: str) -> None:
-        """Ask all workers to stop; calls in flight end."""
+        """Ask all workers to stop after their calls in flight."""
         self._halt = self._halt or reason
 
     def pause(self, paused: bool) -> None:
@@ -102,7 +102,7 @@ class Coordinator:
         self._closed = True
 
     def lost(self, worker: str) -> list[int]:
-        """Handle a dead worker: its shards can be leased at once; returns them."""
+        """Free the shards of a dead worker, so that others can lease them at once. Return these shards."""
         self._gone(worker)
         return self._leases.lost(worker)
 
@@ -141,7 +141,7 @@ class Coordinator:
         return None if self._closed else self._turn
 
     def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """Return a shard, `WAIT`, or None if the turn is over; the same number gets the same shard."""
+        """Return a shard, `WAIT`, or None if the turn is over. A request with the same `number` gets the same shard."""
         if turn != self._turn.number or self._closed or self._halt:
             return None
         self._expire()
@@ -187,7 +187,7 @@ class Coordinator:
         )
 
     def _window(self, worker: str, inside: int) -> int:
-        """Return a worker's part of the window: an equal part, minus what other workers still have in flight."""
+        """Return how many items a worker may have in flight: an equal part, less if other workers still exceed theirs."""
         others = sum(taken for name, taken in self._windows.items() if name != worker)
         live = sorted(self._leases.live)
         fair, rest = divmod(self._concurrency, max(self._expected, len(live)))

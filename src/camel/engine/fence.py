@@ -17,7 +17,7 @@ MARGIN = 1.0
 
 
 class Fence:
-    """The driver's file in one run."""
+    """The file by which the driver of a run announces that its workers may be running."""
 
     def __init__(self, folder: RunFolder, ttl: float = 0.0) -> None:
         self._path, self._ttl = Path(folder.root) / DRIVER, ttl
@@ -36,13 +36,13 @@ class Fence:
         return min(max(0.0, ttl + MARGIN - age), ttl + MARGIN)
 
     def renew(self) -> None:
-        """Renew the file, before the workers' leases are renewed."""
+        """Renew the driver's file. Call this before the workers' leases are renewed."""
         # Renamed into place: a kill or a full disk must not leave an empty file.
         writing = self._path.with_name(f"{DRIVER}.new")
         writing.write_text(str(self._ttl))
         writing.replace(self._path)
 
     def lift(self) -> None:
-        """Remove the file: all workers are known to have ended."""
+        """Remove the driver's file, because all workers have ended."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()

@@ -37,7 +37,7 @@ class Halt:
         self._reason = ""
         self._until = math.inf
         self.paused = False
-        """Whether new steps have to wait; those in flight end."""
+        """Whether new steps have to wait. Steps in flight end."""
 
     @property
     def reason(self) -> str:
@@ -47,7 +47,7 @@ class Halt:
         return self._reason
 
     def set(self, reason: str) -> None:
-        """Stop, for the first reason given."""
+        """Stop the run. If it is called several times, the first reason counts."""
         self._reason = self.reason or reason
 
     async def unpaused(self) -> None:

@@ -16,10 +16,8 @@ def journaled(
     stage: str,
     damaged: Callable[[Damage], None] = lambda damage: None,
 ) -> Iterator[tuple[str, Usage]]:
-    """Yield the usage of each call in the journals of open shards, and its model if there are several.
-
-    `damaged` is called for what cannot be read.
-    """
+    """Yield the model's name (if there are several) and the usage of each call in the journals of open shards. `damaged` is
+    called for each part that cannot be read."""
     for shard in sorted(folder.journaled(stage)):
         for entry in folder.replay(stage, shard, damaged):
             yield usage_in(read_step(entry).result)

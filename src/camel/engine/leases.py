@@ -29,7 +29,7 @@ class Leases:
         self._deadline: dict[str, float] = {}
         self._out: set[str] = set()
         self._open = self._state.count(PENDING)
-        """Number of shards that are neither done nor left."""
+        """Number of shards that are neither finished nor postponed to the next pass."""
 
     @property
     def live(self) -> list[str]:
@@ -85,7 +85,7 @@ class Leases:
         return shard
 
     def finish(self, shard: int) -> bool:
-        """Record a committed shard; returns False if that was known."""
+        """Record a committed shard. Return False if it was recorded before."""
         state = self._state[shard]
         if state == DONE:
             return False
@@ -96,7 +96,7 @@ class Leases:
         return True
 
     def leave(self, worker: str, shard: int) -> None:
-        """Record that a worker could not finish a shard."""
+        """Record that a worker could not finish a shard, which waits for the next pass."""
         held = self._held.get(worker, set())
         if shard in held:
             held.discard(shard)
@@ -104,12 +104,12 @@ class Leases:
             self._open -= 1
 
     def leave_all(self, worker: str) -> None:
-        """End a worker's part in this pass; its open shards wait for the next pass."""
+        """Record that a worker could not finish its leased shards, which wait for the next pass."""
         for shard in sorted(self._held.get(worker, ())):
             self.leave(worker, shard)
 
     def lost(self, worker: str) -> list[int]:
-        """Take all shards from a worker, so that they can be leased again; returns them."""
+        """Take all shards from a worker, so that they can be leased again. Return these shards."""
         self._out.add(worker)
         self._deadline.pop(worker, None)
         shards = sorted(self._held.pop(worker, ()))
@@ -123,12 +123,12 @@ class Leases:
         self._out.add(worker)
 
     def expired(self, now: float) -> dict[str, list[int]]:
-        """Take the shards from workers with an expired lease; returns both."""
+        """Take the shards from workers with an expired lease. Return these shards by worker."""
         silent = [worker for worker, deadline in self._deadline.items() if now > deadline]
         return {worker: self.lost(worker) for worker in silent}
 
     def begin(self, shards: int, done: Iterable[int] = ()) -> Leases:
-        """Return the table of the next pass or stage, for the same workers."""
+        """Return the leases of the next pass or stage, with the same workers."""
         after = Leases(shards, done, ttl=self.ttl)
         after._deadline, after._out = self._deadline, self._out
         return after

@@ -31,7 +31,7 @@ class ModelReport(msgspec.Struct, frozen=True):
     served: int = 0
     rejected: int = 0
     answered: bool = False
-    """Whether its endpoint was ever reached."""
+    """Whether the model's endpoint was ever reached."""
     down: float = 0.0
     """Seconds since the last successful reply."""
     words: str = ""
@@ -39,29 +39,29 @@ class ModelReport(msgspec.Struct, frozen=True):
 
 
 class StageReport(msgspec.Struct, frozen=True):
-    """A worker's progress in a stage, in shards that are not committed."""
+    """A worker's progress in a stage. It counts only shards that are not committed."""
 
     open: int = 0
     finished: int = 0
     failed: int = 0
     counts: dict[str, int] = {}
-    """The stage's counts over its records, by name."""
+    """Number of records by the names that the stage counts."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True):
-    """The state of a worker. Totals since its start count even after its death; the rest does not."""
+    """The state of a worker. Totals since its start still count after its death, the other fields do not."""
 
     models: dict[str, ModelReport] = {}
     stages: dict[str, StageReport] = {}
     endpoints: dict[str, dict[str, EndpointReport]] = {}
-    """By model name and address."""
+    """Reports on endpoints, by model name and address."""
     in_flight: int = 0
     starved: int = 0
     """Number of calls that wait for a larger share of the budget."""
     follows: int | None = None
-    """The number of the share that it uses; None: unknown, so that nothing can be taken back."""
+    """The number of the `WorkerShare` that the worker uses. None: unknown, so nothing can be taken back."""
     account: int | None = None
-    """How often its account was written; None: it has no account."""
+    """Number of times the worker's account was written. None: it has no account."""
 
     @property
     def usage(self) -> Usage:
@@ -70,7 +70,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
 
 def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> WorkerReport:
-    """Combine reports: totals over all workers, and the state of the live ones."""
+    """Combine reports: sum the totals over all workers, and the current state over the live ones."""
     models: dict[str, list[ModelReport]] = {}
     for report in reports.values():
         for name, one in report.models.items():
@@ -137,11 +137,11 @@ class WorkerShare(msgspec.Struct, frozen=True):
     """A worker's current share of the shared limits."""
 
     offer: int = 0
-    """Its number; the worker repeats it in its reports."""
+    """The number of this share. The worker repeats it in its reports."""
     grant: Grant | None = None
-    """The budget; None: there is none."""
+    """The worker's part of the budget. None: there is no budget."""
     endpoints: dict[str, dict[str, Share]] = {}
-    """By model name and address."""
+    """Shares of endpoints, by model name and address."""
 
 
 class Site(Protocol):
@@ -155,7 +155,7 @@ class Site(Protocol):
         ...
 
     def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
-        """Return the workloads of a step; `attempt` is the number of earlier passes over it."""
+        """Return the workloads of a step. `attempt` is the number of earlier passes over the step."""
         ...
 
     def committed(self, stage: str, shard: int) -> None:
@@ -199,7 +199,7 @@ class Divide(Protocol):
 def no_limits(
     reports: Mapping[str, WorkerReport], live: Collection[str]
 ) -> tuple[Mapping[str, WorkerShare], str]:
-    """Set no limits."""
+    """Return no shares and no reason to stop, because nothing is limited."""
     return {}, ""
 
 
@@ -208,12 +208,12 @@ class Turn(msgspec.Struct, frozen=True):
 
     number: int
     step: tuple[int, ...] = ()
-    """The step: its index in the job and in nested jobs; empty: nothing to do yet."""
+    """The index of the step in the job and in nested jobs. Empty: nothing to do yet."""
     attempt: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A worker's heartbeat, with its news. Repeated unchanged if no answer comes."""
+    """A worker's heartbeat with everything that is new. It is repeated unchanged if no answer comes."""
 
     worker: str
     turn: int
@@ -225,24 +225,24 @@ class Heartbeat(msgspec.Struct, frozen=True):
     halted: str = ""
     """This worker's reason to stop the whole run."""
     open: int = 0
-    """Items in flight, including those that may start before the reply arrives."""
+    """Number of items in flight, including those that may start before the reply arrives."""
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True):
     """The coordinator's reply to a heartbeat."""
 
     ttl: float = 0.0
-    """Seconds of the lease, counted from when the heartbeat was sent."""
+    """Seconds for which the lease is valid, counted from when the heartbeat was sent."""
     out: bool = False
-    """The lease was lost: finish calls in flight and exit."""
+    """Whether the worker has lost its lease. It must finish its calls in flight and exit."""
     halt: str = ""
     paused: bool = False
-    """Take no new steps for now."""
+    """Whether the worker must take no new steps for now."""
     window: int = 0
     """Maximum number of items that this worker may have in flight."""
     share: WorkerShare = WorkerShare()
     apart: float = 0.0
-    """Seconds between two requests or heartbeats without news; grows with the number of workers."""
+    """Seconds between two requests or heartbeats without news. Grows with the number of workers."""
 
 
 class CoordinatorClient(Protocol):
@@ -252,7 +252,7 @@ class CoordinatorClient(Protocol):
     """
 
     async def turn(self, worker: str) -> Turn | None:
-        """Return the current turn; None if no work will come."""
+        """Return the current turn, or None if no work will come."""
         ...
 
     async def lease(self, worker: str, turn: int, number: int) -> int | None:

@@ -22,7 +22,7 @@ from camel.runs.run import RunFolder
 from camel.storage.files import sync_folder
 
 current_step: ContextVar[tuple[str, int, int] | None] = ContextVar("current_step", default=None)
-"""Stage, item and number of the current step."""
+"""The stage, the item and the number of the step that is being executed."""
 
 
 class Steps(Protocol):
@@ -78,7 +78,7 @@ def write_lines(path: Path, records: Sequence[Any]) -> Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Items to work on, in shards."""
+    """The items of a stage, in shards."""
 
     name: str
     """The name of the stage."""
@@ -96,18 +96,18 @@ class Workload:
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The shards to commit, in order."""
+        """The indexes of the shards to commit, in order."""
         return range(-(-self.count // self.shard_size)) if self.items is None else sorted(self.items)
 
     def indices(self, shard: int) -> Sequence[int]:
-        """Return the items of a shard to work on."""
+        """Return the indexes of the items in a shard to work on."""
         if self.items is not None:
             return self.items[shard]
         return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))
 
 
 class ShardTable:
-    """Numbers the shards of several workloads, so that they can be leased together."""
+    """Numbers the shards of several workloads consecutively, so that they can be leased together."""
 
     def __init__(self, workloads: Sequence[Workload]) -> None:
         self.workloads = list(workloads)
@@ -119,12 +119,12 @@ class ShardTable:
         return self._starts[-1]
 
     def __getitem__(self, number: int) -> tuple[Workload, int]:
-        """Return the workload and the shard of a number."""
+        """Return the workload of a shard, and the shard's index in it."""
         place = bisect_right(self._starts, number) - 1
         return self.workloads[place], self._numbers[place][number - self._starts[place]]
 
     def number(self, name: str, shard: int) -> int:
-        """Return the number of a shard."""
+        """Return the number of a shard in this table."""
         place = self._places[name]
         return self._starts[place] + bisect_left(self._numbers[place], shard)
 

@@ -45,7 +45,7 @@ async def run_here(
     step: tuple[int, ...] = (),
     attempt: int = 0,
 ) -> bool:
-    """Run workloads in this process; returns True if every shard is committed."""
+    """Run workloads in this process. Return True if every shard is committed."""
     if left := Fence(folder).left():
         await asyncio.sleep(left)
     for one in workloads:

@@ -27,7 +27,7 @@ from camel.storage.journal import JournalBroken
 Lease = Callable[[], Awaitable[tuple[Workload, int] | None]]
 """Returns the next shard to work on, or None if there is none."""
 Notice = Callable[[Workload, int], None]
-"""Called with a shard."""
+"""Called with a workload and the index of one of its shards."""
 
 
 class ReplayMismatch(CamelError):
@@ -39,14 +39,14 @@ class CommitFailed(CamelError):
 
 
 class Window:
-    """Limits the items in flight; can be resized at any time."""
+    """Limits the number of items in flight. It can be resized at any time."""
 
     def __init__(self, size: int) -> None:
         self.size, self.taken = size, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> None:
-        """Wait for a free place and take it."""
+        """Wait until another item may start, and count it."""
         while self.taken >= self.size:
             place = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
@@ -58,12 +58,12 @@ class Window:
         self.taken += 1
 
     def release(self) -> None:
-        """Give a place back."""
+        """Count the end of an item, so that another one may start."""
         self.taken -= 1
         self._wake()
 
     def resize(self, size: int) -> None:
-        """Change the size; items in flight stay."""
+        """Change the maximum number of items in flight. Items that are already in flight continue."""
         self.size = size
         self._wake()
 
@@ -103,7 +103,7 @@ class _Shard:
         self.journal = folder.open_journal(stage.name, number, self.attempt)
         self.records: dict[int, Any] = {}
         self.left = len(stage.indices(number))
-        """Items that have not ended."""
+        """Number of items that have not ended."""
 
     def _read_journals(self) -> None:
         reach: dict[tuple[int, int], int] = {}
@@ -170,7 +170,7 @@ class _Steps:
     def __init__(self, shard: _Shard, index: int) -> None:
         self._shard, self._index, self._next = shard, index, 0
         self._forked = False
-        """Whether journaled steps may not match: two attempts continued this item at once, or a step is damaged."""
+        """Whether journaled steps may be inconsistent: two attempts continued this item at once, or a step is damaged."""
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         step, self._next = self._next, self._next + 1

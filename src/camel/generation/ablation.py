@@ -37,13 +37,13 @@ class Variant(NamedTuple):
     """A scenario without one sentence."""
 
     name: str
-    """`user-03`: the third sentence of the user's prompt."""
+    """The variant's name. `user-03` lacks the third sentence of the user's prompt."""
     prompt: str = ""
     sentence: str = ""
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Return where the sentences of a prompt begin and end. A line that ends with a colon belongs to the next text."""
+    """Return the start and end of each sentence of a prompt. A line that ends with a colon belongs to the next text."""
     cuts = [0]
     for end in _END.finditer(text):
         before = text[cuts[-1] : end.end()].rstrip()
@@ -64,7 +64,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def without(text: str, start: int, end: int) -> str:
-    """Return a prompt without one sentence and without a gap."""
+    """Return a prompt without the sentence from `start` to `end`, and without a gap in its place."""
     left, right = text[:start], text[end:]
     joined = left.rstrip(" ") + right if right.startswith("\n") else left + right.lstrip(" ")
     return re.sub(r"\n{3,}", "\n\n", joined).strip()
@@ -87,7 +87,7 @@ def variants(scenario: Scenario) -> list[Variant]:
 
 
 def chosen(known: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
-    """Return the complete scenario and the named variants; all variants if none is named."""
+    """Return the complete scenario and the variants with these names. If no name is given, return all variants."""
     by_name = {variant.name: variant for variant in known}
     for name in names:
         if name not in by_name:
@@ -98,7 +98,7 @@ def chosen(known: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
 
 
 def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
-    """Return counts of the levels for at most `conversations` conversations, reduced evenly."""
+    """Return counts of the levels, reduced evenly, that give at most `conversations` conversations."""
     counts = {level.name: 1 for level in scenario.levels}
     grown = True
     while grown:
@@ -112,7 +112,7 @@ def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
 
 
 def write_variant(source: Path, folder: Path, scenario: Scenario, variant: Variant) -> None:
-    """Copy a scenario's folder without one sentence of its prompts; equal files are not rewritten."""
+    """Copy a scenario's folder without one sentence of its prompts. Files with the same content are not rewritten."""
     assert isinstance(scenario.end, RolePlay)
     folder.mkdir(parents=True, exist_ok=True)
     declaration = (source / FILE).read_text("utf-8-sig")
@@ -135,7 +135,7 @@ def _put(path: Path, data: bytes) -> None:
 
 
 def _naming(declaration: str, key: str, file: str) -> tuple[str, str]:
-    """Return a declaration that names a file for a prompt: the existing one, or `file`."""
+    """Return the declaration with a file for the prompt `key`, and the name of that file. An existing file name is kept."""
     play: dict[str, Any] = tomllib.loads(declaration).get("role_play", {})
     if named := play.get(key):
         return declaration, str(named)
@@ -156,6 +156,6 @@ def _naming(declaration: str, key: str, file: str) -> tuple[str, str]:
 
 
 def described(variants: Sequence[Variant]) -> Iterator[str]:
-    """Yield the sentences, one line each."""
+    """Yield one line for each variant, with its name and the removed sentence."""
     for variant in variants[1:]:
         yield f"{variant.name}  {' '.join(variant.sentence.split())}"

@@ -29,11 +29,11 @@ from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
 
 LOCAL_CONCURRENCY = 2
-"""Concurrent conversations with the tiny model: more would only wait for each other."""
+"""Number of concurrent conversations with the local model. With more, calls would only wait for each other."""
 SPECIFIED = "specified"
-"""The stage of the tasks, if they are specified before the conversations start."""
+"""The name of the stage that specifies tasks, if that is done before the conversations start."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
-"""The stage with the run's records."""
+"""The names of the stage with the run's records: conversations, or answers to questions."""
 LISTS_PER_SHARD = 256
 
 
@@ -49,7 +49,7 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Figure(NamedTuple):
-    """An estimate with its range."""
+    """An estimated number: low, likely and high."""
 
     low: float
     likely: float
@@ -57,18 +57,18 @@ class Figure(NamedTuple):
 
 
 Guess = float | Figure
-"""A known number, or three numbers for an estimate: low, likely, high."""
+"""A known number, or an estimate with low, likely and high values."""
 
 
 class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Assumptions of an estimate until the run's own figures replace them. They have no other effect.
+    """Assumptions of an estimate until the run's own measurements replace them. They have no other effect.
 
     The defaults are typical of chat models in the paper's role plays, with a wide range: the length of messages differs by a
     factor of five between models.
     """
 
     messages: Guess = Figure(10, 20, 40)
-    """Average number of messages in a conversation, at most the scenario's limit. Prompt tokens grow with its square."""
+    """Average number of messages in a conversation, up to the scenario's limit. Prompt tokens grow with the square of it."""
     spread: float = 0.5
     """Standard deviation of the number of messages, as a share of the average."""
     message_tokens: Guess = Figure(50, 150, 350)
@@ -78,7 +78,7 @@ class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     item_tokens: Guess = Figure(5, 12, 30)
     """Tokens of one entry of a list."""
     cached: Guess = Figure(0.9, 0.5, 0.0)
-    """Share of prompt tokens that the endpoint reads from its cache; the high value gives the low cost."""
+    """Share of prompt tokens that the endpoint reads from its cache. The highest share belongs to the low estimate."""
     characters_per_token: float = 4.0
     seconds_per_call: Guess = Figure(2, 5, 15)
     """Seconds per call, used until the run's log has a measured rate."""
@@ -108,7 +108,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     critic: CriticSettings | None = None
     """The critic in role plays. Default: the scenario's."""
     models: dict[str, Seat] = {}
-    """Models of seats by name; other seats use `model`."""
+    """Models of seats, by the seat's name. Other seats use `model`."""
     judge: Seat | None = None
     """The models that judge finished conversations, which a file declares as `[models.judge]`. Default: `model`."""
     history: HistoryPolicy | None = None
@@ -140,7 +140,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return self.out or f"runs/{Path(self.scenario).name}"
 
     def loaded_scenario(self) -> Scenario:
-        """Return the scenario at its configured size; raises an `InputError` if it may not be run."""
+        """Return the scenario at its configured size. Raise an `InputError` if it may not be run."""
         scenario = load(self.scenario, self.lists).resized(self.counts)
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
@@ -157,7 +157,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     @property
     def is_local(self) -> bool:
-        """Whether the model is the tiny one on this machine."""
+        """Whether the model is the small local one that comes with CAMEL."""
         return self.model.file == LOCAL
 
     def adjusted(
@@ -172,10 +172,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         budget: Mapping[str, float | None] | None = None,
         seats: Mapping[str, str] | None = None,
     ) -> GenerateConfig:
-        """Return the configuration with options of a command line; `local` selects the tiny model on this machine, `seats` names models.
-
-        Another model or endpoint keeps only the settings of `[model]` that apply to it.
-        """
+        """Return the configuration changed by options of a command line. If `local` is true, use the small local model. `seats`
+        maps seats to names of models. Another model or endpoint keeps only the settings of `[model]` that apply to it."""
         config = self
         if own := {name: value for name, value in (("name", model), ("base_url", base_url)) if value}:
             table = read_candidate(own, msgspec.to_builtins(config.model))["model"]
@@ -227,12 +225,12 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return self.model.batch and isinstance(scenario.end, RolePlay) and scenario.end.specify
 
     def critic_of(self, scenario: Scenario) -> CriticSettings | None:
-        """Return the critic's settings, if there is one."""
+        """Return the critic's settings, or None if there is no critic."""
         end = scenario.end
         return self.critic or (end.critic or None if isinstance(end, RolePlay) else None)
 
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
-        """Return the settings that determine the data: a run can be resumed only if they are unchanged."""
+        """Return the settings that determine the data. A run can be resumed only if they are unchanged."""
         # Only if set: runs from before critics, histories and seats do not have these fields.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         optional |= {"model.weights": self.model.weights} if self.model.weights else {}
@@ -261,15 +259,13 @@ def shard_size_for(count: int) -> int:
 
 
 def last_stage(scenario: Scenario) -> str:
-    """Return the stage with the run's records."""
+    """Return the name of the stage with the run's records."""
     return CONVERSATIONS if scenario.has_conversations else ANSWERS
 
 
 def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
-    """Read a configuration file; errors name the file and the field. `local` means that another model will be used.
-
-    A scenario's folder is searched next to the file first, then in the current folder.
-    """
+    """Read a configuration file. Errors name the file and the field. If `local` is true, another model will be used. A
+    scenario's folder is searched next to the file first, then in the current folder."""
     table = read_table(path, missing=f"there is no such file. Create one with `camel init {path}`")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
@@ -285,10 +281,8 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
 
 
 def check_place(path: Path, config: GenerateConfig) -> None:
-    """Raise an `InputError` if the command would start a new run although there is one next to its configuration.
-
-    `out` is relative to the current folder, so a user in another folder would start and pay for a second run.
-    """
+    """Raise an `InputError` if the command would start a new run although there is one next to the configuration file. `out` is
+    relative to the current folder, so a user in another folder would start and pay for a second run."""
     here = Path(config.where)
     beside = path.parent / here
     if is_remote(config.where) or beside.absolute() == here.absolute():

@@ -70,10 +70,10 @@ def failed_transcript(item: Item, error: CamelError) -> Transcript:
 
 
 def why_failed(record: Transcript) -> str:
-    """Return why a conversation failed, as `Class: text`; empty if it did not."""
+    """Return why a conversation failed, as `Class: text`. Empty if it did not fail."""
     return record.stop.detail if record.failed and record.stop else ""
 
 
 def stop_of(record: Transcript) -> Iterable[str]:
-    """Return the name under which a conversation is counted: its stop reason."""
+    """Return the name under which a conversation is counted, made from its stop reason. Empty if it has not ended."""
     return (f"{STOPPED}{record.stop.reason}",) if record.stop else ()

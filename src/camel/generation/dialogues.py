@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Dialogues(Job):
-    """One conversation per row."""
+    """A job with one conversation per row of values."""
 
     name = "generate"
     declaration: Declaration
@@ -69,7 +69,7 @@ class Dialogues(Job):
         return self.declaration.title
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open or create the run's folder; raises an `InputError` if its declaration, model or rows differ."""
+        """Open or create the run's folder. Raise an `InputError` if the declaration, the model or the rows differ."""
         arrow()  # fail before any call is paid if results cannot be stored
         size = shard_size_for(len(self.rows))
         decisive: dict[str, Any] = {
@@ -126,12 +126,12 @@ class Dialogues(Job):
         return transcript
 
     def absolute(self) -> Dialogues:
-        """Return the job with an absolute path."""
+        """Return the job with an absolute path of its folder."""
         return replace(self, place=absolute_place(self.place))
 
 
 def row_id(row: Row) -> str:
-    """Return the id of a row's conversation: its `id`, or a hash of the row."""
+    """Return the id of a row's conversation: the value of `id`, or a hash of the row."""
     if given := row.get("id"):
         return str(given)
     return hashlib.sha256(msgspec.json.encode(dict(row), order="sorted")).hexdigest()[:12]

@@ -39,7 +39,7 @@ class PlanEstimator:
         return usage if money is None else replace(usage, usd=money.likely)
 
     def forecast(self) -> Iterator[str]:
-        """Yield what the run reuses from another, its estimate, and whether the budget suffices."""
+        """Yield lines about what the run reuses from another one, its estimated cost, and whether the budget suffices."""
         plan, config, source = self.plan(), self._config, self._fork_of
         if source:
             yield from fork_lines(source, look(config, source), plan)
@@ -49,7 +49,7 @@ class PlanEstimator:
 
 
 def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
-    """Return what a fork reuses of a run, what is asked again and why, and the estimate."""
+    """Return lines about what a fork reuses of a run, what is asked again and why, and the estimate."""
     kept, why = forked
     what = f"reuses its lists of {', '.join(kept)}" if kept else "reuses nothing"
     lines = [f"forked from {source}: {what}"]
@@ -78,7 +78,7 @@ def summary(plan: Plan) -> str:
 
 
 def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
-    """Return the range of a figure; empty if it has none."""
+    """Return the range of an estimate as text. Return an empty string if all three values are equal."""
     return "" if low == high == likely else f"{gap}({low} to {high})"
 
 
@@ -105,7 +105,7 @@ def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
 
 
 def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
-    """Return the expected rate: as given, as measured in this run or the one it was forked from, or as assumed."""
+    """Return the expected rate of calls: `given`, or measured in this run or the one it was forked from, or assumed."""
     if given is not None:
         return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
     folder = open_folder(config.where)

@@ -32,9 +32,9 @@ class Forked(NamedTuple):
     """What a fork reuses."""
 
     kept: list[str]
-    """Levels whose lists it reuses."""
+    """Levels whose lists the fork reuses."""
     why: dict[str, str]
-    """Why it does not reuse the lists of other levels, by level; without levels that had no list."""
+    """Why lists of other levels are not reused, by level. Levels that had no list are omitted."""
 
 
 def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str] = ()) -> RunFolder:
@@ -46,7 +46,7 @@ def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str]
 
 
 def look(config: GenerateConfig, source: str | Path) -> Forked:
-    """Return what a fork would reuse or has reused; creates nothing."""
+    """Return what a fork would reuse or has reused. Nothing is created."""
     old, new, scenario = open_folder(source), open_folder(config.where), config.loaded_scenario()
     settings = old.settings()
     if new.exists:
@@ -65,7 +65,7 @@ def look(config: GenerateConfig, source: str | Path) -> Forked:
 def committed_by_fork(
     config: GenerateConfig, source: str | Path, forked: Forked
 ) -> dict[str, list[Committed]]:
-    """Return what a fork has committed, for its plan; before it exists, what it will have."""
+    """Return what a fork has committed, for its plan. If it does not exist yet, return what it will reuse."""
     new, old = open_folder(config.where), open_folder(source)
     if new.exists:
         return committed_in(new, config)
@@ -77,7 +77,7 @@ def committed_by_fork(
 
 
 def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None:
-    """Copy the committed lists of some levels from one run to another; existing ones stay."""
+    """Copy the committed lists of some levels from one run to another. Existing lists in the new run stay."""
     old, fingerprint = open_folder(source), new.settings().fingerprint
     for level in levels:
         for marker in old.markers(level, sorted(old.committed(level) - new.committed(level))):
@@ -92,7 +92,7 @@ def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None
 
 
 def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> dict[str, str]:
-    """Return the levels whose lists would be asked for differently now, each with the reason."""
+    """Return the levels whose lists would now be asked for in another way, each with the reason."""
     names = [level.name for level in scenario.asked]
     if other := [name for name in _MAKES_LISTS if saved.config.get(name) != wanted.get(name)]:
         return dict.fromkeys(names, f"{', '.join(other)} changed")
@@ -105,7 +105,7 @@ def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> 
 
 
 def _lists_before(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hashes of an older run that did not store them: those of its scenario, if that is unchanged."""
+    """Return the list fingerprints of an older run that did not store them. Empty if its scenario has changed since."""
     try:
         scenario = load(str(config["scenario"]), "asked").resized(config.get("counts", {}))
     except CamelError:

@@ -46,11 +46,11 @@ from camel.scenarios import Meeting, NamedList, Question, RolePlay, ask_list, re
 from camel.storage.store import absolute_place
 
 FAILED = "(failed) "
-"""Prefix of the lines of a list that failed."""
+"""Prefix of the items of a list that failed."""
 
 
 class ListFailed(ItemFailed):
-    """A list that an item needs failed."""
+    """A list that an item depends on failed."""
 
     def __init__(self, cause: str) -> None:
         level, _, why = cause.removeprefix(FAILED).partition(": ")
@@ -59,7 +59,7 @@ class ListFailed(ItemFailed):
 
 
 class Seated(NamedTuple):
-    """The model of a seat: its key among the job's models, and its own settings."""
+    """The model of a seat: its key in the job's models, and the seat's own settings."""
 
     key: str = ""
     sampling: Sampling | None = None
@@ -68,7 +68,7 @@ class Seated(NamedTuple):
 
 
 class AskedList(NamedTuple):
-    """A list from a model: the items that it depends on, and its own items."""
+    """A list that a model wrote: the earlier items that it depends on, and its items."""
 
     parents: Sequence[str]
     items: Sequence[str]
@@ -76,7 +76,7 @@ class AskedList(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation(Job):
-    """The generation of a scenario."""
+    """The job that generates the data of a scenario."""
 
     name = "generate"
     config: GenerateConfig
@@ -99,7 +99,7 @@ class Generation(Job):
         object.__setattr__(self, "budgets", budgets)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open or create the run's folder; raises an `InputError` if its configuration differs."""
+        """Open or create the run's folder. Raise an `InputError` if its configuration differs."""
         arrow()  # fail before any call is paid if results cannot be stored
         if self.fork_of:
             return fork_run(self.config, self.fork_of, accept)
@@ -114,7 +114,7 @@ class Generation(Job):
         return Maker(self.config, run).stages()
 
     def estimator(self, run: RunFolder) -> PlanEstimator:
-        """Return a plan of the run that is updated as it proceeds."""
+        """Return an estimator that is updated as the run proceeds."""
         return PlanEstimator(run, self.config, self.fork_of)
 
     def absolute(self) -> Generation:
@@ -206,7 +206,7 @@ class Maker:
         return AskedList(list(facts.values()), items)
 
     def _failed_list(self, level: str, item: Item, error: CamelError) -> AskedList:
-        """Return the record of a failed list: everything that needs it fails for the same reason, and its file can be edited."""
+        """Return the record of a failed list. Items that depend on it fail with the same error, unless a user edits its file."""
         if isinstance(error, ListFailed):
             why = error.cause
         else:
@@ -224,21 +224,20 @@ class Maker:
         return [AskedList(one.parents, one.items) for one in self._read_lists(marker)]
 
     def _read_lists(self, marker: Marker) -> list[NamedList]:
-        """Read lists that a user may have edited: only the counts must still match."""
+        """Read lists that a user may have edited. Only the number of items must still match."""
         count, text = self.scenario.level(marker.stage).count, self.folder.read(marker.file).decode("utf-8")
         return read_lists(text, source=f"{self.folder.address}/{marker.file}", count=count)
 
     async def _read_facts(
         self, facts: Callable[[Callable[[str, int], Sequence[str]]], dict[str, str]]
     ) -> dict[str, str]:
-        """Return facts from lists. An object store is read on a thread, because a worker must still send heartbeats
-        meanwhile."""
+        """Return facts that are read from lists. An object store is read on a thread, so that heartbeats continue."""
         return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
 
     # --- tasks, conversations and answers ----------------------------------------------------------------------------
 
     async def _specify(self, item: Item) -> Task | str | None:
-        """Specify the task of one conversation; None if the conversation reports the problem."""
+        """Specify the task of one conversation. Return None if the prompt does not fit, which the conversation reports later."""
         facts = await self._facts(item)
         try:
             play = self._play(item, facts)
@@ -248,12 +247,12 @@ class Maker:
         return play.transcript.task
 
     def _read_tasks(self, shard: int) -> list[Task | str | None]:
-        """Return specified tasks; a text is the reason of a failure."""
+        """Return the specified tasks of a shard. A text in place of a task is the reason why it failed."""
         data = self.folder.read(self.folder.marker(SPECIFIED, shard).file)
         return msgspec.json.Decoder(Task | str | None).decode_lines(data)
 
     async def _specified(self, index: int) -> Task | None:
-        """Return the task that was specified before; None if the conversation specifies it."""
+        """Return the task that an earlier stage specified, or None if the conversation itself specifies it."""
         if SPECIFIED not in self._settings.planned:
             return None
         size = int(self._settings.config["shard_size"])
@@ -285,7 +284,7 @@ class Maker:
         return Seated(key_of(name, number), one.sampling, one.prompt, one.history)
 
     def _models(self, item: Item) -> Callable[[str], Model]:
-        """Return a function that gives a model by its key; seats with the same key share one object."""
+        """Return a function that returns the model for a key. Seats with the same key share one object."""
 
         def made(key: str) -> Model:
             return CheckedModel(item.model(key), self.config.run.cut_replies)
@@ -293,7 +292,7 @@ class Maker:
         return cache(made)
 
     async def _facts(self, item: Item) -> dict[str, str]:
-        """Return the values of an item's placeholders; raises `ListFailed` if one of their lists failed."""
+        """Return the values of an item's placeholders. Raise `ListFailed` if one of the lists failed."""
         facts = await self._read_facts(partial(self.scenario.facts, item.index))
         failed = _failed_list_in(facts)
         item.draft = self._with_labels(item.index, Transcript(item.id, Task(failed)), facts)
@@ -302,8 +301,8 @@ class Maker:
         return facts
 
     def _without_room(self, item: Item, facts: dict[str, str], error: NoRoom) -> Transcript:
-        """Return the record of a conversation whose task is too long. Raises the error if no task would fit, because then
-        the settings are wrong."""
+        """Return the record of a conversation whose task is too long. Raises `NoRoom` if no task would fit, because then the
+        settings are wrong."""
         end = self.scenario.end
         assert isinstance(end, RolePlay)
         self._play(item, facts, task="?")
@@ -313,7 +312,7 @@ class Maker:
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
     def _play(self, item: Item, facts: dict[str, str], **other: Any) -> Play:
-        """Return one conversation, ready to start; `other` overrides the scenario."""
+        """Return one role play, ready to start. `other` has arguments that override the scenario's."""
         end, seed, index = self.scenario.end, self.config.seed, item.index
         if isinstance(end, Meeting):
             return self._meeting(item, end, facts)
@@ -371,7 +370,7 @@ class Maker:
         )
 
     async def _answer(self, item: Item) -> Transcript:
-        """Ask one question; question and answer are a conversation of two messages."""
+        """Ask one question, and return the question and the answer as a conversation of two messages."""
         end = self.scenario.end
         assert isinstance(end, Question)
         facts = await self._facts(item)
@@ -400,7 +399,7 @@ class Maker:
 
 
 def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | ModelSpec]:
-    """Return the models of a configuration by seat; `model` replaces the default one, under the same name and price."""
+    """Return the models of a configuration by seat. `model`, if given, replaces the default one."""
     section = config.model
     usual = section if model is None else NamedModel(model, section.name, section.cost())
     seats: dict[str, Model | ModelSpec] = {"": usual, **models_at(config.models)}
@@ -415,7 +414,7 @@ def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | 
 
 
 def _failed_list_in(facts: Mapping[str, str]) -> str:
-    """Return the error of a failed list among these facts; empty if none failed."""
+    """Return the error of a failed list among these facts, or an empty string if none failed."""
     return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
 
 

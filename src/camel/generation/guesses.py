@@ -31,20 +31,20 @@ class Need(NamedTuple):
     prompt: float = 0.0
     completion: float = 0.0
     cached: float = 0.0
-    """The cached part of `prompt`."""
+    """The part of `prompt` that is cached."""
     bytes: float = 0.0
     """Bytes on disk after the commit."""
 
     def times(self, factor: float) -> Need:
-        """Return a multiple."""
+        """Return this need multiplied by a factor."""
         return Need(*(value * factor for value in self))
 
     def plus(self, other: Need) -> Need:
-        """Return the sum."""
+        """Return the sum of two needs."""
         return Need(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     def usage(self) -> Usage:
-        """Return the usage."""
+        """Return the need as a `Usage`."""
         return Usage(round(self.prompt), round(self.completion), round(self.cached), round(self.calls))
 
 
@@ -94,7 +94,7 @@ class Guesses:
         return [one for one in shares if one[0]]
 
     def of_list(self, level: Level) -> Callable[[int], Need]:
-        """Estimate one list of a level; each further call includes the items so far."""
+        """Return a function that estimates one list of a level. Each further call for a list contains the items so far."""
 
         def need(case: int) -> Need:
             item = case_of(self._assumed.item_tokens, case)
@@ -109,7 +109,7 @@ class Guesses:
         return need
 
     def of_conversation(self, case: int) -> Need:
-        """Estimate one role play: each call sends all earlier messages."""
+        """Estimate one conversation, in which each call sends all earlier messages."""
         end, assumed = self._scenario.end, self._assumed
         if isinstance(end, Meeting):
             return self._of_meeting(end.society, case)
@@ -151,11 +151,11 @@ class Guesses:
         return Need(1, self._end_prompts[0], end.word_limit * TOKENS_PER_WORD)
 
     def of_rest(self, case: int) -> Need:
-        """Estimate a conversation whose task was specified before."""
+        """Estimate a conversation without the call that specifies its task."""
         return self.of_conversation(case).plus(self.of_task(case).times(-1))
 
     def _of_meeting(self, society: Society, case: int) -> Need:
-        """Estimate one society, up to its limit of messages; each call sends what its speaker heard and said."""
+        """Estimate one conversation of a society, up to its message limit. Each call sends what its speaker heard and said."""
         assumed, prompts = self._assumed, list(self._end_prompts)
         messages = messages_assumed(self._scenario, assumed)[case]
         message = case_of(assumed.message_tokens, case)
@@ -192,5 +192,5 @@ class Guesses:
 
 
 def case_of(guess: Guess, case: int) -> float:
-    """Return a guess in one case: 0 low, 1 likely, 2 high."""
+    """Return the value of a guess in one case: 0 is low, 1 likely, 2 high."""
     return guess[case] if isinstance(guess, Figure) else guess

@@ -28,7 +28,7 @@ from camel.scenarios import RolePlay, Scenario, Translate, load
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LOCAL_SIZE, SIZE = 2, 8
-"""Default number of conversations: with the tiny model, and with a capable one."""
+"""Default number of conversations with the small local model, and with other models."""
 
 
 class Answers(NamedTuple):
@@ -37,7 +37,7 @@ class Answers(NamedTuple):
     scenario: str = "ai_society"
     """The scenario: a name, or the path of a folder."""
     model: str = LOCAL
-    """A model's name; `local` is the tiny one on this machine."""
+    """The name of a model. `local` is the small model that runs on this machine."""
     base_url: str = ""
     key_variable: str = ""
     """The environment variable with the API key."""
@@ -63,7 +63,7 @@ def offered_scenarios() -> list[Scenario]:
 
 
 def read_size(text: str) -> tuple[int | None, float | None]:
-    """Parse a number of conversations or an amount of money: `8`, `25,000`, `$5`, `5 dollars`."""
+    """Parse a size such as `25,000` or `$5`. Return a number of conversations or an amount in dollars; the other is None."""
     plain = text.strip().lower().replace(",", "").replace("_", "")
     number = plain.removeprefix("$").removesuffix("dollars").removesuffix("usd").strip()
     is_money = number != plain
@@ -77,7 +77,7 @@ def read_size(text: str) -> tuple[int | None, float | None]:
 
 
 def counts_for(counts: Mapping[str, int], size: int) -> dict[str, int]:
-    """Return sizes of levels with a product of at most `size`, as close as possible, all reduced evenly."""
+    """Return counts of the levels, reduced evenly, with a product as close as possible to `size` and not above it."""
     chosen = dict.fromkeys(counts, 1)
     while True:
         room = [
@@ -94,7 +94,7 @@ def counts_for(counts: Mapping[str, int], size: int) -> dict[str, int]:
 
 
 def config_text(answers: Answers, name: str) -> str:
-    """Return a commented configuration; `name` is the file's name, for the commands in it and the run's folder."""
+    """Return a commented configuration. `name` is the file's name, used in its comments and for the run's folder."""
     scenario = _scenario(answers.scenario)
     _quoted(name)
     checked_name(answers.model)
@@ -137,7 +137,7 @@ def _few(answers: Answers) -> int:
 
 
 def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
-    """Return how many items the money will probably pay for."""
+    """Return the number of items that the money will probably pay for."""
     assert answers.money is not None
     config = GenerateConfig(answers.scenario, _section(answers))
 
@@ -248,7 +248,7 @@ def _quoted(text: str) -> str:
 
 
 def _checked(text: str) -> None:
-    """Check that the configuration is valid and its scenario can run."""
+    """Raise an `InputError` unless the configuration is valid and its scenario can run."""
     try:
         config = msgspec.convert(tomllib.loads(text), GenerateConfig)
     except msgspec.ValidationError as error:

@@ -25,7 +25,7 @@ _ACCEPTABLE = re.compile(r"model\.(?:name|weights)|models\..+\.name")
 def open_run(
     config: GenerateConfig, scenario: Scenario, *, forked_from: str = "", accept: Collection[str] = ()
 ) -> RunFolder:
-    """Create the run's folder, or open it; raises an `InputError` if its configuration differs."""
+    """Create or open the run's folder. Raise an `InputError` if an existing run has another configuration."""
     decisive = config.decisive(scenario)
     planned = {level.name: Planned(scenario.lists(level.name), LISTS_PER_SHARD) for level in scenario.asked}
     if config.specifies_first(scenario):
@@ -75,7 +75,7 @@ def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> li
 
 
 def differences(folder: RunFolder, wanted: Mapping[str, Any], *, own_size: bool = False) -> list[str]:
-    """Return the differences from an existing run's settings, one line each; without `own_size`, shard sizes are ignored."""
+    """Return the differences from an existing run's settings, one line each. Shard sizes count only if `own_size` is true."""
     saved = {**folder.settings().config, **folder.accepted()}
     now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
     if not own_size:

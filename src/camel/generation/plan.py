@@ -41,7 +41,7 @@ from camel.runs.run import RunFolder, open_folder
 WORKER = 256
 """Open conversations per worker process."""
 ONE_SHARD = 0.25
-"""Assumed relative error of a single shard's average, and the minimum for a run with other settings."""
+"""Assumed relative error of the average if only one shard is measured. Also the minimum if the settings differ."""
 SAMPLE = 2_000
 """Maximum number of markers to read for an estimate, so that it takes seconds for a run of any size."""
 AT_LEAST = 0.01
@@ -56,21 +56,21 @@ class Range(NamedTuple):
     high: Need
 
     def plus(self, other: Range) -> Range:
-        """Return the sum."""
+        """Return the sum of two estimates."""
         return Range(*(mine.plus(its) for mine, its in zip(self, other, strict=True)))
 
 
 class Committed(NamedTuple):
-    """The usage of a finished shard."""
+    """The usage of a committed shard."""
 
     rows: int
     need: Need
     shard: int = 0
-    """Its number."""
+    """The index of the shard."""
     money: float | None = None
     """Cost in dollars, if its marker has it."""
     elsewhere: str = ""
-    """Its run, if it is another one; then it is only a sample and does not count as done."""
+    """The address of another run that the shard belongs to. Such a shard is only a sample and does not count as done."""
 
 
 class StagePlan(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def need(self) -> Range:
-        """The sum over all stages."""
+        """The estimated need of all stages together."""
         total = Range(Need(), Need(), Need())
         for stage in self.stages:
             total = total.plus(stage.need)
@@ -114,7 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> Range:
-        """The remaining part."""
+        """The estimated need of the items that are not committed."""
         spent = Need()
         for stage in self.stages:
             spent = spent.plus(stage.spent)
@@ -132,7 +132,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def money(self) -> Figure | None:
-        """Dollars; None if the price is unknown."""
+        """The estimated cost in dollars, or None if the price is unknown."""
         price = self.price
         if price is None:
             return None
@@ -143,7 +143,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def direct(self) -> Figure | None:
-        """Dollars without batches."""
+        """The estimated cost in dollars if no batch API were used."""
         return replace(self, batched=frozenset()).money
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Limit(NamedTuple):
-    """One limit of a budget, compared with the estimate."""
+    """One limit of a budget, and the estimate to compare it with."""
 
     name: str
     limit: float
@@ -175,7 +175,7 @@ class Limit(NamedTuple):
 
 
 def limits(plan: Plan, budget: Budget, hours: Figure) -> list[Limit]:
-    """Return the limits of a budget; `hours` is the estimated duration of the next process."""
+    """Return the limits of a budget with their estimates. `hours` is the estimated duration of the next process."""
     need = plan.need
     expected = {
         "usd": plan.money,
@@ -198,7 +198,7 @@ def in_words(value: Guess) -> str:
 
 
 def workers(calls_per_second: float, seconds_per_call: float) -> int:
-    """Return the number of worker processes for a rate."""
+    """Return the number of worker processes that a rate of calls needs."""
     return max(1, ceil(calls_per_second * seconds_per_call / WORKER))
 
 
@@ -243,7 +243,7 @@ def make_plan(
 
 
 def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> ModelPrice | None:
-    """Scale the combined price of several models to the actual cost so far."""
+    """Scale the average price of several models so that it matches the actual cost so far."""
     paid = [shard for shards in stages for shard in shards if shard.money and not shard.elsewhere]
     guessed = sum(price.cost(shard.need.usage()) for shard in paid) if price else 0.0
     if price is None or not guessed:
@@ -252,7 +252,7 @@ def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> 
 
 
 def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
-    """Return the difference between the actual cost of shards and their cost at `price`, if their markers have it."""
+    """Return how much more the shards cost than they would at `price`. Shards without a recorded cost are ignored."""
     paid = [shard for shard in shards if shard.money is not None and not shard.elsewhere]
     if price is None or not paid:
         return 0.0
@@ -262,10 +262,8 @@ def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
 
 
 def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
-    """Return what a run has committed, by stage, if it has the same scenario and model; otherwise nothing.
-
-    A run with other settings, and the one that it was forked from, are samples.
-    """
+    """Return the committed shards of a run, by stage. Empty if the run has another scenario or model. The shards of a run with
+    other settings, and of the run that it was forked from, are samples."""
     if not is_alike(folder, config):
         return {}
     if changes(folder, config, config.loaded_scenario()):
@@ -280,7 +278,7 @@ def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Co
 
 
 def sample_of(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
-    """Return what another run has committed, as a sample; nothing if its scenario or model differs."""
+    """Return the committed shards of another run, as samples. Empty if its scenario or model differs."""
     if not is_alike(folder, config):
         return {}
     saved: dict[str, int] = folder.settings().config.get("counts") or {}
@@ -304,7 +302,7 @@ def _read_stages(folder: RunFolder) -> dict[str, list[Committed]]:
 
 
 def is_alike(folder: RunFolder, config: GenerateConfig) -> bool:
-    """Return whether there is a run with the same scenario and model."""
+    """Return whether the folder has a run with the same scenario and model."""
     if not folder.exists:
         return False
     saved = folder.settings().config
@@ -332,7 +330,7 @@ def _stage(
     shards: Sequence[Committed],
     kept: bool,
 ) -> StagePlan:
-    """Estimate a stage from a guess for one item, or from committed shards; `kept` if those are its own."""
+    """Estimate a stage from committed shards, or from a guess for one item. If `kept` is true, the shards are the stage's own."""
     own = [shard for shard in shards if not shard.elsewhere]
     done = min(sum(shard.rows for shard in own), items) if kept else 0
     # Lists that were reused from another run cost nothing here, so they are no sample.
@@ -361,13 +359,13 @@ def _stage(
 
 
 def _holes(shards: Sequence[Committed], left: int) -> int:
-    """Return the number of items in open shards before the last committed one; usually none if shards are large."""
+    """Return the number of items in open shards that come before the last committed shard."""
     missing = max(shard.shard for shard in shards) + 1 - len(shards)
     return max(0, min(left, missing * max(shard.rows for shard in shards)))
 
 
 def _uncertainty(shards: Sequence[Committed], left: float) -> float:
-    """Return the relative error of the mean of `left` more shards, as two standard errors."""
+    """Return the relative error, as two standard errors, of the estimated mean of the `left` shards that remain."""
     means = [(s.need.prompt + s.need.completion) / s.rows for s in shards if s.rows]
     if len(means) < 2 or not sum(means):
         return ONE_SHARD

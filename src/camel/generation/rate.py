@@ -14,18 +14,18 @@ from camel.runs.run import RunFolder
 ONE_START = 0.25
 """Assumed relative error of a measured rate, because the speed of endpoints varies."""
 TELLING_CALLS, TELLING_SECONDS = 20, 5.0
-"""Minimum duration and number of calls for a measured rate."""
+"""Minimum number of calls, and of seconds, for a measured rate."""
 
 
 class CallRate(NamedTuple):
-    """Calls per second, and the source of this figure."""
+    """Calls per second, and where the number comes from."""
 
     calls_per_second: Figure
     source: Literal["given", "measured", "assumed"]
     words: str
 
     def hours(self, need: Range) -> Figure:
-        """Return the hours for the calls: few calls at the highest rate, many at the lowest."""
+        """Return the hours that the calls take. The low estimate assumes few calls at the highest rate."""
         slow, likely, fast = self.calls_per_second
         cases = zip(need, (fast, likely, slow), strict=True)
         return Figure(*(max(0.0, case.calls) / rate / 3600 for case, rate in cases))
@@ -40,7 +40,7 @@ def assumed_rate(config: GenerateConfig) -> CallRate:
 
 
 def measured_rate(folder: RunFolder) -> CallRate | None:
-    """Return the rate of the last process of a run that lasted long enough, or None."""
+    """Return the rate measured in the last process of a run that lasted long enough, or None."""
     found: tuple[float, float, int] | None = None
     first: tuple[int, float] | None = None
     in_flight = 0

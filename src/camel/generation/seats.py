@@ -22,7 +22,7 @@ from camel.models.spec import ModelSpec
 
 SEATS = ("assistant", "user", "critic", "specifier", "lists")
 JUDGE = "judge"
-"""A seat outside the conversations: it does not affect the data."""
+"""The seat of the judge of finished conversations. It does not affect the data."""
 MEMBERS = "members"
 """The table of a society's members: `[models.members.NAME]`."""
 _OF_THE_MODEL = ("price", "context_tokens", "file")
@@ -45,7 +45,7 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Replaces the run's setting for older turns."""
 
     def identity(self) -> dict[str, Any]:
-        """Return what determines the data, except the model's name."""
+        """Return the settings that determine the data, except the model's name."""
         model = self.model
         window = {"context_tokens": model.window} if self.history else {}
         weights = {"weights": model.weights} if model.weights else {}
@@ -57,7 +57,7 @@ class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     candidates: tuple[Candidate, ...]
     budget: Budget = Budget()
-    """Budget of all its models together; reaching it stops the run, which can be resumed."""
+    """Budget of all models of the seat together. Reaching it stops the run, which can be resumed."""
 
     def __post_init__(self) -> None:
         weights = [one.weight for one in self.candidates]
@@ -65,7 +65,7 @@ class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             raise InputError("choose has no model with a weight above zero: list models with their weights")
 
     def drawn(self, seat: str, id: str) -> int:
-        """Return the number of the candidate for a conversation."""
+        """Return the index of the candidate for a conversation, drawn by weight from a hash of `seat` and `id`."""
         digest = hashlib.blake2b(f"{seat}/{id}".encode(), digest_size=8).digest()
         place = int.from_bytes(digest, "big") / 2**64 * sum(one.weight for one in self.candidates)
         for number, one in enumerate(self.candidates):
@@ -76,7 +76,7 @@ class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 def key_of(seat: str, number: int = 0) -> str:
-    """Return the key of a candidate among the models of a job."""
+    """Return the key in the job's models for the candidate `number` of a seat."""
     return f"{seat} {number}" if number else seat
 
 
@@ -90,7 +90,7 @@ def models_at(seats: Mapping[str, Seat]) -> dict[str, ModelSpec]:
 
 
 def read_seats(table: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the table `[models]` of a configuration to seats by name; `default` is the table `[model]`."""
+    """Convert the table `[models]` of a configuration to seats by name. `default` is the table `[model]`."""
     tables = dict(table)
     members = cast("dict[str, Any]", tables.pop(MEMBERS, {}))
     for name in tables:
@@ -130,7 +130,7 @@ def _checked(where: str, table: Any, more: Sequence[str]) -> dict[str, Any]:
 
 
 def read_candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a candidate's table; missing settings come from the default model."""
+    """Return a candidate's table. Settings that are missing in `own` come from the default model, if they apply."""
     candidate = {name: own.pop(name) for name in _CANDIDATE if name in own and name != "model"}
     if isinstance(given := own.pop("model", None), str):
         own = {"name": given, **own}
@@ -147,7 +147,7 @@ def read_candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str,
 
 
 def average_price(parts: Sequence[tuple[float, ModelPrice | None]]) -> ModelPrice | None:
-    """Return the average price of several models by their shares; None if one is unknown."""
+    """Return the average price of several models, weighted by their shares. None if one price is unknown."""
     total = sum(part for part, _ in parts)
     if not total or any(price is None for _, price in parts):
         return None

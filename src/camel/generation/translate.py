@@ -45,7 +45,7 @@ from camel.scenarios import Translate, load
 from camel.storage.store import absolute_place
 
 STAGE = "translated-"
-"""Prefix of a stage's name; the language's code follows."""
+"""Prefix of a stage's name. The language's code follows."""
 DAMAGED = "damaged-translation"
 TRIES = 3
 IN_BATCHES = 2_000
@@ -63,11 +63,11 @@ SCRIPTS = {
     "hi": "DEVANAGARI",
     "ru": "CYRILLIC",
 }
-"""Scripts that identify a translation from English; for other languages the words must differ."""
+"""Scripts by which a translation from English is recognized. In other languages, only the words must differ."""
 
 
 def damage(text: str, translated: str, language: str, translate: Translate) -> str:
-    """Return what is wrong with a translation; empty if no problem is found."""
+    """Return what is wrong with a translation, or an empty string if no problem is found."""
     if translate.kept(text) != translate.kept(translated):
         return "a marker is missing, added or out of order"
     said = _letters(text, translate)
@@ -95,7 +95,7 @@ def _letters(text: str, translate: Translate) -> list[str]:
 
 @dataclass(frozen=True)
 class Translation(Job):
-    """The translation of a run; its stages are in the same run's folder."""
+    """The job that translates a run. Its stages are stored in the folder of that run."""
 
     name = "translate"
     log = "translate.jsonl"
@@ -116,7 +116,7 @@ class Translation(Job):
         object.__setattr__(self, "models", {"": self.model})
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open the run's folder; raises an `InputError` if the run is incomplete, because its records must not change."""
+        """Open the run's folder. Raise an `InputError` if the run is incomplete, because its records must not change."""
         if unknown := sorted(set(accept) - {"model.name"}):
             raise InputError(f"--accept-change must be model.name, not {unknown[0]!r}")
         check_finished(self.run, "translated")
@@ -135,7 +135,7 @@ class Translation(Job):
         ]
 
     def result(self, run: RunFolder) -> dict[str, int]:
-        """Return the number of conversations with a failed translation, by language; they are labeled."""
+        """Return the number of conversations with a failed translation, by language. These conversations are labeled."""
         return {language: damaged_in(run, language) for language in dict.fromkeys(self.languages)}
 
     def absolute(self) -> Translation:
@@ -175,7 +175,7 @@ class TranslationEstimator:
         return self._expected
 
     def forecast(self) -> Iterator[str]:
-        """Yield what remains to do."""
+        """Yield a line about what remains to be translated."""
         if self._left.calls:
             yield expect_line("expect", name_of(self._model), self._left, price_of(self._model))
 
@@ -188,7 +188,7 @@ def translation() -> Translate:
 
 
 class Originals:
-    """The conversations of a run by number; caches a few shards."""
+    """The conversations of a run by index. A few shards are cached."""
 
     def __init__(self, run: RunReader) -> None:
         self.run = run
@@ -218,13 +218,13 @@ class Translator:
     """Translates the conversations of a run into one language."""
 
     def __init__(self, originals: Originals, language: str, sampling: Sampling, batch: bool = False) -> None:
-        """With `batch`, all messages of a conversation are translated at once."""
+        """If `batch` is true, all messages of a conversation are translated at once."""
         self._originals, self.language, self._sampling, self._batch = originals, language, sampling, batch
         self.translate, self.stage_name = translation(), f"{STAGE}{language}"
         self._folder = originals.run.folder
 
     def stage(self, model: str) -> Stage:
-        """Return the stage."""
+        """Return the stage that translates the run."""
         originals = self._originals
         prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
         return Stage(
@@ -302,7 +302,7 @@ class Translator:
         return translated
 
     async def _message(self, model: Model, identity: str, one: _Try) -> None:
-        """Translate one message; the last attempt is kept even if it has a problem."""
+        """Translate one message. The result of the last attempt is stored even if it has a problem."""
         message, history, sampling = one.message, one.history, self._sampling
         if one.wrong:
             history.add("assistant", one.said.content)
@@ -329,7 +329,7 @@ def _write(path: Path, records: Sequence[Transcript]) -> Written:
 
 
 def damaged_in(folder: RunFolder, language: str) -> int:
-    """Return the number of conversations with a message that no attempt translated properly; they are labeled."""
+    """Return the number of conversations with a message that no attempt translated properly. They are labeled."""
     stage = f"{STAGE}{language}"
     markers = folder.markers(stage, sorted(folder.committed(stage)))
     return sum(int(marker.totals.get("damaged", 0)) for marker in markers)

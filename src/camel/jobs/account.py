@@ -19,13 +19,13 @@ from typing import NamedTuple
 from camel.core.message import Usage
 
 ACCOUNTS = ".accounts"
-"""The folder of accounts in a run's folder, one file per worker."""
+"""The subfolder of a run with its accounts, one file per worker."""
 _RECORD = struct.Struct("<7QdI")
-"""Number, prompt, completion and cached tokens, calls, calls without a count, calls in flight, dollars, checksum."""
+"""Fields: times written, prompt, completion and cached tokens, calls, calls without a count, calls in flight, dollars, checksum."""
 
 
 class Account:
-    """The account of the worker in this process; `close()` when done."""
+    """The file in which the worker of this process records its usage. Call `close()` when done."""
 
     def __init__(self, root: Path, worker: str) -> None:
         folder = root / ACCOUNTS
@@ -33,7 +33,7 @@ class Account:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         self._file = os.open(folder / worker, flags, 0o644)
         self.number = 0
-        """How often it was written."""
+        """Number of times the account was written."""
         self.write(Usage(), 0)
 
     def write(self, usage: Usage, in_flight: int) -> None:
@@ -61,7 +61,7 @@ class Spent(NamedTuple):
 
 
 def read_account(root: Path, worker: str) -> Spent | None:
-    """Read the account of a worker; None if there is no readable one."""
+    """Read the account of a worker, or return None if there is no readable one."""
     try:
         file = os.open(root / ACCOUNTS / worker, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

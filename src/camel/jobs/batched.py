@@ -36,11 +36,11 @@ FOLDER, SENT = "batches", "-sent.json"
 LINES, BYTES = 50_000, 90 * 2**20
 """Maximum size of a batch that all providers accept."""
 SHARDS = 500
-"""Maximum number of shards whose items wait at a time, because each has an open file at its end."""
+"""Maximum number of shards whose items wait at a time, because each shard has an open file."""
 QUIET, TICK = 2.0, 0.2
 """Seconds without a new request after which a batch is submitted, and seconds between two checks."""
 FIRST_LOOK, LONGEST_LOOK = 2.0, 60.0
-"""Seconds between two checks of a batch."""
+"""Seconds between two checks of a batch: at first, and at most."""
 TRIES = 3
 """Maximum number of batches in which a request may fail, and of batches in a row that may be rejected."""
 _Waiting: TypeAlias = "tuple[Request, asyncio.Future[Reply]]"
@@ -63,7 +63,7 @@ class BatchedModel(WrappedModel):
     """Collects requests until none has come for a while, and submits them as one batch."""
 
     def __init__(self, chat: ChatModel, store: Store, meter: ModelMeter, *, submits: bool = True) -> None:
-        """Without `submits` it sends requests directly, and stops the run if a request is in a batch that was submitted."""
+        """If `submits` is false, requests are sent directly. The run stops if a request is already in a submitted batch."""
         super().__init__(chat)
         self._api, self._wire, self._store, self._submits = batch_api(chat), chat.wire, store, submits
         self._meter, self._failures = meter.meter, meter.failures
@@ -105,14 +105,14 @@ class BatchedModel(WrappedModel):
             meter.in_flight += 1
 
     async def aclose(self) -> None:
-        """Stop without cancelling batches: the next process collects them."""
+        """Stop without canceling batches. The next process collects them."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
         await super().aclose()
 
     async def _work(self) -> None:
-        """Submit and collect until no request waits, or the run stops."""
+        """Submit batches and collect results until no request waits, or the run stops."""
         halt, loop = self._meter.halt, asyncio.get_running_loop()
         try:
             while not halt.reason and (self._queue or any(one.waiting for one in self._batches)):
@@ -190,7 +190,7 @@ class BatchedModel(WrappedModel):
             self._retry_or_halt(error, f"cannot read the batch {batch.id}", advice)
 
     async def _collect(self, batch: _Batch, found: ProviderBatch) -> None:
-        """Deliver the replies of a finished batch; the rest is submitted again."""
+        """Deliver the replies of a batch if it has ended. Requests without a reply are submitted again."""
         now, count, asked = asyncio.get_running_loop().time(), len(batch.ids), list(batch.waiting)
         self._well, self._failures.answered = now, True
         if not found.ended:
@@ -229,7 +229,7 @@ class BatchedModel(WrappedModel):
             answer.set_exception(outcome)
 
     def _retry_or_halt(self, error: ModelError, what: str, advice: str) -> None:
-        """Return if a retry may help, otherwise raise `Halted`."""
+        """Schedule a retry if that may help. Otherwise raise `Halted`."""
         patience, now = self._failures.patience, asyncio.get_running_loop().time()
         limit = patience if self._failures.answered else min(patience, NEVER_ANSWERED)
         if not error.retryable or now - self._well >= limit:

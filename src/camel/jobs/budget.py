@@ -22,7 +22,7 @@ from camel.jobs.failures import PATIENCE, Failures
 from camel.reports.numbers import money
 
 UNCOUNTED = 20
-"""Number of replies without a token count, if none has one, after which a budget in tokens or dollars stops the run."""
+"""Number of replies without a token count after which a budget in tokens or dollars stops the run, if no reply has a count."""
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -57,12 +57,12 @@ class ModelMeter:
         """Usage in earlier processes, if the job has several models."""
         self.errors: Counter[str] = Counter()
         self.rate_limited = 0
-        """Attempts that got a 429, of successful and of failed calls."""
+        """Number of attempts that got a 429, in successful and failed calls."""
         self.retries = 0
-        """Retries, of all calls."""
+        """Number of retries in all calls."""
 
     def priced(self, usage: Usage) -> Usage:
-        """Return a usage with its cost at current prices; 0 dollars if the price is unknown."""
+        """Return the usage with its cost at current prices. Unchanged if the price is unknown."""
         return usage if self.price is None else replace(usage, usd=self.price.cost(usage))
 
     def end(self, reply: Reply | None, error: ModelError | None) -> None:
@@ -93,7 +93,7 @@ class ModelMeter:
         )
 
     def take(self, told: ModelReport) -> None:
-        """Replace the figures by those of the workers of a cluster."""
+        """Replace the counts by those that the workers of a cluster report."""
         self.usage, self.errors = told.usage, Counter(told.errors)
         self.retries, self.rate_limited = told.retries, told.rate_limited
         self.failures.served, self.failures.rejected = told.served, told.rejected
@@ -112,7 +112,7 @@ class Meter:
         shared: bool = False,
         tell: Tell = ignore_notice,
     ) -> None:
-        """`shared` marks a worker of a cluster, where the coordinator decides whether the run stops."""
+        """If `shared` is true, this process is a worker of a cluster, where the coordinator decides whether the run stops."""
         self.budget, self.halt = budget, halt
         self._patience, self._shared, self._tell = patience, shared, tell
         self._limited = budget != Budget()
@@ -130,7 +130,7 @@ class Meter:
         """Number of calls that wait for a larger grant."""
 
     def model(self, name: str, price: Price | None) -> ModelMeter:
-        """Return the meter of one model; the same name gets the same meter."""
+        """Return the meter of one model. The same name always returns the same meter."""
         if name not in self.models:
             if self.budget.usd is not None and price is None:
                 raise InputError(
@@ -143,23 +143,23 @@ class Meter:
 
     @property
     def usage(self) -> Usage:
-        """Usage in this process."""
+        """The usage in this process."""
         return sum((one.usage for one in self.models.values()), Usage())
 
     @property
     def errors(self) -> Counter[str]:
-        """Failed calls in this process, by class."""
+        """Number of failed calls in this process, by class of the error."""
         return sum((one.errors for one in self.models.values()), Counter[str]())
 
     @property
     def money(self) -> float | None:
-        """Dollars used by all processes so far; None if a price is unknown."""
+        """Dollars spent by all processes so far, or None if a price is unknown."""
         if not self.models or any(one.price is None for one in self.models.values()):
             return None
         return (self.before + self.usage).usd
 
     def over_budget(self) -> str:
-        """Return which limit is reached, as text; empty if none."""
+        """Return a text that names the limit that is reached, or an empty string."""
         if not self._limited and not self.limits:  # asked before every call
             return ""
         for what, (names, limit) in self.limits.items():
@@ -176,7 +176,7 @@ class Meter:
         return _over(budget, total, self.in_flight) or self.out_of_time()
 
     def room(self) -> float:
-        """Return how many calls fit into the budget at the average usage so far; 100 until that is known."""
+        """Return how many more calls fit into the budget, at the average usage so far. 100 until that is known."""
         budget, used = self.budget, (self.before + self.usage).filled()
         rooms = [math.inf if budget.calls is None else budget.calls - used.calls]
         for most, spent in ((budget.tokens, used.total), (budget.usd, self.money)):
@@ -185,14 +185,14 @@ class Meter:
         return min(rooms)
 
     def out_of_time(self) -> str:
-        """Return a text if the budget of hours is used up; otherwise empty."""
+        """Return a text if the budget of hours is used up, otherwise an empty string."""
         hours = self.budget.hours
         if hours is not None and time.monotonic() - self.started >= hours * 3600:
             return used_up("hours", hours)
         return ""
 
     def within_grant(self) -> bool:
-        """Return whether a call fits into this process's grant."""
+        """Return whether another call fits into this process's grant."""
         grant = self.grant
         if grant is None:
             return True
@@ -228,12 +228,12 @@ class Meter:
         self.in_flight += 1
 
     def rejected(self) -> str:
-        """Return why a model rejected all calls; empty if every called model has answered."""
+        """Return why a model has rejected all its calls, or an empty string if there is no such model."""
         reasons = (one.failures.all_rejected() for one in self.models.values())
         return next(filter(None, reasons), "")
 
     def take(self, report: WorkerReport) -> None:
-        """Replace the figures by those of the workers of a cluster."""
+        """Replace the counts by those that the workers of a cluster report."""
         self.in_flight = report.in_flight
         for name, told in report.models.items():
             if name in self.models:
@@ -270,7 +270,7 @@ class MeteredModel(WrappedModel):
 
 
 def _over(budget: Budget, used: Usage, in_flight: int = 0, of: str = "") -> str:
-    """Return which limit of a budget is reached, except hours, as text; empty if none."""
+    """Return a text that names the limit of `budget` that is reached, or an empty string. Hours are not checked."""
     if budget.usd is not None and used.usd >= budget.usd:
         return used_up("usd", budget.usd, of)
     if budget.tokens is not None and used.total >= budget.tokens:
@@ -281,7 +281,7 @@ def _over(budget: Budget, used: Usage, in_flight: int = 0, of: str = "") -> str:
 
 
 def used_up(name: str, total: float, of: str = "") -> str:
-    """Say that a budget is used up; `of` names its owner if it is not the run's."""
+    """Return a text that a budget is used up. `of` names its owner, such as a seat, unless it is the run's."""
     amount = f"{total:g} hours" if name == "hours" else f"{total:,.0f} {name}"
     amount = money(total) if name == "usd" else amount
     return f"the budget of {amount}{of} is used up"

@@ -88,7 +88,7 @@ class _Walk:
         self.inner: dict[int, _Walk] = {}
 
     def step(self, number: int) -> Step:
-        """Return a step; everything before it is committed."""
+        """Return the step at an index of the job. Everything before it must be committed."""
         while len(self._seen) <= number:
             self._seen.append(next(self._steps))
         return self._seen[number]
@@ -98,7 +98,7 @@ class JobSite:
     """A job in a worker."""
 
     def __init__(self, job: Job, concurrency: int, account: str = "") -> None:
-        """`account` is the name of this worker's account; empty for none."""
+        """`account` is the name of this worker's account. If empty, none is written."""
         check_same_folder(open_folder(job.place))  # before anything is created there
         self.halt = Halt()
         self._share = WorkerShare()
@@ -143,7 +143,7 @@ class JobSite:
         return [state.workload(stage) for stage in stages]
 
     def committed(self, stage: str, shard: int) -> None:
-        """Stop counting the items of a committed shard: its marker counts them now."""
+        """Stop counting the items of a committed shard here, because its marker counts them now."""
         if named(stage).retry:  # markers of a retry count whole shards; the driver recounts at the end
             return
         state, tally = self._current, self._current.tallies[stage]
@@ -153,7 +153,7 @@ class JobSite:
         tally.counts.subtract(counts)
 
     def report(self) -> WorkerReport:
-        """Return the figures of the meter and the tallies."""
+        """Return the current counts of calls and items, for the coordinator."""
         return WorkerReport(
             {name: one.report() for name, one in self._meter.models.items()},
             {
@@ -192,7 +192,7 @@ class JobSite:
             self._pools[name] = pool
 
     def _gate(self) -> None:
-        """Write the account, then check the lease, so that every sent call is in the account."""
+        """Write the account, then check the lease. In this order, every call that is sent is in the account."""
         if self._account:
             in_flight = sum(one.in_flight for pool in self._pools.values() for one in pool.states())
             self._account.write(self._meter.usage, in_flight)
@@ -200,7 +200,7 @@ class JobSite:
 
 
 def check_same_folder(folder: RunFolder) -> None:
-    """Raise an error if this node's folder is not the driver's, because the driver would not find the journals."""
+    """Raise an error if the folder on this node is not the driver's, because the driver could not find the journals."""
     root = folder.root
     # List the folder instead of a lookup: a network file system may cache an old answer.
     if root.is_dir() and DRIVER in os.listdir(root):  # noqa: PTH208 - a name is enough
@@ -215,7 +215,7 @@ def check_same_folder(folder: RunFolder) -> None:
 
 
 class Watched(NamedTuple):
-    """Divides the limits and decides when to stop. Sent to the coordinator."""
+    """Divides the limits among workers and decides when the run stops. Runs in the coordinator."""
 
     shares: Shares
     failures: ClusterFailures
@@ -223,7 +223,7 @@ class Watched(NamedTuple):
     def __call__(
         self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Return the shares, and the reason to stop, if any."""
+        """Return each worker's share, and the reason to stop the run, if there is one."""
         given, halt = self.shares(reports, live)
         return given, self.failures(reports, live) or halt
 
@@ -251,7 +251,7 @@ class Cluster:
         self._stack.__exit__(*exc)
 
     def serve(self, runner: Runner) -> None:
-        """Set the runner."""
+        """Use the cluster to run the steps of `runner`."""
         self._runner = runner
         runner.supervisor = self.run
         runner.elsewhere, runner.workers = [], 0
@@ -316,7 +316,7 @@ class Cluster:
         return self._stack.enter_context(supervisor)
 
     def _recounted(self, state: JobState) -> None:
-        """Copy the counts that the job has read from its markers."""
+        """Copy the counts that the job state has read from markers."""
         self._base = {
             name: Tally(
                 tally.planned,
@@ -341,7 +341,7 @@ class Cluster:
         base.counts.update(counts)
 
     def watch(self, totals: Totals) -> None:
-        """Show the workers' reports."""
+        """Update the runner's counts and endpoint states from the workers' reports."""
         assert self._runner is not None
         runner, report = self._runner, totals.report
         runner.meter.take(report)
@@ -367,7 +367,7 @@ def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:
 
 
 def _checked(job: Job) -> Job:
-    """Return the job, or raise an error if other processes cannot run it."""
+    """Return the job, or raise an error if processes on other machines cannot run it."""
     if objects := [seat for seat, spec in job.models.items() if not isinstance(spec, ModelSpec)]:
         raise InputError(
             f"the model of '{objects[0] or job.name}' is a Python object, which a cluster cannot use: pass a model by name"

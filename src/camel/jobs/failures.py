@@ -45,7 +45,7 @@ from camel.models.replica import FAILURES, ReplicaState
 from camel.reports.numbers import duration
 
 IN_A_ROW = 5
-"""Number of rejections in a row that halt a run."""
+"""Number of rejected calls in a row that halt a run."""
 NEVER_ANSWERED = 50.0
 """Seconds after which a run stops if its endpoint was never reached: its address is probably wrong."""
 PATIENCE = 1800.0
@@ -63,7 +63,7 @@ Send = Callable[[Request], Awaitable[Reply]]
 
 
 def class_of(error: ModelError) -> Class:
-    """Return the class of a failure, as far as the error shows it."""
+    """Return the class of a failure, as far as the error alone determines it."""
     if isinstance(error, ContextOverflow | ContentRejected | BadReply | NotUnderstood | ReplyTooLarge):
         return "item"
     if isinstance(error, RequestRejected):
@@ -72,7 +72,7 @@ def class_of(error: ModelError) -> Class:
 
 
 def failure_of(error: ModelError, halt: Halt, *, last: bool = False) -> str:
-    """Return a failure as text for the item's record; raises `Unfinished` if a retry may help, unless this was the `last`."""
+    """Return the text of a failure for the item's record. Raises `Unfinished` if a retry may help, unless `last` is true."""
     if halt.reason or not (last or class_of(error) == "item"):
         raise Unfinished(str(error)) from None
     return f"{type(error).__name__}: {error}"
@@ -95,15 +95,15 @@ class FailedItems(msgspec.Struct, frozen=True):
 
 
 class Failures:
-    """The failures of one process. Use on one event loop."""
+    """The failure policy of one process. Use it on one event loop."""
 
     def __init__(
         self, halt: Halt, *, patience: float = PATIENCE, shared: bool = False, tell: Tell = ignore_notice
     ) -> None:
-        """`shared` marks a worker of a cluster, where the coordinator decides whether the run stops."""
+        """If `shared` is true, this process is a worker of a cluster, where the coordinator decides whether the run stops."""
         self.halt, self.patience, self.shared, self.tell = halt, patience, shared, tell
         self.served = self.rejected = 0
-        """Number of calls in this process."""
+        """Number of successful and of rejected calls in this process."""
         self.answered = False
         """Whether the endpoint was ever reached."""
         self.words = ""
@@ -119,7 +119,7 @@ class Failures:
         self._plain: asyncio.Future[ModelError | None] | None = None
 
     async def handled(self, send: Send, request: Request) -> Reply:
-        """Send a request with retries; raises errors that concern the item."""
+        """Send a request with retries, and return the reply. Raise an error if only this item is affected."""
         loop = asyncio.get_running_loop()
         if self._first < 0:
             self._first = loop.time()
@@ -139,11 +139,11 @@ class Failures:
             return reply
 
     def all_rejected(self) -> str:
-        """Return why all calls were rejected; empty if one succeeded."""
+        """Return why all calls so far were rejected, or an empty string if one succeeded."""
         return rejection(0, self.words) if self.rejected and not self.served else ""
 
     def down(self) -> float:
-        """Return the seconds since the outage began."""
+        """Return the seconds since the current outage began, or 0 if there is none."""
         return max(1e-3, asyncio.get_running_loop().time() - self._down) if self._down >= 0 else 0.0
 
     def _serve(self) -> None:
@@ -153,7 +153,7 @@ class Failures:
     async def _failed(
         self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
     ) -> None:
-        """Return if the call should be retried, otherwise raise the error for the item."""
+        """Handle a failed call. Return when the call can be retried, or raise the error if the item fails."""
         self.answered = self.answered or not isinstance(error, Unreachable | DeadlineExceeded)
         kind = class_of(error)
         if kind == "unclear":
@@ -187,7 +187,7 @@ class Failures:
         return rejection(self._row, self.words)
 
     async def _is_served(self, send: Send, request: Request) -> bool:
-        """Return whether a short plain request with the same settings succeeds; one probe for all waiting calls."""
+        """Return whether a short plain request with the same settings succeeds. All waiting calls share one such request."""
         if self._plain is None:
             self._plain = asyncio.ensure_future(self._ask_plainly(send, request))
             self._plain.add_done_callback(lambda _: setattr(self, "_plain", None))
@@ -260,7 +260,7 @@ class Failures:
 
 
 def plain(request: Request) -> Request:
-    """Return a short request with the settings of another; it fails only if all requests fail."""
+    """Return a short request with the settings of `request`. It fails only if all requests with these settings fail."""
     history = History()
     history.add("user", PLAIN)
     sampling = replace(request.sampling, n=1)
@@ -270,7 +270,7 @@ def plain(request: Request) -> Request:
 
 
 def rejection(times: int, words: str) -> str:
-    """Return why a run halts after rejections; 0 `times`: no call ever succeeded."""
+    """Return why a run halts after `times` rejections in a row. If `times` is 0, all calls were rejected."""
     what = f"{times} calls in a row" if times else "all calls"
     named = next((name for name in SETTINGS if name in words), "")
     where = f" (in the configuration: sampling.{named})" if named else ""
@@ -288,7 +288,7 @@ def outage(seconds: float, words: str, answered: bool) -> str:
 
 
 class ClusterFailures:
-    """Decides for all workers of a cluster, from their reports. Runs in the coordinator."""
+    """Decides from the reports of all workers of a cluster whether the run stops. Runs in the coordinator."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -296,7 +296,7 @@ class ClusterFailures:
         """By model: the number of successful calls, and of rejected calls at the last success."""
 
     def __call__(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
-        """Return the reason to stop the run; empty if there is none."""
+        """Return the reason to stop the run, or an empty string."""
         names = {name for report in reports.values() for name in report.models}
         reasons = (self._of_model(name, reports, live) for name in sorted(names))
         return next(filter(None, reasons), "")
@@ -336,7 +336,7 @@ class EndpointNotices:
         """Endpoints that do not answer, with the start of the outage."""
 
     def look(self, endpoints: Sequence[ReplicaState]) -> None:
-        """Compare with the previous states."""
+        """Compare the endpoints with their previous states, and report changes."""
         for one in endpoints:
             known = one.url in self._down
             if _is_down(one) and not known:

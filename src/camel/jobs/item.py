@@ -17,7 +17,7 @@ from camel.models.recorded import RecordedModel, once_uncounted
 
 
 class Seat(NamedTuple):
-    """The open model of a seat."""
+    """A seat of a job with its open model."""
 
     model: MeteredModel
     meter: ModelMeter
@@ -26,7 +26,7 @@ class Seat(NamedTuple):
 
 
 class Item:
-    """One item: its number, its name, its models."""
+    """One item of a stage: its index, its id and its models."""
 
     __slots__ = ("_seats", "_steps", "_tell", "_used", "draft", "halt", "id", "index")
 
@@ -35,12 +35,12 @@ class Item:
     ) -> None:
         self.index, self.id, self.halt = index, id, halt
         self.draft: Any = None
-        """The record so far; the work sets it in case the item fails."""
+        """The record so far. The work function sets it, so that a failed item keeps it."""
         self._steps, self._seats, self._tell = steps, seats, tell
         self._used: list[_ItemModel] = []
 
     def model(self, seat: str = "") -> Model:
-        """Return the model of a seat: journaled, metered, traced, and under the failure policy."""
+        """Return the model of a seat. Its calls are journaled, metered, traced, and retried by the failure policy."""
         made = _ItemModel(self._seats(seat), self._steps)
         self._used.append(made)
         return made
@@ -63,12 +63,12 @@ class Item:
 
     @property
     def usage(self) -> Usage:
-        """Usage of its replies, including those from the journal and unusable ones."""
+        """Usage of the item's replies, including journaled and unusable ones."""
         return sum((one.usage for one in self._used), Usage())
 
     @property
     def by_model(self) -> dict[str, Usage]:
-        """The same by the names of its models."""
+        """Usage of the item's replies, by the names of its models."""
         used: dict[str, Usage] = {}
         for one in self._used:
             used[one.meter.name] = used.get(one.meter.name, Usage()) + one.usage
@@ -76,19 +76,19 @@ class Item:
 
     @property
     def money(self) -> float | None:
-        """Dollars; None if a price is unknown or no call was made."""
+        """The item's cost in dollars, or None if a price is unknown or no call was made."""
         if not self._used or any(one.meter.price is None for one in self._used):
             return None
         return self.usage.usd
 
     def release(self) -> None:
-        """Tell its models that it has ended, so that their replicas have room for another item."""
+        """Report the end of the item to its models, so that their replicas can accept another one."""
         for one in self._used:
             one.inner.release(self.id)
 
 
 def item_seed(seed: int | None, index: int) -> int | None:
-    """Return the seed of an item's calls, derived from the job's seed; None if it has none."""
+    """Return the seed of an item's calls, derived from the job's seed, or None if the job has no seed."""
     return None if seed is None else (seed * 1_000_003 + index) % 2**31
 
 

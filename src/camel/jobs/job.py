@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 KEPT = "kept"
-"""The subfolder with the records of a job whose folder is for a report."""
+"""The subfolder with a job's records, if the job's own folder is for a report."""
 
 
 class ItemFailed(CamelError):
@@ -64,13 +64,13 @@ class Stage:
     failed: Callable[[Item, CamelError], Any] | None = None
     """Returns the record of a failed item, from `item.draft`. None: a failure stops the job."""
     failure: Callable[[Any], str] = _sound
-    """Returns why a record failed, as `Class: text`; empty if it did not."""
+    """Returns why the item of a record failed, as `Class: text`. Empty if it did not fail."""
     counts: Callable[[Any], Iterable[str]] = _nothing
     """Returns the names under which a record is counted, such as `stop.done`."""
     id: Callable[[int], str] = str
     """Returns the id of an item, for sessions, lists of failures and errors."""
     read: Callable[[Marker], Sequence[Any]] | None = None
-    """Reads the records of a shard; without it failed items are counted, but not listed and not retried."""
+    """Reads the records of a shard. Without it, failed items are counted, but not listed or retried."""
     identity: Mapping[str, Any] | None = None
     """What determines the records. It is stored when the stage starts, and a different value later raises an error; None:
     it is in the stage's name or in the job's settings."""
@@ -103,21 +103,21 @@ class Estimator(Protocol):
 
 
 class Job(ABC):
-    """The declaration of a long command. It can be pickled, and has no open files, connections or secrets."""
+    """The declaration of a long-running command. It can be pickled, and has no open files, connections or secrets."""
 
     name: ClassVar[str]
     log: ClassVar[str] = "log.jsonl"
-    """The name of its log in its folder."""
+    """The name of the log in the job's folder."""
     place: str
-    """The folder, or the address in an object store, of its records and journals."""
+    """The folder or object-store address of the job's records and journals."""
     models: Mapping[str, Model | ModelSpec]
-    """Models by seat; "" is the default. Empty if no model is called."""
+    """Models by seat. The key "" has the default. Empty if no model is called."""
     budgets: Mapping[str, tuple[Collection[str], Budget]] = {}
     """Further budgets by name, each with the names of its models."""
 
     @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the steps in order: a stage, several stages that share one window, or another job."""
+        """Yield the steps in order. A step is a stage, several stages that share one limit on items in flight, or another job."""
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stages that are known in advance, for progress and budgets."""
@@ -130,11 +130,11 @@ class Job(ABC):
         return folder
 
     def estimator(self, run: RunFolder) -> Estimator | None:
-        """Return an estimator of the job's total usage; None if there is none."""
+        """Return an estimator of the job's total usage, or None if the job has none."""
         return None
 
     def result(self, run: RunFolder) -> Any:
-        """Return the result, after everything is committed."""
+        """Return the job's result. Called after everything is committed."""
         return None
 
     def absolute(self) -> Job:

@@ -53,7 +53,7 @@ class JobOptions:
     workers: int | None = None
     """Number of workers on the cluster. Default: one per CPU."""
     resume: str = ""
-    """The command line that resumes it."""
+    """The command line that resumes the job."""
 
 
 class Launch:
@@ -86,14 +86,14 @@ class Launch:
         self.log = RunLog(self.folder.path(job.log))
         self._adjusted: set[str] = set()
         self.end: dict[str, Any] = {}
-        """The log entry about its end."""
+        """The log entry about the end of the job."""
         if is_locked(self.folder.root):
             raise InputError(
                 f"another process is working on '{self.folder.address}': wait for it, or stop it with `camel run stop {self.folder.address}`"
             )
 
     def run(self) -> Outcome:
-        """Run it until it is complete or something stops it."""
+        """Run the job until it is complete or something stops it."""
         for line in self.watcher.forecast():
             self.view.note(line)
         self._begin()
@@ -117,7 +117,7 @@ class Launch:
         return outcome
 
     def _begin(self) -> None:
-        """Write the beginning and the settings to the log."""
+        """Log the start of the job with its settings."""
         job, options = self.runner.job, self.options
         specs = list(job.models.values())
         price = price_of(specs[0]) if len(specs) == 1 else None
@@ -139,7 +139,7 @@ class Launch:
 
     @contextlib.contextmanager
     def _place(self) -> Generator[None]:
-        """Set up where the work is done: here, or on a cluster if there is an address."""
+        """Connect to the cluster if an address is given. Otherwise the job runs in this process."""
         if not self.options.address:
             yield
             return
@@ -188,7 +188,7 @@ class Launch:
         )
 
     async def _watch(self) -> None:
-        """Show the progress; write changes and, from time to time, the progress to the log."""
+        """Show the progress, log changes at once, and log the progress from time to time."""
         runner, view, endpoints = self.runner, self.view, EndpointNotices(self._tell)
         shown, logged, kept, state = time.monotonic(), 0.0, 0.0, (1, False)
         while True:
@@ -225,7 +225,7 @@ class Launch:
 
 
 def _abandoned(calls: int) -> str:
-    """Say what an immediate stop costs, to append to the reason; empty if no call was in flight."""
+    """Return what an immediate stop costs, to append to the reason. Empty if no call was in flight."""
     if not calls:
         return ""
     what = counted(calls, "call")
@@ -233,7 +233,7 @@ def _abandoned(calls: int) -> str:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Choose the failure to report of several: one of our own errors, if there is one."""
+    """Return the error of the group to report: an error of CAMEL if there is one."""
     leaves: list[BaseException] = []
     todo: list[BaseException] = [group]
     while todo:

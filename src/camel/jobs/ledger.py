@@ -35,7 +35,7 @@ def usage_of(totals: Mapping[str, float]) -> Usage:
 
 
 def totals_of(usage: Usage, *, priced: bool = False) -> dict[str, float]:
-    """Return a usage as totals of a marker; `priced` includes its cost."""
+    """Return a usage in the format of a marker's totals. If `priced` is true, it includes the cost."""
     kept = {name: float(count) for name in USED if (count := getattr(usage, name)) or name in _USUAL}
     return {**kept, MONEY: usage.usd} if priced else kept
 
@@ -68,7 +68,7 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
 
 
 def totals_in(stage: Stage, records: Sequence[Any]) -> dict[str, float]:
-    """Count a shard's records for its marker, except their usage."""
+    """Return the counts of a shard's records for its marker, without their usage."""
     counted: Counter[str] = Counter()
     failed = 0
     for record in records:
@@ -82,7 +82,7 @@ def totals_in(stage: Stage, records: Sequence[Any]) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Tally:
-    """The progress of a stage; in memory only."""
+    """The progress of a stage, in memory only."""
 
     planned: int
     committed: int = 0
@@ -94,7 +94,7 @@ class Tally:
     usage: Usage = field(default_factory=Usage)
     """Usage of the finished items."""
     counts: Counter[str] = field(default_factory=Counter[str])
-    """The stage's counts of its records."""
+    """Number of the stage's records, by the names that `Stage.counts` returns."""
 
     def add(self, counted: Counted) -> None:
         """Add counts from markers."""
@@ -115,7 +115,7 @@ class Counted:
     counts: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, marker: Marker, price: Callable[[Usage], Usage]) -> None:
-        """Add a marker; `price` adds the cost if the marker does not have it."""
+        """Add a marker's counts. `price` adds the cost if the marker does not have it."""
         self.shards.add(marker.shard)
         usage, failed, counts = counted_in(marker.totals)
         self.usage += usage if MONEY in marker.totals else price(usage)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def now_file(log: str) -> str:
-    """Return the name of the file with the current figures, next to a log."""
+    """Return the name of the file next to a log that has the job's current counts."""
     return NOW if log == LOG else f"{log.removesuffix('.jsonl')}-{NOW}"
 
 
@@ -54,7 +54,7 @@ class RunLog:
             new.replace(self._now)
 
     def forget_now(self) -> None:
-        """Remove the current figures, because the run has ended."""
+        """Remove the file with the current counts, because the run has ended."""
         with contextlib.suppress(OSError):
             self._now.unlink(missing_ok=True)
 
@@ -93,7 +93,7 @@ def last_events(folder: RunFolder, log: str = LOG) -> LastEvents:
 
 
 def last_of(events: Iterable[dict[str, Any]], now: dict[str, Any] | None) -> LastEvents:
-    """Return the same from events in order and the current figures."""
+    """Return the last start, and the last progress and end after it. `now`, if newer, is the last progress."""
     start = last = end = None
     for event in events:
         match event["event"]:
@@ -112,7 +112,7 @@ def last_of(events: Iterable[dict[str, Any]], now: dict[str, Any] | None) -> Las
 
 
 def part_of(entry: dict[str, Any] | None, name: str, kind: Any, otherwise: T) -> T:
-    """Return a part of an entry, or `otherwise` if it is missing or of another version."""
+    """Return a field of a log entry, or `otherwise` if it is missing or written by an incompatible version."""
     try:
         return msgspec.convert(entry[name], kind) if entry and name in entry else otherwise
     except msgspec.ValidationError:
@@ -125,7 +125,7 @@ def time_of_day() -> str:
 
 
 def age_of(event: dict[str, Any] | None, otherwise: float) -> float:
-    """Return the seconds since an event."""
+    """Return the seconds since an event, or `otherwise` if there is no event."""
     try:
         then = datetime.fromisoformat((event or {})["time"])
     except (KeyError, TypeError, ValueError):

@@ -39,13 +39,13 @@ class StageState(msgspec.Struct, frozen=True):
     open: int = 0
     failed: int = 0
     tokens: int = 0
-    """Tokens of its items."""
+    """Tokens used by the stage's items."""
     extra: bool = False
     """Whether it was added after the run, such as a translation; its model may differ, and its tokens are not the run's."""
 
     @property
     def title(self) -> str:
-        """Its readable name."""
+        """The readable name of the stage."""
         return named(self.name).words
 
 
@@ -55,7 +55,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     state: State
     journals: str = ""
-    """The folder with its journals, if it is elsewhere; only there it is known whether a process is running."""
+    """The folder with the run's journals, if it is elsewhere. Only there is it known whether a process is running."""
     as_of: str = ""
     """Time of the tokens, rates, costs and endpoint states; committed items are counted now."""
     age: float | None = None
@@ -73,7 +73,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     """Total usage over all processes."""
     models: dict[str, Usage] = {}
-    """The same by model, if there are several."""
+    """Total usage over all processes by model, if there are several."""
     money: float | None = None
     expected: Usage | None = None
     """Estimated total usage of the run."""
@@ -142,7 +142,7 @@ class View(Protocol):
 
 
 class Silent:
-    """Shows nothing."""
+    """A view that shows nothing."""
 
     every = 60.0
 
@@ -200,7 +200,7 @@ class Watcher:
         self._expected_at = 0.0
         told = part_of(last_events(folder, runner.job.log).progress, "stages", list[StageState], [])
         self._ended = {stage.name: stage.finished for stage in told if stage.finished}
-        """Items that had ended before this process started, by stage; they may be in journals only."""
+        """Number of items that had ended before this process started, by stage. They may be in journals only."""
         self._in_journals: dict[str, int] = {}
 
     def forecast(self) -> Iterable[str]:
@@ -208,7 +208,7 @@ class Watcher:
         return () if self._estimator is None else self._estimator.forecast()
 
     def committed(self, state: JobState, stage: str, shard: int) -> None:
-        """Count a finished shard."""
+        """Add a finished shard to the estimate."""
         if self._estimator is not None and state.job is self._runner.job and not named(stage).retry:
             self._estimator.add(state.folder.marker(stage, shard))
 
@@ -276,7 +276,7 @@ class Watcher:
         )
 
     def _ended_before(self, name: str) -> int:
-        """Return the items that had ended before, if their journals exist: a process that stops at once does not read them."""
+        """Return the number of items that had ended before this process started, if their journals still exist."""
         state = self._runner.state
         if name not in self._ended or state.folder is not self._runner.folder:
             return 0
@@ -303,5 +303,5 @@ def expect_line(word: str, model: str, need: Usage, price: Price | None) -> str:
 
 
 def items_in_journals(folder: RunFolder, stage: str, size: int, count: int) -> int:
-    """Return the number of items in open shards with journals; no more can have ended there."""
+    """Return the number of items in open shards that have journals. At most this many can have ended there."""
     return sum(max(0, min(size, count - shard * size)) for shard in folder.journaled(stage))

@@ -19,7 +19,7 @@ Cut = Literal["fail", "keep"]
 
 
 def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
-    """Return what is wrong with a candidate reply; None if it is usable."""
+    """Return the class of error for an unusable candidate reply, or None if it is usable."""
     if choice.finish == "content_filter":
         return FilteredReply
     if choice.finish == "length" and cut == "fail":
@@ -35,14 +35,14 @@ _WORDS: dict[type[BadReply], str] = {
 
 
 class CheckedModel(WrappedModel):
-    """A model that repeats calls with unusable replies. Requests of critics and judges pass unchecked: they repeat themselves."""
+    """A model that repeats calls with unusable replies. Calls of critics and judges are not checked: they retry themselves."""
 
     def __init__(self, model: Model, cut: Cut = "fail") -> None:
         super().__init__(model)
         self._cut: Cut = cut
 
     async def reply(self, request: Request) -> Reply:
-        """Return the first usable reply; raises a `BadReply` after several attempts."""
+        """Return the first usable reply. Raise a `BadReply` after several attempts."""
         reply = await self.inner.reply(request)
         if request.expects in CRITICS:
             return reply

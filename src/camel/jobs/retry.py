@@ -24,7 +24,7 @@ def open_retry(folder: RunFolder) -> Retry | None:
 
 
 def begin_retry(folder: RunFolder, stages: Sequence[Stage]) -> Retry | None:
-    """Start a retry of all failed items of committed shards; None if nothing failed. The caller has locked the run."""
+    """Start a retry of all failed items in committed shards. Return None if nothing failed. The run must be locked."""
     found: dict[str, dict[int, list[int]]] = {}
     for stage in stages:
         if stage.read is None:
@@ -43,7 +43,7 @@ def begin_retry(folder: RunFolder, stages: Sequence[Stage]) -> Retry | None:
 
 
 def _need_own_files(folder: RunFolder, stage: str, shards: set[int]) -> None:
-    """Raise an error if a shard to rewrite is in a compaction whose small files were removed."""
+    """Raise an `InputError` if a shard to retry was compacted and its own file removed."""
     for one in compactions(folder, stage) if shards else ():
         if shards.isdisjoint(one.shards):
             continue

@@ -33,9 +33,9 @@ from camel.runs.control import read_wish, wish
 from camel.runs.run import RunFolder
 
 PASSES = 3
-"""Number of attempts at an item before an endpoint's failure becomes its record."""
+"""Number of attempts at an item. After the last one, a failure of the endpoint becomes the item's record."""
 RETRIED = -1
-"""In the path of a step: the retry of its failed items."""
+"""Marks, in the path of a step, the retry of the step's failed items."""
 EXIT = {"complete": 0, "halted": 3, "failures": 4, "stopped": 130}
 
 
@@ -92,7 +92,7 @@ class Runner:
         """The state of the job or of its current nested job."""
         self.folder = self.models.folder = self.state.folder
         self.workers = 1
-        """Number of running processes: this one, or those of a cluster."""
+        """Number of running processes: 1, or the workers of a cluster."""
         self.elsewhere: list[ReplicaState] | None = None
         """The endpoints as reported by the workers of a cluster."""
         self.closes_given = False
@@ -106,7 +106,7 @@ class Runner:
         self.tell(event, text, **fields)
 
     def replicas(self) -> list[ReplicaState]:
-        """Return the current state of the models' endpoints; none if the models have no endpoints."""
+        """Return the current state of the models' endpoints. Empty if the models have no endpoints."""
         return self.state.replicas() if self.elsewhere is None else self.elsewhere
 
     async def run(self) -> Outcome:
@@ -122,7 +122,7 @@ class Runner:
         return Outcome("failures" if self._failed else "complete", "", result, self._failed)
 
     async def _run(self, state: JobState, path: tuple[int, ...]) -> bool:
-        """Run a job; returns False if something stopped it."""
+        """Run a job or a nested job. Return False if something stopped it."""
         self.state, folder = state, state.folder
         with folder.locked(), state.counting():
             if read_wish(folder) == "stop":  # meant for an earlier process
@@ -163,7 +163,7 @@ class Runner:
         return True
 
     async def _step(self, state: JobState, stages: list[Stage], path: tuple[int, ...]) -> bool:
-        """Run stages that share a window, in several passes; returns False if they could not be finished."""
+        """Run stages together, in several passes. Return False if they could not be finished."""
         state.begin(stages)
         state.hold_journals(stages)
         if over := self.meter.out_of_time():
@@ -217,7 +217,7 @@ class Runner:
                 self._failed += failed_items(state.folder, state.stage(name))
 
     def _begin_retry(self, state: JobState) -> None:
-        """Find the failed items to retry; an unfinished retry comes first."""
+        """Find the failed items to retry. An unfinished retry is resumed first."""
         state.retry = open_retry(state.folder)
         if state.retry or not self._retry_failed:
             return
@@ -229,7 +229,7 @@ class Runner:
         self.tell("retry", f"retrying {items:,} failed items", items=items)
 
     async def _wait_for_others(self, folder: RunFolder) -> None:
-        """Wait until no worker of an earlier driver can be running."""
+        """Wait until no worker of an earlier, killed driver can be running."""
         if left := Fence(folder).left():
             self.tell(
                 "waiting",
@@ -240,7 +240,7 @@ class Runner:
             await asyncio.sleep(left)
 
     def _report_resume(self, state: JobState) -> None:
-        """Report what earlier processes have done."""
+        """Report how many items and replies of earlier processes are reused."""
         done = sum(tally.committed for tally in state.tallies.values())
         if done or state.journaled:
             planned = sum(tally.planned for tally in state.tallies.values())

@@ -33,7 +33,7 @@ class Claim(NamedTuple):
     starved: bool
     """Whether a call waits for a larger piece of any budget."""
     follows: int | None
-    """The number of the offer that it uses; None: unknown, so nothing can be taken back."""
+    """The number of the offer that the worker uses. None: unknown, so nothing can be taken back."""
 
 
 @dataclass(slots=True)
@@ -41,9 +41,9 @@ class _BudgetPiece:
     """One worker's piece of a budget; all sums count from the worker's start."""
 
     offered: float = 0.0
-    """The total that it is offered."""
+    """The total that the worker is offered."""
     granted: float = 0.0
-    """The total that it may still use: more than the offer until it has received the offer."""
+    """The total that the worker may still use. It exceeds the offer until the worker has received a lower one."""
     used: float = 0.0
     raised: int = 0
     """The number of the last offer that increased it."""
@@ -57,17 +57,17 @@ class _BudgetPiece:
 
     @property
     def held(self) -> float:
-        """The amount that is unavailable to others."""
+        """The amount that other workers cannot use."""
         return max(self.granted, self.used)
 
     @property
     def returns(self) -> bool:
-        """Whether a decrease is still unconfirmed."""
+        """Whether the worker has yet to confirm a decrease."""
         return self.granted > max(self.offered, self.used)
 
     @property
     def is_unheard(self) -> bool:
-        """Whether its worker has not received the last increase yet."""
+        """Whether the worker has yet to receive the last increase."""
         return self.follows < self.raised
 
 
@@ -90,12 +90,12 @@ class SharedBudget:
         return max(0.0, self.total - self.spent - sum(piece.held for piece in self.pieces.values()))
 
     def settle(self, worker: str, used: float | None) -> None:
-        """Settle the piece of a dead worker. If its usage is unknown, the whole piece counts as spent."""
+        """Settle the piece of a dead worker. If `used` is None, the whole piece counts as spent."""
         piece = self.pieces.pop(worker)
         self.spent += piece.held if used is None else used
 
     def divide(self, claims: Mapping[str, Claim], number: int) -> bool:
-        """Update the offers; returns True if a worker waits and nothing remains."""
+        """Update the offers to workers. Return True if a worker waits and nothing of the budget remains."""
         for worker, claim in claims.items():
             self._note(self.pieces.setdefault(worker, _BudgetPiece()), claim)
         pieces = self.pieces
@@ -122,7 +122,7 @@ class SharedBudget:
                 piece.granted = piece.offered
 
     def _top_up(self, piece: _BudgetPiece, left: float, takers: int, number: int) -> float:
-        """Increase a piece to an equal part of half of the rest, so that pieces shrink with the budget; returns the increase."""
+        """Raise a piece to an equal part of half of the rest, so that pieces shrink with the budget. Return the increase."""
         spare, wanted = max(0.0, piece.spare), max(self.least, left / (2 * takers))
         if left <= 0 or spare >= wanted / 2:
             return 0.0
@@ -133,7 +133,7 @@ class SharedBudget:
         return piece.held - before
 
     def _take_back(self, piece: _BudgetPiece, number: int) -> None:
-        """Take back half of what a worker does not use, so that a slow worker keeps some."""
+        """Take back half of the unused part of a piece. A slow worker keeps the other half."""
         if piece.spare > 0 and not piece.returns:
             keeps = math.floor(piece.spare / 2 / self.least) * self.least
             piece.offered, piece.lowered = piece.used + keeps, number
@@ -202,7 +202,7 @@ class Shares:
         return Claim(used, report.starved > 0, report.follows)
 
     def _settle(self, worker: str, report: WorkerReport) -> None:
-        """Free what a worker with an expired lease has not spent: it can make no more calls."""
+        """Free what a worker with an expired lease has not spent. Such a worker makes no more calls."""
         spent = read_account(self._accounts, worker) if self._accounts else None
         if spent is not None and (report.account is None or spent.number < report.account):
             spent = None  # older than its last report: its machine lost later writes
@@ -211,7 +211,7 @@ class Shares:
                 budget.settle(worker, None if spent is None else _amount_of(name, spent.usage))
 
     def _divide(self, mine: Mapping[str, WorkerReport], now: float) -> dict[str, dict[str, dict[str, Share]]]:
-        """Divide the endpoints by worker and model."""
+        """Divide the endpoints' limits among workers, by worker and model."""
         shares: dict[str, dict[str, dict[str, Share]]] = {worker: {} for worker in mine}
         for model in {name for report in mine.values() for name in report.endpoints}:
             told = {

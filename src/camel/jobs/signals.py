@@ -19,10 +19,8 @@ INTERRUPTED = 130
 
 
 class Stopping:
-    """Handles Ctrl-C and SIGTERM for the task that creates it; `note` tells the user that calls in flight end first.
-
-    `in_flight` returns their number. Works only in the main thread of a process.
-    """
+    """Handles Ctrl-C and SIGTERM for the task that creates it. `note` tells the user that calls in flight end first.
+    `in_flight` returns the number of these calls. Works only in the main thread of a process."""
 
     def __init__(
         self, halt: Halt, note: Callable[[], None], in_flight: Callable[[], int] = lambda: 0
@@ -31,7 +29,7 @@ class Stopping:
         assert task is not None
         self._halt, self._note, self._task, self._in_flight = halt, note, task, in_flight
         self.asked = 0
-        """Number of signals."""
+        """Number of signals received."""
         self.abandoned = 0
         """Number of calls that were abandoned in flight."""
         if threading.current_thread() is threading.main_thread():

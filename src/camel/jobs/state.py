@@ -112,7 +112,7 @@ class Models:
             await seat.opened.rest()
 
     async def aclose(self, *, given: bool = False) -> None:
-        """Close the models that were opened here and rest the others; with `given`, close those, too."""
+        """Close the models that were opened here, and rest the others. If `given` is true, close the others, too."""
         await self.rest()
         for model in [seat.opened for seat in self._seats.values()] if given else self._own:
             await model.aclose()
@@ -184,7 +184,7 @@ class JobState:
         return [self.begun(stage) for stage in self.job.outline(self.folder)]
 
     def begun(self, stage: Stage) -> Stage:
-        """Store the identity of a new stage, or compare it with the stored one; returns the stage as it was started."""
+        """Store the identity of a new stage, or compare it with the stored one. Return the stage with its stored shard size."""
         if stage.identity is None:
             return stage
         wanted = {**msgspec.to_builtins(stage.identity), "count": stage.count, "shard_size": stage.shard_size}
@@ -218,7 +218,7 @@ class JobState:
             raise InputError(f"the stage '{stage.name}' was started with other settings ({details}){hint}")
 
     def begin(self, stages: Iterable[Stage]) -> None:
-        """Add stages, and count the existing results of new ones."""
+        """Add stages that are not known yet, and count their existing results."""
         new = [stage for stage in stages if stage.name not in self.tallies]
         for stage in new:
             self._stages[stage.name] = stage
@@ -234,14 +234,14 @@ class JobState:
         return self._stages[name]
 
     def hold_journals(self, stages: Iterable[Stage]) -> None:
-        """Claim the journals of stages with remaining items for this folder."""
+        """Claim the journals of stages with remaining items, so that no other folder uses them."""
         for stage in stages:
             tally = self.tallies[stage.name]
             if tally.committed < tally.planned:
                 self.folder.hold_journals(named(stage.name).stage)
 
     def retried(self, stages: Iterable[Stage]) -> list[Stage]:
-        """Return the stages of the unfinished retry."""
+        """Return the stages of the unfinished retry, limited to the items to retry."""
         if self.retry is None:
             return []
         number, found = self.retry.number, self.retry.stages
@@ -252,7 +252,7 @@ class JobState:
         ]
 
     def workload(self, stage: Stage) -> Workload:
-        """Return the engine's workload of a stage."""
+        """Return the stage as a workload for the engine."""
         return Workload(
             name=stage.name,
             count=stage.count,
@@ -323,13 +323,13 @@ class JobState:
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def _price(self, stage: str) -> Callable[[Usage], Usage]:
-        """Return a function that adds the cost to a usage whose marker or journal lacks it."""
+        """Return a function that adds the cost to the usage in a marker or journal that lacks it."""
         spec = self.asked_by(self._stages[stage])
         meter = spec and self.meter.model(meter_name(spec), price_of(spec))
         return meter.priced if meter else lambda usage: usage
 
     def asked_by(self, stage: Stage) -> Model | ModelSpec | None:
-        """Return the model that a stage calls."""
+        """Return the model that a stage calls, or None."""
         return self.job.models.get(stage.seat) or self.job.models.get("")
 
     def _begin_counting(self, names: Sequence[str]) -> None:
@@ -356,7 +356,7 @@ class JobState:
         self._counting.add_done_callback(partial(self._catch_up, names))
 
     def recount(self, names: Iterable[str]) -> None:
-        """Count committed items; reads markers that were not read yet."""
+        """Count committed items again, reading only markers that were not read yet."""
         for name in names:
             self._read_markers({name: committed_shards(self.folder, self._stages[name])})
             self._tally_names(name, self._counted[name].shards)
@@ -368,7 +368,7 @@ class JobState:
         self.recount([stage])
 
     def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
-        """Read markers until the run stops. Runs on a thread, so it must not touch displayed state."""
+        """Read markers until the run stops. Runs on a thread, so it must not change what is displayed."""
         for name, shards in committed.items():
             counted = self._counted[name]
             if named(name).retry:  # the newest markers of its stage include a retry
@@ -381,7 +381,7 @@ class JobState:
                     return
 
     def _catch_up(self, names: Sequence[str], done: asyncio.Future[None]) -> None:
-        """Show what was read in the background."""
+        """Add the counts that were read in the background to the displayed ones."""
         if error := done.exception():
             self.halt.set(str(error))
             return
@@ -403,7 +403,7 @@ class JobState:
 
     @contextlib.contextmanager
     def counting(self) -> Generator[None]:
-        """Stop counting when the block ends."""
+        """Stop the counting in the background when the `with` block ends."""
         self._over = False
         try:
             yield
@@ -411,7 +411,7 @@ class JobState:
             self._over = True
 
     def _tally_names(self, name: str, shards: set[int]) -> None:
-        """Tally shards by their names only."""
+        """Count the items of shards from the shards' names only, without reading markers."""
         workload = self.workload(self._stages[name])
         wanted = set(workload.numbers) if workload.items is not None else shards
         items = sum(len(workload.indices(shard)) for shard in shards & wanted)
@@ -425,10 +425,10 @@ class JobState:
     # --- for views ---------------------------------------------------------------------------------------------------
 
     def replicas(self) -> list[ReplicaState]:
-        """Return the current state of its models' endpoints."""
+        """Return the current state of the models' endpoints."""
         return [state for pool in self._models.pools().values() for state in pool.states()]
 
 
 def fingerprint(identity: Mapping[str, Any]) -> str:
-    """Return a short hash of what determines records."""
+    """Return a short hash of an identity, which determines the records."""
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]

@@ -33,7 +33,7 @@ from camel.storage.store import is_remote, open_store
 FRESH = 120.0
 """Maximum age in seconds of a rate in the log that is still shown."""
 LISTS_BEFORE = 256
-"""Lists per shard, in runs that do not record it."""
+"""Lists per shard in older runs, which do not record it."""
 
 
 def job_folder(where: str | Path) -> RunFolder:
@@ -148,7 +148,7 @@ def _settings(folder: RunFolder, start: dict[str, Any] | None) -> Settings:
 
 
 def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> list[StageState]:
-    """Return the stages of an unfinished retry."""
+    """Return the state of the stages of an unfinished retry."""
     retry, found = open_retry(folder), list[StageState]()
     for name, shards in retry.stages.items() if retry else ():
         own_name = str(StageName(name, retry.number if retry else 0))

@@ -59,13 +59,13 @@ class BatchApi:
     """OpenAI's API: a file of requests, a batch of it, files of results."""
 
     path, cursor = "/batches", "after"
-    """The path of batches, and the parameter for further pages of their list."""
+    """The path of batches, and the query parameter that requests further pages of their list."""
 
     def __init__(self, chat: ChatModel) -> None:
         self._chat, self._wire = chat, chat.wire
 
     async def upload(self, lines: Mapping[str, bytes]) -> str:
-        """Upload the requests, which costs nothing yet, so that most failures happen here; returns an id for `create`."""
+        """Upload the requests and return an id for `create`. Nothing is paid yet, so most failures cost nothing."""
         import aiohttp
 
         line = b'{"custom_id":"%s","method":"POST","url":"/v1' + self._wire.path.encode() + b'","body":%s}\n'
@@ -75,7 +75,7 @@ class BatchApi:
         return (await self._ask(ProviderBatch, "POST", "/files", form)).id
 
     async def create(self, lines: Mapping[str, bytes], uploaded: str, key: str) -> str:
-        """Submit a batch and return its id. After an error other than a clear rejection, the batch may exist."""
+        """Submit a batch and return its id. After any error except a clear rejection, the batch may exist nevertheless."""
         asked = {"input_file_id": uploaded, "endpoint": f"/v1{self._wire.path}", "completion_window": "24h"}
         body = _encode({**asked, "metadata": {"camel": key}})
         return (await self._ask(ProviderBatch, "POST", self.path, body)).id
@@ -85,7 +85,8 @@ class BatchApi:
         return self._read(await self._ask(ProviderBatch, "GET", f"{self.path}/{quote(id, safe='')}"))
 
     async def find(self, key: str, made: float, ids: Collection[str]) -> str | None:
-        """Find a submitted batch; returns its id, an empty string if there is none, or None if that is not known yet."""
+        """Return the id of a batch that was submitted earlier. Returns an empty string if there is none, and None if the
+        provider does not show it yet."""
         missing, page, after = "", _Page(has_more=True), ""
         while page.has_more:
             page = await self._ask(_Page, "GET", f"{self.path}?limit=100{after}")
@@ -100,7 +101,7 @@ class BatchApi:
         return missing
 
     async def results(self, batch: ProviderBatch) -> AsyncGenerator[tuple[str, Reply | ModelError]]:
-        """Yield the outcome of each request in the results."""
+        """Yield the id and the outcome of each request in a finished batch."""
         for path in batch.results:
             async for line in self._lines(path):
                 found = load_loosely(line)
@@ -154,7 +155,7 @@ class MessageBatches(BatchApi):
     path, cursor = "/messages/batches", "after_id"
 
     async def upload(self, lines: Mapping[str, bytes]) -> str:
-        """Check that the endpoint answers and accepts the key."""
+        """Check that the endpoint answers and accepts the key. Nothing is uploaded."""
         await self._ask(_Page, "GET", f"{self.path}?limit=1")
         return ""
 
@@ -193,7 +194,7 @@ class MessageBatches(BatchApi):
 
 
 def _failure(error: Any) -> ModelError:
-    """Return the error of a line without a status."""
+    """Return the error for a line of the results that has no HTTP status."""
     return failure(status_in(field_of(error, "error") or error), _encode(cleaned(error)), {})
 
 

@@ -70,13 +70,13 @@ WIRES: dict[str, type[Wire]] = {
     "responses": OpenAIResponses,
 }
 MOVES = 3
-"""How often a call moves to another replica after an error that may be specific to one replica."""
+"""Maximum number of times that a call moves to another replica, after an error that may be specific to one replica."""
 UNREACHED = 40.0
 """Deadline in seconds if no replica was ever reached: the address is probably wrong."""
 
 
 class ChatModel(Model):
-    """A model by name behind a base URL. Connects at first use; close with `aclose()` or `async with`."""
+    """A model by name behind a base URL. It connects at first use. Close it with `aclose()` or `async with`."""
 
     def __init__(
         self,
@@ -184,11 +184,11 @@ class ChatModel(Model):
         return self._wire.guided
 
     def served_models(self, url: str) -> dict[str, int | None]:
-        """Return the models that an endpoint lists, with their context windows if it reports them."""
+        """Return the names of the models that an endpoint lists, with their context windows if it reports them."""
         return served_models(url, self._key, headers=self._headers, query=self._query)
 
     def release(self, session: str) -> None:
-        """Report the end of a conversation, so that its replica has room for another. Optional."""
+        """Release the conversation's place on its replica, so that another conversation can use it. Optional."""
         self.pool.release(session)
 
     async def reply(self, request: Request) -> Reply:
@@ -332,7 +332,7 @@ class ChatModel(Model):
         return self._wire
 
     async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
-        """Call another path of the endpoint once, such as batches; yields the body of a 2xx response as it arrives."""
+        """Call another path of the endpoint once, such as batches. Yield the body of a 2xx response as it arrives."""
         import aiohttp
 
         opened, url = self._opened.get(asyncio.get_running_loop()), self.base_url

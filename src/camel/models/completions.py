@@ -37,7 +37,7 @@ class _Message(msgspec.Struct):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    """The same under another name, which some servers use."""
+    """The reasoning, under another name that some servers use."""
     reasoning_details: Any = None
     """Reasoning in parts; some may be encrypted."""
 
@@ -103,7 +103,8 @@ _FINISH: dict[str | None, FinishReason] = {
 _MAX_CHOICES = 1_000
 """Maximum number of choices in a request; more in a reply are an error or an attack on memory."""
 _MAX_NESTED = 250_000
-"""Maximum number of lists and objects. One of 8 bytes takes 200 when parsed. 4,000 tokens with 20 alternatives have 200,000."""
+"""Maximum number of lists and objects in a reply. An empty one takes 8 bytes as JSON and 200 when parsed. 4,000 tokens with 20
+alternatives have 200,000."""
 _NOTHING = _Message()
 
 
@@ -204,7 +205,7 @@ def _tokens_of(logprobs: Any) -> list[Any] | None:
 
 
 def _read_loosely(body: bytes, part: Literal["message", "delta"]) -> _Completion:
-    """Parse as much as possible of an invalid completion or chunk."""
+    """Parse as much as possible of a completion or chunk that does not match the schema."""
     what = "reply" if part == "message" else "stream's chunk"
     data = load_loosely(body)
     if data is None:
@@ -263,7 +264,7 @@ def _loose_text(content: Any) -> str | None:
 
 
 def _loose_thought(content: Any) -> str | None:
-    """Return the reasoning in a content of parts, as sent by Mistral."""
+    """Return the reasoning in a content that is a list of parts, as Mistral sends it."""
     if not isinstance(content, list):
         return None
     found = [field_of(part, "thinking") for part in cast("list[Any]", content)]
@@ -320,7 +321,7 @@ class StreamedReply(EventStream):
                 yield from self._show(text)
 
     def finished(self) -> Reply:
-        """Return the complete reply; raises `MalformedReply` if the stream ended early."""
+        """Return the complete reply. Raise `MalformedReply` if the stream ended early."""
         indexes = self._texts.keys() | self._finish.keys() | self._thoughts.keys()
         if not indexes and not self.done and self._stray.strip():
             return read_reply(bytes(self._stray))  # a plain body that was labeled as a stream

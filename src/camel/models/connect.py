@@ -23,7 +23,7 @@ DEFAULT_MODEL = "gpt-4.1-mini"
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
-    """Return the factory of a plug-in's models."""
+    """Return a factory of a plug-in's models. It takes the name after the prefix."""
 
     def make(name: str) -> Model:
         try:
@@ -49,7 +49,7 @@ class PluggedModel(WrappedModel):
         self.name, self.context_tokens = name, context_tokens or inner.context_tokens
 
     async def reply(self, request: Request) -> Reply:
-        """Call the plug-in's model; if it does not stream, the reply is reported as one piece."""
+        """Call the plug-in's model. If it does not stream, the reply is passed to `watch` as one piece."""
         heard = False
 
         def watch(event: Any) -> None:
@@ -76,7 +76,7 @@ def plugged_model(name: str, context_tokens: int | None = None) -> PluggedModel 
 def look_up_model(
     name: str, base_url: BaseUrl = "", context_tokens: int | None = None
 ) -> tuple[str, BaseUrl, int | None]:
-    """Return name, URL and context window of a model by name, or of the one that the endpoint serves."""
+    """Return the name, URL and context window of a model. If `name` is empty, use the only model that the endpoint serves."""
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:
@@ -102,7 +102,7 @@ def chat_of(model: Model) -> ChatModel | None:
 
 
 def pool_of(model: Model) -> Pool | None:
-    """Return the replicas behind a model; None for other kinds of models."""
+    """Return the pool of replicas behind a model, or None if the model has no endpoint."""
     return chat.pool if (chat := chat_of(model)) else None
 
 
@@ -120,7 +120,7 @@ def label(name: str, url: str) -> str:
 
 
 def _one_of(base_url: BaseUrl) -> str:
-    """Return any replica, because all serve the same model."""
+    """Return the URL of any replica, because all serve the same model."""
     source = find_replicas(base_url)
     urls = source.first or source.look()
     if not urls:

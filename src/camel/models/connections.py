@@ -25,7 +25,7 @@ Opened = tuple["aiohttp.ClientSession", AsyncGenerator["aiohttp.ClientSession"]]
 
 
 async def open_session() -> AsyncGenerator[aiohttp.ClientSession]:
-    """Yield one session. A generator, because the event loop closes generators at its end."""
+    """Yield one session. It is a generator because the event loop closes open generators when it ends."""
     import aiohttp
 
     session = aiohttp.ClientSession(
@@ -43,7 +43,7 @@ async def open_session() -> AsyncGenerator[aiohttp.ClientSession]:
 
 
 def gated(body: bytes | io.BytesIO, gate: Callable[[], None]) -> aiohttp.Payload:
-    """Return a body that calls the gate when it is written; the headers are sent together with it."""
+    """Return a body that calls `gate` just before it is sent. The headers are sent together with it, not earlier."""
     gated = _gated_payload(type(body))(body)
     gated.gate = gate
     return gated
@@ -91,7 +91,7 @@ def unreachable(url: object, broken: BaseException) -> ModelError:
 
 
 def _unpacker(encoding: str) -> Any:
-    """Return a decompressor for a body; None if it is not compressed."""
+    """Return a decompressor for a body, or None if it is not compressed."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return None
@@ -122,7 +122,7 @@ async def read_whole(response: aiohttp.ClientResponse, url: str, limit: int) -> 
 
 
 async def read_comment(response: aiohttp.ClientResponse, url: str, limit: int) -> bytes:
-    """Read the body of an error as far as possible: a broken body must not hide the status."""
+    """Return the body of an error response as far as it can be read. A damaged body must not hide the status."""
     said = bytearray()
     with contextlib.suppress(ModelError, TimeoutError):
         async with (
@@ -137,7 +137,7 @@ async def read_comment(response: aiohttp.ClientResponse, url: str, limit: int) -
 
 
 async def read_chunks(response: aiohttp.ClientResponse, url: str, limit: int) -> AsyncGenerator[bytes]:
-    """Yield the decompressed body as it arrives; raises as soon as it exceeds `limit`, as sent or decompressed."""
+    """Yield the decompressed body as it arrives. Raise an error as soon as it exceeds `limit`, as sent or decompressed."""
     sent = unpacked = 0
     unpack = _unpacker(response.headers.get("Content-Encoding", ""))
     while True:

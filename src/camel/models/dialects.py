@@ -50,22 +50,22 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinks: bool = False
     reasoning: dict[str, dict[str, Any]] = {}
     body: dict[str, Any] = {}
-    """Sent with every call."""
+    """Fields that are sent with every call."""
     limit: int | None = None
     max_choices: int | None = None
     guided: Guide | Literal["none"] = "none"
     session_field: str = ""
     count_logprobs: bool = False
-    """Whether `logprobs` is the number of alternatives."""
+    """Whether the endpoint takes the number of alternatives in `logprobs`. Others take it in `top_logprobs`."""
     most_logprobs: int | None = None
 
     def renamed(self, sampling: Sampling) -> Mapping[str, str]:
-        """Map our names of settings to the endpoint's; empty for those that it rejects."""
+        """Return the endpoint's name for each of CAMEL's setting names. Empty for a setting that the endpoint rejects."""
         thinking = self.thinks if sampling.reasoning is None else sampling.reasoning != "off"
         return {**self.fields, **self.thinking_fields} if thinking else self.fields
 
     def thought(self, sampling: Sampling) -> dict[str, Any]:
-        """Return the fields that control reasoning."""
+        """Return the fields of a request that control reasoning."""
         wanted = sampling.reasoning
         if wanted is None:
             return self.reasoning.get("on", {})
@@ -122,7 +122,7 @@ def default_url(model: str, dialect: str = "") -> str:
 
 
 def _by_host(urls: Sequence[str]) -> str:
-    """Return the dialect of all these endpoints; empty if unknown or different."""
+    """Return the dialect of all these endpoints. Empty if it is unknown or not the same for all."""
     found = {_of_host(url) for url in urls}
     return found.pop() if len(found) == 1 else ""
 

@@ -34,7 +34,7 @@ class Source:
     """The last known URLs."""
 
     def look(self) -> tuple[str, ...]:
-        """Return the current URLs, or the last known ones if the update fails."""
+        """Return the current URLs. If the update fails, return the last known ones."""
         return self.first
 
 
@@ -58,7 +58,7 @@ class Listed(Source):
         self.first = self._read()
 
     def look(self) -> tuple[str, ...]:
-        """Return the URLs in the file, or the last known ones if the file is missing or invalid."""
+        """Return the URLs in the file. If the file is missing or invalid, return the last known ones."""
         with contextlib.suppress(InputError):
             self.first = self._read()
         return self.first
@@ -111,7 +111,7 @@ class DnsName(Source):
         self._parts = urlsplit(checked_url(plain))
 
     def look(self) -> tuple[str, ...]:
-        """Return the URLs of all addresses, or the last known ones if the name cannot be resolved."""
+        """Return the URLs of all addresses. If the name cannot be resolved, return the last known ones."""
         host, port = self._parts.hostname or "", self._parts.port or 80
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

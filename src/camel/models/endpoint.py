@@ -38,7 +38,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
-    """Return a pattern that finds secrets in a text, also truncated ones: by their first 8 characters."""
+    """Return a pattern that finds the secrets in a text by their first 8 characters, so that truncated ones are found, too."""
     telling = ("auth", "key", "token", "secret", "cookie")
     values = [value for name, value in headers.items() if any(word in name.lower() for word in telling)]
     secrets = {value.split()[-1] for value in [key, *values] if value.strip()}
@@ -114,7 +114,7 @@ def served_models(
     query: str = "",
     timeout: float = 10.0,
 ) -> dict[str, int | None]:
-    """Return the models that an endpoint lists, with their context windows if it reports them."""
+    """Return the names of the models that an endpoint lists, with their context windows if it reports them."""
     url = f"{checked_url(base_url)}/models{query}"
     key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
     headers = dict(headers or ({"Authorization": f"Bearer {key}"} if key else {}))
@@ -170,14 +170,14 @@ def check_ollama(name: str) -> None:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Does not follow redirects: the standard handler would send the key along."""
+    """Follows no redirects, because the standard handler would send the API key to the new address."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         """Reject the redirect."""
 
 
 def _read_within(response: Any, seconds: float) -> bytes:
-    """Read up to a megabyte within a total time; the socket's own timeout restarts with every byte."""
+    """Read up to a megabyte within a total time, because the socket's own timeout restarts with every byte."""
     end, body = time.monotonic() + seconds, b""
     while len(body) < 2**20 and (data := response.read1(2**16)):
         body += data

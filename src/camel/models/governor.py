@@ -19,11 +19,11 @@ import msgspec
 from camel.core.errors import InputError
 
 CUT, DEEPER = 0.8, 0.6
-"""Factors of the limit in a cut, and in a second cut before any call sent since the first has been served."""
+"""Factors by which a cut reduces the limit: the first cut, and a second one before a call sent after the first was served."""
 FORGIVEN = 0.05
 """Part of a refusal that each served call compensates: more than 1 refusal in 20 calls always leads to a cut."""
 IN_USE = 0.6
-"""Share of the limit that must be in flight for a cut to start from the limit; otherwise it starts from the calls in flight."""
+"""Share of the limit that must be in flight for a cut to start from the limit. Otherwise it starts from the calls in flight."""
 LEAST = 0.05
 """Lowest limit. Below 1 there are pauses between calls."""
 SLACK, BURST = 1.1, 0.02
@@ -50,17 +50,16 @@ BUSY = 1 / 3
 """Share of about the last 12 answers that must be 503 to count as overload; below it, a 503 is a fault like any
 other. If one call in twenty fails at random, a cut for each would reduce the limit to a tenth."""
 EXPIRED = 0.25
-"""Part of a share that may still be used for a while if it was not renewed in time; after that, nothing."""
+"""Share of an expired `Share` that may still be used for a while. After that, no call may be sent."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits of an endpoint. `None`: only the limit that the endpoint itself shows."""
+    """Limits of an endpoint. `None`: no limit except the one that the endpoint's own refusals show."""
 
     ceiling: float | None = None
     """Maximum number of calls in flight."""
     start: float | None = None
-    """Calls in flight at first; grows by half with each round until the first refusal. `None`: starts at the
-    ceiling."""
+    """Calls in flight at first; grows by half with each round until the first refusal. `None`: starts at the ceiling."""
     rpm: float | None = None
     """Requests per minute."""
     tpm: float | None = None
@@ -74,13 +73,13 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One worker's part of an endpoint, assigned by the coordinator about once a second."""
+    """One worker's part of an endpoint's limits, assigned by the coordinator about once a second."""
 
     ceiling: float = math.inf
     rpm: float | None = None
     tpm: float | None = None
     seconds: float = 5.0
-    """Seconds for which it is valid; for as many seconds after that it is valid in part."""
+    """Seconds for which the share is valid. For as many seconds after that, only a part of it is."""
 
 
 class EndpointReport(msgspec.Struct, frozen=True, gc=False):
@@ -90,14 +89,14 @@ class EndpointReport(msgspec.Struct, frozen=True, gc=False):
     waiting: float = 0
     """Number of waiting calls."""
     allowed: float = 0
-    """Number of calls that it may have in flight; -1: no limit."""
+    """Number of calls that the worker may have in flight. -1: no limit."""
     calls: int = 0
     refused: int = 0
     failed: int = 0
     prompt: int = 0
     cached: int = 0
     open: int = 0
-    """Number of conversations on it."""
+    """Number of open conversations on the endpoint."""
     broken: bool = False
     failing: int = 0
     """Number of failures in a row."""
@@ -128,7 +127,8 @@ class _Bucket:
         self.level = min(self.level, self.most)
 
     def wait(self, amount: float, now: float) -> float:
-        """Return the seconds until `amount` can be taken; more than the capacity is taken from a full bucket, which goes negative."""
+        """Return the seconds until `amount` can be taken. An amount above the capacity is taken as soon as the bucket is full,
+        and the level becomes negative."""
         self.level = min(self.most, self.level + (now - self.now) * self.rate)
         self.now = now
         missing = min(amount, self.most) - self.level
@@ -139,7 +139,7 @@ class _Bucket:
 
 
 class Governor:
-    """The limit of one endpoint, and statistics of its calls."""
+    """Limits the calls to one endpoint, and counts them."""
 
     def __init__(self, rates: Rates | None = None, *, now: float = 0.0) -> None:
         rates = rates or Rates()
@@ -197,7 +197,7 @@ class Governor:
         return 0.0
 
     def wait(self, now: float, tokens: float = 0.0) -> float:
-        """Return the seconds until a call may be sent: 0 is now, infinity is after another call has ended."""
+        """Return the seconds until a call may be sent. 0 means now, infinity means not before another call has ended."""
         if self.in_flight >= self.limit or (self._share and self.in_flight >= self.allowed(now)):
             return math.inf
         wait = self.paused_until - now if self.paused_until > now else 0.0
@@ -210,7 +210,7 @@ class Governor:
         return wait
 
     def begin(self, tokens: float = 0.0, now: float = 0.0) -> int:
-        """Count a call that is sent now; returns the number of its round."""
+        """Count a call that is sent now. Return the number of the current round, to be passed as `epoch` when the call ends."""
         self.in_flight += 1
         if self._spacing:
             self._spaced_until = max(self._spaced_until, now) + self._spacing
@@ -223,17 +223,17 @@ class Governor:
     # --- results -------------------------------------------------------------------------------------------------
 
     def left(self) -> None:
-        """Count an abandoned call, which says nothing about the endpoint."""
+        """Count the end of an abandoned call. It does not affect the limit."""
         self.in_flight -= 1
 
     def failed(self) -> None:
-        """Count a call that failed for another reason than overload."""
+        """Count a call that failed for a reason other than overload."""
         self.in_flight -= 1
         self.calls += 1
         self.failed_calls += 1
 
     def unavailable(self, now: float, epoch: int, *, others_wait: bool = True) -> None:
-        """Count a 503 without `Retry-After`: overload if there are many, otherwise a failure."""
+        """Count a 503 without `Retry-After`. It counts as overload if there are many, otherwise as a failure."""
         self._busy += (1 - self._busy) * 0.1
         if self._busy > BUSY:
             self.refused(now, epoch, others_wait=others_wait)
@@ -243,7 +243,7 @@ class Governor:
     def served(
         self, now: float, epoch: int, latency: float, prompt: int, completion: int, cached: int, guess: float
     ) -> None:
-        """Count a served call; `guess` is the number of tokens that `begin` assumed."""
+        """Count a served call. `guess` is the number of tokens that was passed to `begin`."""
         self.calls += 1
         self.seconds += latency
         self.prompt += prompt
@@ -272,7 +272,7 @@ class Governor:
     def refused(
         self, now: float, epoch: int, retry_after: float | None = None, *, others_wait: bool = True
     ) -> None:
-        """Count a refusal: 429, or 503 with `Retry-After`."""
+        """Count a call that the endpoint refused because of overload: 429, or 503 with `Retry-After`."""
         self.calls += 1
         self.refused_calls += 1
         if epoch == self._epoch:  # calls sent before the last cut say nothing new
@@ -374,5 +374,5 @@ class Governor:
 
 
 def _tolerated(in_flight: float) -> float:
-    """Return the number of refusals without a cut. The last term allows for calls sent at once."""
+    """Return the number of refusals that do not lead to a cut. The last term allows for calls sent at once."""
     return min(2.5, 0.5 + in_flight / 4) + 0.03 * in_flight

@@ -76,12 +76,12 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
 
 
 def schema_of(guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-    """Return the named schema of a critic's answer, for protocols with a field for it; empty if there is none."""
+    """Return the named JSON schema of a critic's answer, for protocols with a field for it. Empty if there is none."""
     return guided_fields(guide, expects, options).get("response_format", {}).get("json_schema", {})
 
 
 def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str, Any]:
-    """Return the fields to add to a chat-completions request so that its reply keeps the format.
+    """Return the fields to add to a chat-completions request that constrain its reply to the format.
 
     `options` is the number of a critic's options. Returns nothing if the engine does not support the format.
 

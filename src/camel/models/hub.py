@@ -18,11 +18,11 @@ from camel.core.errors import InputError, MissingExtra
 
 HUB = "hf:"
 PREFERRED = ("Q4_K_M", "Q8_0")
-"""Preferred quantizations if none is named; otherwise the smallest file is used."""
+"""Quantizations to prefer if the name has none. If the repository has neither, the smallest file is used."""
 _PART = r"[A-Za-z0-9](?:[\w-]|\.(?!\.)){0,95}"
 _NAME = re.compile(rf"{HUB}({_PART}/{_PART})(?::({_PART}))?", re.ASCII)
 _FILE = re.compile(r"(?:\w[\w.+ -]*/)*(?!mmproj)\w[\w.+ -]*\.gguf", re.ASCII | re.IGNORECASE)
-"""A model's file, without paths that lead elsewhere and without `mmproj` files (vision)."""
+"""Pattern of a model file's path. It excludes paths that lead elsewhere, and `mmproj` files (vision)."""
 _SPLIT = re.compile(r"-\d{5}-of-\d{5}$", re.IGNORECASE)
 _QUANT = re.compile(r"(?<![A-Z0-9])((?:UD-)?[IT]?Q\d(?:_[A-Z0-9]+)*|MXFP4\w*|B?FP?(?:16|32))(?![A-Z0-9])")
 
@@ -35,7 +35,7 @@ def read_hub_name(name: str) -> tuple[str, str]:
 
 
 def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> tuple[str, Path]:
-    """Return the name with its quantization, and the file; downloads it with a progress bar if it is not cached."""
+    """Return the model's name with its quantization, and the path of its file. Download the file if it is not cached."""
     repository, quant = read_hub_name(name)
     try:
         hub: Any = import_module("huggingface_hub")
@@ -69,7 +69,7 @@ def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> tuple[st
 
 
 def choose(repository: str, sizes: Mapping[str, int], quant: str) -> tuple[str, list[str]]:
-    """Return the chosen quantization and its files; several if the model is split."""
+    """Return the chosen quantization and its files. A model that is split has several."""
     models: dict[str, list[str]] = {}
     for file in sorted(filter(_FILE.fullmatch, sizes)):
         models.setdefault(_SPLIT.sub("", file[:-5]).upper(), []).append(file)

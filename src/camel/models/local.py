@@ -61,7 +61,7 @@ _WARNINGS = 2
 
 
 def default_threads(most: int = 2) -> int:
-    """Return a server's CPU threads: `CAMEL_LOCAL_THREADS`, or one less than there are cores, but at most `most`."""
+    """Return the CPU threads of a server: `CAMEL_LOCAL_THREADS`, or one less than there are cores, but at most `most`."""
     text = os.environ.get("CAMEL_LOCAL_THREADS", "")
     if not text:
         # Keep one core free: with a thread on every core, they wait for each other as soon as another process runs
@@ -87,7 +87,7 @@ class LocalServer:
     model_path: Path | None = None
     """A GGUF file; `None` is the bundled SmolLM2-135M-Instruct."""
     cache_mib: int = _PROMPT_CACHE_MIB
-    """Host memory in MiB for prompts whose slot is needed by another call; 0: none."""
+    """Memory in MiB for cached prompts whose slot another call needs. 0: no such cache."""
     slot_similarity: float = 0.1
     """Share of a prompt that a slot must already have cached to be chosen for it; otherwise the least recently used slot is.
     Role plays of one scenario begin alike, so at llama.cpp's default of 0.1 a new one would take another's slot."""
@@ -138,7 +138,8 @@ def local_model(
     say: Say = to_stderr,
     **client: Any,
 ) -> Generator[ChatModel]:
-    """Run the server for the duration of the block and return its model, constrained to the format; `client` goes to `ChatModel`."""
+    """Run the server for the duration of the `with` block, and yield its model. `guided` constrains replies to the expected
+    format. `client` has further arguments for `ChatModel`."""
     settings = settings or LocalServer()
     with running(settings, say) as server:
         yield ChatModel(
@@ -156,7 +157,7 @@ class ServedModel(WrappedModel):
     """A model served on this machine: the server starts with the first call and ends at `rest`."""
 
     def __init__(self, name: str, server: Callable[[], LocalServer], window: int, **client: Any) -> None:
-        """`server` returns the settings and may block for a download; `client` has settings for `local_model`."""
+        """`server` returns the server's settings and may block for a download. `client` has arguments for `local_model`."""
         super().__init__(ScriptedModel(()))  # replaced by the server's model
         self.name, self.context_tokens, self.price = name, window, FREE
         self._server, self._client = server, client
@@ -174,7 +175,7 @@ class ServedModel(WrappedModel):
             self._busy -= 1
 
     async def rest(self) -> None:
-        """Close its connections and stop its server unless it has other calls: the next model needs the memory."""
+        """Close the connections, and stop the server if no call is in progress, because the next model needs the memory."""
         await self.inner.aclose()
         with self._lock:
             if self._serving and not self._busy:
@@ -197,7 +198,7 @@ def serve(
     ready: Callable[[Running], None],
     say: Say = to_stderr,
 ) -> None:
-    """Run the server until SIGINT or SIGTERM; calls `ready` once it answers. Call from the main thread."""
+    """Run the server until SIGINT or SIGTERM. Calls `ready` once the server answers. Call this from the main thread."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
@@ -338,7 +339,7 @@ def weights_digest(path: Path) -> str:
 
 
 def _check_port(port: int) -> None:
-    """Raise a clear error, because llama.cpp would only report wrong parameters."""
+    """Raise an `InputError` if the port cannot be used, because llama.cpp's own error would not name the reason."""
     with socket.socket() as probe:
         if os.name == "posix":  # elsewhere this option would let two servers share the port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -351,7 +352,7 @@ def _check_port(port: int) -> None:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], address: Path, log: Path, seconds: float) -> str:
-    """Return the server's root URL as soon as `/health` succeeds."""
+    """Wait until `/health` succeeds, and return the server's root URL."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:

@@ -92,7 +92,7 @@ def _finish(reason: Any) -> FinishReason:
 
 
 def _texts(blocks: list[Any], kind: str) -> str:
-    """Return the text of all blocks of a kind. Redacted reasoning has none."""
+    """Return the joined text of all blocks of a kind. Redacted reasoning has no text."""
     found = [field_of(block, kind) for block in blocks if field_of(block, "type") == kind]
     return "".join(well_formed(one) for one in found if isinstance(one, str))
 
@@ -110,7 +110,7 @@ class _Usage(msgspec.Struct):
 
 
 def _usage(counts: Any) -> Usage:
-    """Convert counts; here, prompt tokens read from or written to the cache are counted separately."""
+    """Convert token counts. In this protocol, prompt tokens read from or written to the cache are counted separately."""
     try:
         told = msgspec.convert(counts, _Usage)
     except msgspec.ValidationError:
@@ -163,7 +163,7 @@ class MessageStream(EventStream):
             yield from self._show(text)
 
     def _count(self, counts: Any) -> None:
-        """Store counts; they are cumulative, so the last ones are valid."""
+        """Store token counts. They are cumulative, so later ones replace earlier ones."""
         if isinstance(counts, dict):
             told = cast("dict[str, Any]", counts)
             self._counts |= {name: count for name, count in told.items() if count is not None}

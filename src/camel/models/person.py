@@ -26,7 +26,7 @@ from camel.core.model import Choice, Expects, Model, Reply, Request, Text, check
 PERSON = "person"
 """The `model` of a message that a person wrote."""
 _PATIENCE = 10
-"""How often a person is asked if the answers are empty."""
+"""Maximum number of times a person is asked for one message, if the answers are empty."""
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Person(Model):
         return reply
 
     def take_back(self) -> bool:
-        """Let the person speak again from the next turn on; returns whether the model had turns left."""
+        """Let the person speak again from the next turn on. Return whether the stand-in model still had turns."""
         left = any(self._handed.values())
         self._handed.clear()
         return left
@@ -113,7 +113,7 @@ class Person(Model):
 
 
 def as_move(text: str, expects: Expects | None) -> str:
-    """Add the grammar's markers to a person's text; text with markers stays as it is."""
+    """Add the grammar's markers to a person's text, such as `Instruction:`. Text that has markers stays as it is."""
     if expects not in ("instruction", "solution"):
         return text
     said = parse(text)

@@ -48,7 +48,7 @@ from camel.models.replica import (
 IDLE = 30.0
 """Seconds without a call after which an unreleased conversation counts as ended."""
 REMEMBERED = 65_536
-"""Maximum number of sessions with a known replica."""
+"""Maximum number of conversations whose replica is remembered."""
 
 _NOTHING = Share(ceiling=0)
 
@@ -69,11 +69,11 @@ class Pool:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         """Open conversations, least recently used first."""
         self._ended: OrderedDict[str, Session] = OrderedDict()
-        """Conversations that seem to have ended, in case they continue."""
+        """Conversations that have been idle, whose replica is remembered in case they continue."""
         self._stranded: deque[Waiter] = deque()
         """Waiting calls of started conversations, while no replica is healthy."""
         self._fresh: deque[Waiter] = deque()
-        """Waiting first calls of conversations; all other calls come before them."""
+        """Waiting first calls of conversations. They start only when no other call waits."""
         self._counts_tokens = self.settings.rates.tpm is not None
         self.gate: Callable[[], None] | None = None
         """Raises if nothing may be sent any more. Called before every attempt, and again when its bytes are written: a
@@ -84,7 +84,7 @@ class Pool:
         # Several threads, each with an event loop, may use a model.
         self._lock = threading.Lock()
         self.look_at = math.inf if math.isinf(source.every) else 0.0
-        """When to update the list of replicas."""
+        """Time of the next update of the list of replicas."""
         self._set(source.first)
 
     # --- the client's side ----------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Pool:
             return self._admit(replica, name, session, now, guess)
 
     async def wait(self, request: Request, body: bytes, deadline: float) -> Slot:
-        """Wait for a slot; raises `DeadlineExceeded` at `deadline` (event loop time)."""
+        """Wait for a slot. Raise `DeadlineExceeded` at `deadline`, a time of the event loop's clock."""
         loop = asyncio.get_running_loop()
         with self._lock:
             waiter = Waiter(request.session, self._guess(request, body), loop.create_future())
@@ -153,7 +153,7 @@ class Pool:
                 self._pump((replica,))
 
     def failed(self, slot: Slot, error: ModelError, *, hung: bool = False) -> None:
-        """Record a failed attempt; `hung` if it timed out without an answer."""
+        """Record a failed attempt. `hung` is true if it timed out without an answer."""
         now, replica, session = self._clock(), slot.replica, slot.session
         unavailable = isinstance(error, ServerFailed) and error.status == 503
         alone = len(self._replicas) <= 1
@@ -202,7 +202,7 @@ class Pool:
             self._pump((slot.replica,))
 
     def release(self, name: str) -> None:
-        """Forget a conversation that has ended; its place is free."""
+        """Forget a conversation that has ended, so that its replica can accept another one."""
         with self._lock:
             session = self._sessions.pop(name, None)
             self._ended.pop(name, None)
@@ -244,7 +244,7 @@ class Pool:
             }
 
     def allow(self, shares: Mapping[str, Share]) -> None:
-        """Set this worker's shares; a worker of a cluster starts with `allow({})`, which allows nothing."""
+        """Set this worker's share of each endpoint. A worker of a cluster begins with `allow({})`, which allows no call."""
         now = self._clock()
         with self._lock:
             self._shared = True
@@ -283,7 +283,7 @@ class Pool:
     # --- placement ------------------------------------------------------------------------------------------------
 
     def _guess(self, request: Request, body: bytes) -> float:
-        """Estimate a call's tokens."""
+        """Estimate the tokens of a call, prompt and completion together."""
         if not self._counts_tokens:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
@@ -296,7 +296,7 @@ class Pool:
         return math.ceil(self.settings.load * (total + 1) / len(usable))
 
     def _start(self, order: list[Replica], now: float, guess: float) -> Replica | None:
-        """Return the first replica in the order with a free place for a new conversation."""
+        """Return the first replica in `order` that can accept a new conversation now, or None."""
         usable = self._usable(order, now)
         if not usable:
             return None
@@ -307,7 +307,7 @@ class Pool:
         return None
 
     def _home(self, session: Session, now: float) -> Replica | None:
-        """Return the replica of a started conversation: the current one, or the next healthy one in its order."""
+        """Return the replica of a conversation in progress. If it is unhealthy, the conversation moves to the next healthy one."""
         home = session.replica
         if home.usable(now) and home is not session.fled:
             return home
@@ -346,7 +346,7 @@ class Pool:
         return Slot(replica, session, now, guess, replica.governor.begin(guess, now))
 
     def _sweep(self, now: float) -> None:
-        """End conversations that have been idle for too long."""
+        """Treat conversations that have been idle for too long as ended."""
         for _ in range(len(self._sessions)):
             name, session = next(iter(self._sessions.items()))
             full = len(self._sessions) > REMEMBERED
@@ -395,7 +395,7 @@ class Pool:
         replica.queue.clear()
 
     def _pump(self, replicas: Iterable[Replica]) -> None:
-        """Give free places to waiting calls, those of started conversations first."""
+        """Send waiting calls to replicas that can accept them. Conversations in progress come first."""
         now = self._clock()
         for replica in replicas:
             while replica.queue and replica.usable(now):
@@ -438,7 +438,7 @@ class Pool:
             self._arm(now)
 
     def _give(self, queue: deque[Waiter], replica: Replica, now: float) -> bool:
-        """Give the first call of a queue a place on a replica, if there is one."""
+        """Give the first call in a queue a slot on the replica. Return False if the replica can accept no call now."""
         waiter = queue[0]
         if waiter.future.done():
             queue.popleft()
@@ -465,7 +465,7 @@ class Pool:
             future.set_result(slot)
 
     def _arm(self, now: float) -> None:
-        """Set the timer to the next change by time, so that waiting calls are checked again."""
+        """Set the timer to the next time at which a waiting call may become possible."""
         loop = running_loop()
         wait = min(self._changes(now), default=math.inf)
         if loop is None or math.isinf(wait):
@@ -487,7 +487,7 @@ class Pool:
             self._pump(self._replicas)
 
     def _changes(self, now: float) -> Iterator[float]:
-        """Yield the seconds until each possible change by time."""
+        """Yield the seconds until each event that may make a waiting call possible."""
         for replica in self._replicas:
             if replica.until > now:
                 yield replica.until - now

@@ -17,7 +17,7 @@ _SUFFIX = re.compile(r"-(?:latest|\d{4}-\d{2}-\d{2})$")
 
 
 class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One model. Prices in US dollars per million tokens."""
+    """The prices of one model, in US dollars per million tokens."""
 
     input: float
     output: float
@@ -57,7 +57,7 @@ def _entries() -> dict[str, ModelPrice]:
 
 
 def find(name: str) -> ModelPrice | None:
-    """Look up a model by name, with or without a date suffix and a provider's prefix; None if it is unknown."""
+    """Return the prices of a model, or None if it is unknown. A date suffix or a provider's prefix of the name is ignored."""
     entries = _entries()
     bare = name.rpartition("/")[2].lower()
     return entries.get(bare) or entries.get(_SUFFIX.sub("", bare))

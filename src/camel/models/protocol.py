@@ -29,16 +29,16 @@ _MAY_GO = (
     "logprobs",
     "stream_options",
 )
-"""Settings that can be omitted from a call."""
+"""Settings that can be omitted from a call if the endpoint rejects them."""
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names for the limit of a reply: an endpoint that rejects one accepts the other."""
+"""The two names of the limit on a reply's tokens. An endpoint that rejects one of them accepts the other."""
 _REFUSED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
     r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible|extra_forbidden|only n ?= ?1|"
     r"(?:must|should) be 1\b|only works in",
     re.IGNORECASE,
 )
-"""Messages of endpoints about a field that they do not accept."""
+"""Pattern of error messages about a field that the endpoint does not accept."""
 encode = msgspec.json.Encoder().encode
 
 
@@ -57,14 +57,14 @@ class Wire(ABC):
         max_choices: int | None = None,
         session_field: str = "",
     ) -> None:
-        """The arguments override the dialect."""
+        """`guided`, `max_choices` and `session_field` override the dialect."""
         self.dialect, self._name = dialect, name
         self._guided_by_dialect = guided is None and dialect.guided != "none"
         self.guided: Guide | None = guided or (None if dialect.guided == "none" else dialect.guided)
         self._max_choices = max_choices or dialect.max_choices
         self._session_field = session_field or dialect.session_field
         self._learned: dict[str, str] = {}
-        """Settings that the endpoint has rejected, each with its other name; empty: omitted."""
+        """Settings that the endpoint has rejected, each with the name to use instead. Empty name: the setting is omitted."""
         self._left_out: set[str] = set()
         """Requested settings that are omitted because the endpoint is known to reject them."""
         self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
@@ -74,7 +74,7 @@ class Wire(ABC):
         """Return the body of a request."""
 
     def read(self, body: bytes) -> Reply:
-        """Parse the body of a 2xx response, complete or a stream; raises a `ModelError` if it contains no reply."""
+        """Parse the body of a 2xx response, which may be a stream. Raise a `ModelError` if it contains no reply."""
         streamed = self.stream()
         for _ in streamed.feed(body + b"\n"):
             pass
@@ -85,7 +85,7 @@ class Wire(ABC):
         """Return a parser for a streamed reply."""
 
     def constraint(self, request: Request) -> str:
-        """Return the record's name of the grammar or schema that constrains the reply."""
+        """Return the name of the grammar or schema that constrains the reply, as recorded. Empty if there is none."""
         if not self.guided or not request.expects:
             return ""
         held = self.guided != "openai" or request.expects in CRITICS
@@ -107,10 +107,8 @@ class Wire(ABC):
         return known + learned
 
     def adjust(self, refusal: str, sampling: Sampling) -> str:
-        """Learn from a rejection that names a part of a call: it is omitted or renamed from now on.
-
-        Returns our name of the part; empty if the rejection has another reason.
-        """
+        """Omit or rename a setting from now on if the error message `refusal` names it. Returns CAMEL's name of the setting.
+        Returns an empty string if the call was rejected for another reason."""
         if not _REFUSED.search(refusal):
             return ""
         # A rejection may name both limits: the rejected one comes first.
@@ -133,7 +131,7 @@ class Wire(ABC):
         return field
 
     def _refusable(self, sampling: Sampling) -> Iterator[tuple[str, str]]:
-        """Yield the parts of a call, each with a pattern that finds it in a rejection."""
+        """Yield the settings of a call that an endpoint may reject, each with a pattern that finds it in an error message."""
         settings, names = self._settings(sampling, streaming=True), self.dialect.renamed(sampling)
         for field in ("max_tokens", *_MAY_GO):
             if field in settings and (name := names.get(field, field)):
@@ -146,7 +144,7 @@ class Wire(ABC):
             yield "guided", r"response_format|json_schema|output_config\.format|text\.format"
 
     def _name_of(self, setting: str, sampling: Sampling) -> str:
-        """Return the endpoint's name of a setting; empty if it is omitted."""
+        """Return the endpoint's name of a setting. Empty if the setting is omitted."""
         if setting in self._learned:
             return self._learned[setting]
         return self.dialect.renamed(sampling).get(setting, setting)
@@ -154,7 +152,7 @@ class Wire(ABC):
     # --- the rest of a call ------------------------------------------------------------------------------------------
 
     def _settings(self, sampling: Sampling, streaming: bool) -> dict[str, Any]:
-        """Return the requested settings by our names."""
+        """Return the requested settings, by CAMEL's names."""
         values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
         fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if self.dialect.limit:
@@ -188,7 +186,7 @@ class Wire(ABC):
         return {**fields, **sampling.extra}
 
     def _setting(self, name: str, value: Any) -> dict[str, Any]:
-        """Return one setting as it is sent."""
+        """Return the fields that send one setting."""
         if name == "logprobs" and not self.dialect.count_logprobs:
             return {"logprobs": True, "top_logprobs": value}
         return {name: value}
@@ -198,7 +196,7 @@ class Wire(ABC):
         return guided_fields(guide, expects, options)
 
     def tail(self, request: Request) -> bytes:
-        """Return the body after the messages. Cached, because the same few settings recur in millions of calls."""
+        """Return the part of the body after the messages. Cached, because the same few settings recur in millions of calls."""
         sampling, streaming = request.sampling, request.watch is not None
         key = (id(sampling), request.expects, request.options, streaming)
         kept = self._tails.get(key)
@@ -217,7 +215,7 @@ class Wire(ABC):
 
 
 def _pattern(name: str) -> str:
-    """Return a pattern for the name of a field in a rejection, also in camel case (`presencePenalty`)."""
+    """Return a pattern that finds a field's name in an error message, also in camel case (`presencePenalty`)."""
     return rf"(?i:\b{name.replace('_', '_?')}\b)"
 
 
@@ -231,19 +229,19 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def choice_of(text: str, thought: str, finish: FinishReason, tokens: list[Any] | None = None) -> Choice:
-    """Build a candidate whose reasoning may be in its own field, in the text, or in both."""
+    """Build a candidate reply. The reasoning may be in `thought`, in tags in the text, or in both."""
     within, speech = separate(text)
     return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))))
 
 
 def name_in(data: Any) -> str:
-    """Return the model name in a reply; empty if there is none."""
+    """Return the model name in a reply, or an empty string."""
     model = field_of(data, "model")
     return well_formed(model) if isinstance(model, str) else ""
 
 
 def without_system(request: Request) -> tuple[str, memoryview]:
-    """Return a history's system prompt, and the other entries as the inside of a JSON array."""
+    """Return a history's system prompt, and its other entries as the inside of a JSON array."""
     entries, encoded = request.history.entries, memoryview(request.history.encoded())
     if not entries or entries[0].role != "system":
         return "", encoded
@@ -253,6 +251,6 @@ def without_system(request: Request) -> tuple[str, memoryview]:
 
 
 def _session_key(request: Request) -> str:
-    """Return a key for a speaker's growing prompt of at most 64 characters, OpenAI's limit."""
+    """Return a cache key for the prompts of one speaker in one conversation, of at most 64 characters, OpenAI's limit."""
     key = well_formed(f"{request.session}/{request.speaker}")
     return key if len(key) <= 64 else hashlib.blake2b(key.encode(), digest_size=32).hexdigest()

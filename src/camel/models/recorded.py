@@ -36,7 +36,7 @@ _other = msgspec.msgpack.Decoder(_Other).decode
 
 
 def usage_in(record: bytes) -> tuple[str, Usage]:
-    """Return the model (if there are several) and the usage of a recorded step; empty if it is not a model call."""
+    """Return the model's name (if the run has several) and the usage of a recorded step. Both are empty for other steps."""
     paid = _paid(record)
     return (paid.by, paid.usage) if isinstance(paid, _Paid) else ("", Usage())
 

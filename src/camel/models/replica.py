@@ -22,12 +22,12 @@ from camel.models.endpoint import proxy_for
 from camel.models.governor import Governor, Rates
 
 FAILURES = 5
-"""Number of failures in a row after which a replica gets no calls for a while."""
+"""Number of failures in a row after which a replica gets a break, in which it receives no calls."""
 PAUSE, LONGEST_PAUSE = 2.0, 30.0
-"""Seconds of the first such break, and of the longest one; each break is twice as long as the last."""
+"""Seconds of the first break, and of the longest one. Each break is twice as long as the last."""
 WARM, COLD = 0.9, 0.6
-"""Cached shares of a conversation's prefix above which a replica's cache is large enough for its open conversations, and
-below which it is too small."""
+"""Thresholds of the cached share of a conversation's prefix. Above the first, the replica's cache is large enough for its open
+conversations. Below the second, it is too small."""
 
 
 State = Literal["closed", "open", "half-open"]
@@ -41,7 +41,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     open_per_replica: int | None = None
     """Maximum number of open conversations per replica; `None`: learned from the cached tokens in replies."""
     load: float = 1.25
-    """Maximum load of a replica, as a multiple of its fair part of the conversations."""
+    """Maximum number of conversations on a replica, as a multiple of its equal share of all conversations."""
 
     def __post_init__(self) -> None:
         if self.open_per_replica is not None and self.open_per_replica < 1:
@@ -59,7 +59,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of calls in flight; `None`: no limit."""
     in_flight: int
     waiting: int
-    """Number of waiting calls of its conversations."""
+    """Number of waiting calls of the replica's conversations."""
     open: int
     """Number of open conversations."""
     most_open: int | None
@@ -68,11 +68,11 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     """Number of 429 and 503 responses."""
     failed: int
     cached: float
-    """Share of prompt tokens that were in its cache."""
+    """Share of prompt tokens that were in the replica's cache."""
     failing: int = 0
     """Number of failures in a row."""
     said: str = ""
-    """Its last failure."""
+    """Text of the last failure or refusal."""
 
 
 class Replica:
@@ -90,14 +90,14 @@ class Replica:
         """Whether it was removed from the list of replicas."""
         self.failures = self.trips = 0
         self.until = 0.0
-        """End of the current break; 0 if it is healthy."""
+        """End of the current break. 0 if the replica is healthy."""
         self.probing = False
         self.said = ""
         self.reached = False
-        """Whether it ever answered, even with an error."""
+        """Whether the replica ever answered, even with an error."""
 
     def usable(self, now: float) -> bool:
-        """Return whether it is healthy enough for a call."""
+        """Return whether the replica is healthy enough for a call."""
         return not self.gone and (not self.until or (now >= self.until and not self.probing))
 
     def state(self, now: float) -> State:
@@ -107,12 +107,12 @@ class Replica:
         return "open" if now < self.until else "half-open"
 
     def answered(self, said: str = "") -> None:
-        """Record an answer; the text of a refusal is kept for calls that time out while waiting."""
+        """Record an answer. `said` is the text of a refusal, shown in the error of calls that time out while they wait."""
         self.failures = self.trips = 0
         self.until, self.probing, self.said = 0.0, False, said or self.said
 
     def failure(self, now: float, said: str, alone: bool) -> bool:
-        """Count a failure; returns True if a break begins."""
+        """Count a failure. Return True if a break begins. If `alone` is true, it is the only replica and never gets a break."""
         self.failures += 1
         self.said = said
         # A single endpoint gets no break: the client's own waits are enough.
@@ -186,13 +186,13 @@ class Session(msgspec.Struct, gc=False, eq=False):
     used_at: float = 0.0
     failures: int = 0
     fled: Replica | None = None
-    """The replica on which its last calls failed; it moves if there is another."""
+    """The replica on which the last calls failed. The conversation moves to another one, if there is one."""
     prompts: dict[str, int] = {}
     """Tokens of each speaker's last prompt, which the replica may have cached."""
 
 
 class Slot(msgspec.Struct, gc=False, eq=False):
-    """Permission to send one attempt to a replica, until its end is recorded."""
+    """Permission to send one attempt to a replica. Its end must be recorded."""
 
     replica: Replica
     session: Session | None
@@ -218,7 +218,8 @@ def is_misplaced(error: ModelError) -> bool:
 
 
 def by_affinity(name: str, replicas: list[Replica]) -> list[Replica]:
-    """Return replicas in a session's rendezvous order, the same in every process; without a session, idle ones first."""
+    """Return replicas in the order of rendezvous hashing for a session, the same in every process. Without a session, idle
+    replicas come first."""
     if len(replicas) == 1:
         return replicas
     if not name:
@@ -237,7 +238,7 @@ def _key(url: str) -> bytes:
 
 
 def state_of(replica: Replica, now: float) -> ReplicaState:
-    """Return the state of a replica."""
+    """Return the state of a replica, for display."""
     governor, most = replica.governor, replica.room.most
     allowed = governor.allowed(now)
     return ReplicaState(
@@ -258,7 +259,7 @@ def state_of(replica: Replica, now: float) -> ReplicaState:
 
 
 def give_back(slot: Slot) -> None:
-    """Return an unused slot; if it was a probe, the next call can probe."""
+    """Free a slot whose attempt was abandoned. If it was a probe, the next call can probe."""
     slot.replica.governor.left()
     slot.replica.probing = False
     if slot.session is not None:

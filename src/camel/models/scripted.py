@@ -13,7 +13,7 @@ Line = str | Reply | ModelError
 
 
 class ScriptedModel(Model):
-    """Returns lines in order, or calls a function for each; an exception in the script is raised in its turn.
+    """Returns lines in order, or the results of a function. An exception among the lines is raised when it is reached.
 
     `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. `requests` has every request,
     and `heard` the history at that time. A call after the last line fails, so that a test notices.

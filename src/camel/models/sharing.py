@@ -14,11 +14,11 @@ from camel.models.governor import EndpointReport, Rates, Share
 RENEWED = 5.0
 """Seconds for which a share is valid."""
 TALKING = 2.5
-"""Seconds without a report after which a worker is assumed to have its last share."""
+"""Seconds without a report after which a worker is assumed to use its last share in full."""
 TURN = 5
-"""Ticks for which the same workers come first: a freed part reaches the next worker a tick later, or when a call ends."""
+"""Number of ticks for which the same workers come first, if there are fewer calls than workers."""
 SILENT = 2 * RENEWED + 1
-"""Seconds after which a silent worker has stopped calling, and its part is free."""
+"""Seconds after which a silent worker has stopped making calls, so that its share can be assigned to others."""
 
 
 def share_out(
@@ -59,7 +59,8 @@ def share_out(
 
 
 def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> dict[str, float]:
-    """Return whole numbers with a sum of at most `total`, including calls in flight above a share."""
+    """Return each worker's maximum number of calls in flight, at most `total` together. Calls in flight above a reduced share
+    still count."""
     workers = sorted(reports)
     if not workers:
         return {}
@@ -81,7 +82,7 @@ def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> d
 
 
 def _filled(total: int, wanted: Mapping[str, int], order: list[str]) -> dict[str, int]:
-    """Divide max-min fairly: small demands are met, the others get equal parts; remainders go by `order`."""
+    """Divide `total` max-min fairly: small demands are met, the others get equal parts. Remainders follow `order`."""
     given = dict.fromkeys(order, 0)
     left = total
     hungry: list[str] = [w for w in order if wanted[w] > 0]
@@ -96,7 +97,7 @@ def _filled(total: int, wanted: Mapping[str, int], order: list[str]) -> dict[str
 
 
 def _parts(total: float | None, demand: Mapping[str, float], kept: list[float | None]) -> dict[str, float]:
-    """Divide a rate: half of it evenly, half by demand."""
+    """Divide a rate among workers, half of it evenly and half by demand. Shares in `kept` are subtracted first."""
     if total is None or not demand:
         return {}
     left = max(0.0, total - sum(rate or 0.0 for rate in kept))

@@ -90,7 +90,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def window(self) -> int | None:
-        """Its context window in tokens, if known."""
+        """The model's context window in tokens, if known."""
         if self.file and not self.context_tokens:
             return (
                 LocalServer.context_tokens if self.file == LOCAL else local.usual_window(self.path or Path())
@@ -100,12 +100,12 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs on this machine only, so that other machines of a cluster cannot call it."""
+        """Whether the model runs on this machine only, so that other machines of a cluster cannot call it."""
         return bool(self.file) or (self.name.startswith(OLLAMA) and not self.base_url)
 
     @property
     def path(self) -> Path | None:
-        """The path of the model's file, if it is a file."""
+        """The path of the model's file, if the model is a file."""
         named = self.file and self.file != LOCAL and not self.file.startswith(hub.HUB)
         return Path(self.file).expanduser().absolute() if named else None
 
@@ -115,7 +115,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return local.weights_digest(self.path) if self.path and self.path.is_file() else ""
 
     def api_key(self) -> str | None:
-        """Return the key from `key_variable`; None if that is not set."""
+        """Return the key in the environment variable `key_variable`, or None if no variable is named. Raises an `InputError` if
+        the variable is empty or missing."""
         if not self.key_variable:
             return None
         if not os.environ.get(self.key_variable, "").strip():
@@ -127,14 +128,14 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return {name: _from_environment(name, value) for name, value in self.headers.items()}
 
     def variables(self) -> set[str]:
-        """Return the environment variables that may contain its secrets."""
+        """Return the names of environment variables that may contain the model's secrets."""
         headers = {value[1:] for value in self.headers.values() if value.startswith("$")}
         urls = [self.base_url] if isinstance(self.base_url, str) else self.base_url
         dialect = find_dialect(self.name, [url for url in urls if "://" in url], self.dialect)
         return {self.key_variable, dialect.key, *headers} - {""}
 
     def cost(self) -> ModelPrice | None:
-        """Return its price, if known."""
+        """Return the model's price, or None if it is unknown."""
         price = self.price or (FREE if self.is_here else find(self.name))
         return price.batched() if price and self.batch else price
 
@@ -143,11 +144,11 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return PoolSettings(rates=self.rates(concurrency), open_per_replica=self.open_per_replica)
 
     def rates(self, concurrency: int) -> Rates:
-        """Return the limits of each of its endpoints."""
+        """Return the limits of each of the model's endpoints."""
         return Rates(ceiling=concurrency, start=min(concurrency, START), rpm=self.rpm, tpm=self.tpm)
 
     def open(self, concurrency: int | None = 64, *, max_attempts: int = 6) -> Model:
-        """Return the model, with at most `concurrency` calls in flight. It connects or starts with the first call."""
+        """Return the model, with at most `concurrency` calls in flight. It connects or starts its server at the first call."""
         most = min(concurrency or 2, SLOTS) if self.file else concurrency
         client: dict[str, Any] = {
             "guided": self.guided,
@@ -181,7 +182,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return model
 
     def prepare(self, say: Say = to_stderr) -> None:
-        """Prepare the first call, or raise an `InputError` with advice. `say` reports a download."""
+        """Check that the first call can be made, and download the model if needed. Raise an `InputError` with advice if not."""
         if self.file:
             local.check_extra()
             local.check_gguf(self.server(say=say).model_path or local.find_model(say))
@@ -189,7 +190,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             check_ollama(self.name.removeprefix(OLLAMA))
 
     def server(self, slots: int = 2, say: Say = to_stderr) -> LocalServer:
-        """Return the settings of its server on this machine. Downloads a model of the hub if it is not cached."""
+        """Return the settings of the model's server on this machine. Download a model of the hub if it is not cached."""
         if self.file == LOCAL:
             return LocalServer(parallel=slots, context_tokens=self.window or local.WINDOW)
         name, path = (self.name, self.path) if self.path else hub.fetch(self.file, say)
@@ -212,7 +213,7 @@ _SERVED: WeakValueDictionary[Any, ServedModel] = WeakValueDictionary()
 
 
 def read_name(name: str) -> tuple[str, str, str]:
-    """Parse a model's name: returns the recorded name, the base URL, and the file to serve here. No lookups."""
+    """Parse a model's name: return the recorded name, the base URL, and the file to serve here. Makes no requests."""
     if name == LOCAL:
         return local.ALIAS, "", LOCAL
     if name.startswith(hub.HUB):
@@ -224,7 +225,7 @@ def read_name(name: str) -> tuple[str, str, str]:
 
 
 def read_spec(name: str, base_url: BaseUrl = "", **more: Any) -> ModelSpec:
-    """Return the spec of a name. `base_url` applies to names without a location. No lookups."""
+    """Return the spec of a name. `base_url` applies to names without a location. Makes no requests."""
     spec = ModelSpec(name, **more)
     # A llama.cpp server may use a path on its own disk as the model's name.
     if base_url and not spec.base_url and (not spec.is_here or (spec.path and not spec.path.is_file())):
@@ -233,7 +234,8 @@ def read_spec(name: str, base_url: BaseUrl = "", **more: Any) -> ModelSpec:
 
 
 def find_spec(name: str = "", *, base_url: BaseUrl = "", **more: Any) -> ModelSpec:
-    """Return the spec of a name or, without one, of the endpoint's model. Looks up the context window if the endpoint has it."""
+    """Return the spec of a name, or of the endpoint's only model if `name` is empty. Asks the endpoint for the context
+    window."""
     spec = read_spec(name, base_url, **more)
     if spec.file == LOCAL and spec.guided is None:
         return replace(spec, guided="llama.cpp")  # without a grammar, this model does not keep the format

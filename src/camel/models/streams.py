@@ -28,14 +28,14 @@ class EventStream(ABC):
 
     @abstractmethod
     def _take(self, payload: bytes) -> Iterator[str]:
-        """Process an event; yields its text to show."""
+        """Process an event and yield the text in it that can be shown."""
 
     @abstractmethod
     def finished(self) -> Reply:
-        """Return the complete reply; raises a `ModelError` if the stream ended early."""
+        """Return the complete reply. Raise a `ModelError` if the stream ended early."""
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Process more bytes; yields each new piece of the first choice's text."""
+        """Process more bytes. Yield each new piece of the first choice's text."""
         self._pending += data
         if len(self._pending) + len(self._stray) > MAX_LINE:
             raise ReplyTooLarge(f"a line of the stream exceeds {MAX_LINE:,} bytes")
@@ -57,6 +57,6 @@ class EventStream(ABC):
                 self._stray += line + b"\n"
 
     def _show(self, text: str) -> Iterator[str]:
-        """Yield the part of a text that is speech, as far as known."""
+        """Yield the part of a text that is known to be speech, not reasoning."""
         if shown := self._shown.feed(text):
             yield shown

@@ -19,7 +19,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
 def traced(model: Model, name: str) -> Model:
-    """Return the model, with spans if a collector is set."""
+    """Return the model, wrapped so that each call is a span if an OpenTelemetry collector is configured."""
     if not any(os.environ.get(variable) for variable in ENDPOINTS):
         return model
     tracer = _tracer()

@@ -48,14 +48,14 @@ _MODERATED = re.compile(
     r"safety (?:system|filter|setting|reasons)",
     re.IGNORECASE,
 )
-"""Messages of endpoints about content that they do not serve."""
+"""Pattern of error messages about content that the endpoint refuses to serve."""
 _RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d{1,4})m)?(\d{1,6}(?:\.\d{1,6})?)s", re.IGNORECASE)
 _CONTENT = re.compile(
     r"messages?[.\[]\d+\]?\.?.{0,40}content|invalid (?:utf|unicode|byte|character|surrogate)|"
     r"(?:text|message|messages?|content)(?: content)?s? (?:must be|is|cannot be|must not be) (?:non-?)?empty",
     re.IGNORECASE,
 )
-"""Messages of endpoints about content that they cannot read."""
+"""Pattern of error messages about content that the endpoint cannot read."""
 
 
 def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
@@ -90,7 +90,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the seconds that the endpoint asks to wait, or None."""
+    """Return the seconds that the endpoint asks to wait in its headers, or None."""
     for name, scale in (("retry-after-ms", 1e-3), ("Retry-After", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -108,13 +108,13 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 def _retry_in(said: str) -> float | None:
-    """Return the seconds that a message asks to wait, as in Gemini's and Groq's errors."""
+    """Return the seconds that an error message asks to wait, as Gemini's and Groq's do, or None."""
     found = _RETRY_IN.search(said)
     return None if found is None else int(found[1] or 0) * 60 + float(found[2])
 
 
 def _error_words(body: bytes) -> list[str]:
-    """Return the readable parts of an error body, in any format."""
+    """Return the readable texts in an error body, in any format."""
     data = load_loosely(body)
     error = field_of(data, "error") or data
     parts = (
@@ -129,7 +129,7 @@ def _error_words(body: bytes) -> list[str]:
 
 
 def as_usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, written: int = 0) -> Usage:
-    """Return a usage from an endpoint's counts; unknown if one of them is impossible."""
+    """Return a usage from an endpoint's counts. It counts as unknown if one of them is impossible."""
     if not all(0 <= count < _MOST_TOKENS for count in (prompt, completion, cached, reasoning, written)):
         return UNKNOWN
     written = min(written, max(0, prompt - cached))
@@ -137,7 +137,7 @@ def as_usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, 
 
 
 def status_in(error: Any) -> int:
-    """Return the status in an error body, for responses with HTTP 200."""
+    """Return the HTTP status that an error body implies, for errors sent with HTTP 200."""
     for key in ("code", "status", "status_code"):
         value = field_of(error, key)
         if isinstance(value, str) and value.isdecimal() and len(value) == 3:
@@ -157,7 +157,7 @@ def status_in(error: Any) -> int:
 
 
 def load_loosely(body: bytes) -> Any:
-    """Decode JSON leniently: replaces invalid UTF-8, and NaN becomes None. Returns None if it is not JSON."""
+    """Decode JSON leniently: invalid UTF-8 is replaced, and NaN becomes None. Return None if it is not JSON."""
     try:
         return json.loads(
             body.decode("utf-8-sig", "replace"), parse_int=_parse_int, parse_constant=_parse_constant
@@ -176,7 +176,7 @@ def _parse_constant(_: str) -> None:
 
 
 def field_of(data: Any, key: str) -> Any:
-    """Return a field of an object; None if it is not an object."""
+    """Return a field of a JSON object, or None if `data` is not an object."""
     return cast("dict[str, Any]", data).get(key) if isinstance(data, dict) else None
 
 

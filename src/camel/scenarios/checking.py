@@ -159,7 +159,7 @@ def _items(where: str, count: int, items: tuple[str, ...]) -> Iterator[_Found]:
 
 
 def _headings(scenario: Scenario) -> Iterator[_Found]:
-    """Check lists under headings: one list for every combination of the items that they depend on."""
+    """Yield problems of lists under headings. Each combination of the items that they depend on needs one list."""
     for level in scenario.levels:
         if not level.nested:
             continue
@@ -245,7 +245,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
 
 
 def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield unknown placeholders in the prompts of a role play: which prompt, and what to do. `levels` are the scenario's levels."""
+    """Yield unknown placeholders in a role play's prompts: the prompt's name, and what to do. `levels` are always known."""
     for name, text in msgspec.structs.asdict(inception).items():
         known = [
             *levels,
@@ -343,7 +343,7 @@ class Rendered(NamedTuple):
 
 
 def sample_facts(scenario: Scenario) -> dict[str, str]:
-    """Return facts for sample prompts: the first item of a given list, or the level's name in brackets."""
+    """Return values for sample prompts: the first item of a given list, or the level's name in brackets."""
     return scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
 
 

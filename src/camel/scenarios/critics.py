@@ -22,7 +22,7 @@ SEARCHES = {"beam": Beam, "best_first": BestFirst}
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[..., Critic]:
-    """Return the factory of a plug-in's critic; it is called with the model, the sampling and the options of `[critic]`."""
+    """Return a factory of a plug-in's critics. It takes the model, the sampling and the options of `[critic]`."""
 
     def make(model: Model, sampling: Sampling, **options: Any) -> Critic:
         try:
@@ -95,7 +95,7 @@ class CriticSettings(
 
     @property
     def judging(self) -> Mode:
-        """The judge's mode."""
+        """The mode in which the judge answers."""
         return self.mode or ("score" if self.search else "choose")
 
     def critic(self, model: Model, sampling: Sampling | None = None) -> Critic:
@@ -117,7 +117,7 @@ class CriticSettings(
         )
 
     def cast(self, model: Model, sampling: Sampling | None = None) -> Critics:
-        """Return the critic of each seat that has one."""
+        """Return the critics of both seats. A seat that is not in `seats` has none."""
         critic = self.critic(model, sampling)
         return Critics(*(critic if seat in self.seats else None for seat in (ASSISTANT, USER)))
 
@@ -137,7 +137,7 @@ class CriticSettings(
 
 
 class _Nobody(Model):
-    """A placeholder model while settings are checked."""
+    """A placeholder for the model, used while settings are checked. It answers no call."""
 
     async def reply(self, request: Request) -> Reply:
         raise NotImplementedError

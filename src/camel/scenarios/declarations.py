@@ -14,7 +14,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def parse_declaration(text: str, kind: type[T]) -> tuple[T | None, list[str]]:
-    """Return the declared struct, or None if it is incomplete, and the problems, one line each."""
+    """Return the declared struct and the problems, one line each. The struct is None if the declaration is incomplete."""
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

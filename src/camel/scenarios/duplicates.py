@@ -26,9 +26,9 @@ _NEGATIVE = {"not", "no", "non", "without", "never", "neither", "nor", "except",
 
 class _Key(NamedTuple):
     text: str
-    """Text that is compared exactly."""
+    """Normalized text. Two items with the same text are duplicates."""
     any_order: str
-    """The words in alphabetical order; empty if their order matters."""
+    """The words in alphabetical order. Empty if their order matters."""
     words: tuple[str, ...]
 
 
@@ -93,7 +93,7 @@ class Distinct:
         self._long: list[_Key] = []
 
     def add(self, item: str) -> bool:
-        """Add `item` unless it means the same as another; returns whether it was added."""
+        """Add `item` unless it means the same as another one. Return whether it was added."""
         key = _key(item)
         exact = {key.text, f"~{key.any_order}" if key.any_order else key.text}
         if exact & self._known:

@@ -37,7 +37,7 @@ class ListTooShort(ModelError):
 
     @property
     def got(self) -> int:
-        """Number of items."""
+        """Number of items that the model returned."""
         return len(self.items)
 
 

@@ -44,7 +44,7 @@ class ScenarioProblem(NamedTuple):
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the declaration; texts are names of files."""
+    """A table of the declaration. Texts are given as names of files."""
 
 
 class LevelTable(_Table, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ def folder_of(name_or_path: str | Path) -> Path:
 
 
 def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
-    """Read a folder as far as possible; the scenario is None if it is incomplete."""
+    """Read a scenario's folder as far as possible, with its problems. The scenario is None if it is incomplete."""
     folder = _Folder(path)
     declaration = folder.declaration()
     if declaration is None:
@@ -182,7 +182,7 @@ class _Folder:
         self.problems.append(ScenarioProblem(where, message))
 
     def text(self, name: str) -> str:
-        """Return the text of a file; empty if it cannot be read."""
+        """Return the text of a file, or an empty string if it cannot be read."""
         path = self._path / name
         try:
             if not path.resolve().is_relative_to(self._path.resolve()):
@@ -251,7 +251,7 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
 
 
 def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tuple[NamedList, ...]]:
-    """Return the items of a list without headings, or the lists under headings."""
+    """Return the items of a list without headings, and the lists under headings. One of the two is empty."""
     found = read_lists(text, source=name)
     if [one.parents for one in found] == [()]:
         return found[0].items, ()

@@ -77,7 +77,7 @@ class NamedList(NamedTuple):
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One level of the chain, with `count` items in each of its lists."""
+    """One level of a scenario's chain of lists, with `count` items in each list."""
 
     name: str
     """Name in lower case; its placeholder is the same in capitals: `assistant_role`, `<ASSISTANT_ROLE>`."""
@@ -98,17 +98,17 @@ class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def placeholder(self) -> str:
-        """Its placeholder, without the brackets."""
+        """The level's placeholder, without the angle brackets."""
         return self.name.upper()
 
     @property
     def given(self) -> tuple[NamedList, ...]:
-        """The lists that come with the scenario; empty if a model is asked."""
+        """The lists that come with the scenario. Empty if a model is asked."""
         return self.nested or ((NamedList((), self.items),) if self.items else ())
 
     @property
     def most(self) -> int:
-        """Number of items that every given list has at least."""
+        """Number of items in the shortest list that comes with the scenario."""
         return min((len(one.items) for one in self.given), default=0)
 
 
@@ -143,7 +143,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What happens to both agents' older turns when a prompt no longer fits. Default: `full`, as in the paper."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
-        """Fill in an item's facts; the role play fills the roles and the task in the prompts later."""
+        """Return the role play with an item's facts filled in. Roles and task are filled into the prompts later."""
         values = as_values(facts)
         # A second pass follows, which must not search inserted text for placeholders.
         inert = {
@@ -180,7 +180,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sampling: Sampling | None = None
 
     def filled(self, facts: Mapping[str, str]) -> tuple[Society, str]:
-        """Fill in an item's facts: the society and its task."""
+        """Return the society and its task, with an item's facts filled in."""
         values = as_values(facts)
         # The society fills its prompts again, which must not search inserted text for placeholders.
         inert = {
@@ -225,14 +225,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sampling: Sampling | None = None
 
     def asked(self, facts: Mapping[str, str]) -> FilledQuestion:
-        """Fill in an item's facts."""
+        """Return the question with an item's facts filled in."""
         values = as_values(facts)
         role = fill(self.role, values)
         return FilledQuestion(role, fill(self.problem, values), fill(self.prompt, {**values, "ROLE": role}))
 
 
 class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="translate"):
-    """No levels: each message of another run is translated."""
+    """A scenario without levels, which translates each message of another run."""
 
     prompt: str
     """The prompt, with `<LANGUAGE>`, `<TEXT>` (last, because it is untrusted) and optionally `<KEEP>`."""
@@ -252,7 +252,7 @@ class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return fill(self.prompt, values)
 
     def kept(self, text: str) -> list[str]:
-        """Return the markers of `keep` in `text`, in order; a valid translation has the same."""
+        """Return the markers of `keep` that occur in `text`, in order. A valid translation has the same ones."""
         found = [(at.start(), mark) for mark in self.keep for at in re.finditer(re.escape(mark), text)]
         return [mark for _, mark in sorted(found)]
 
@@ -281,7 +281,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return prod(level.count for level in self.levels)
 
     def path(self, index: int) -> tuple[int, ...]:
-        """Return the index of an item in each level, 0-based; the last level varies fastest."""
+        """Return the item's index in the list of each level, from 0. The last level varies fastest."""
         _below("the item", index, self.count)
         return _digits(index, [level.count for level in self.levels])
 
@@ -305,7 +305,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return tuple(self.levels[place].name for place in self._needs[self._place(level)])
 
     def lists(self, level: str) -> int:
-        """Return the number of lists of a level: one per combination of what it needs."""
+        """Return the number of lists of a level: one per combination of the earlier items that it depends on."""
         return prod(self._radix(self._place(level)))
 
     def list_index(self, level: str, path: Sequence[int]) -> int:
@@ -314,7 +314,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return _number([path[needed] for needed in self._needs[place]], self._radix(place))
 
     def list_path(self, level: str, list_index: int) -> dict[str, int]:
-        """Return the indexes of the items that a list depends on, by level: the inverse of `list_index`."""
+        """Return the indexes of the items that a list depends on, by level. This is the inverse of `list_index`."""
         place = self._place(level)
         _below(f"the list of {level}", list_index, self.lists(level))
         return dict(zip(self.needs(level), _digits(list_index, self._radix(place)), strict=True))
@@ -345,7 +345,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return self._facts(dict(zip(names, self.path(index), strict=True)), lists)
 
     def _facts(self, places: Mapping[str, int], lists: Lists) -> dict[str, str]:
-        """Return the texts at some indexes, which include everything that they need."""
+        """Return the texts at the indexes `places`, by level. `places` must include all levels that these depend on."""
         facts: dict[str, str] = {}
         for at, level in enumerate(self.levels):
             if level.name not in places:
@@ -399,7 +399,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     @property
     def shape(self) -> str:
-        """Its size as text: `50 × 50 × 10 = 25,000 conversations`."""
+        """The scenario's size as text, such as `50 × 50 × 10 = 25,000 conversations`."""
         match self.end:
             case RolePlay() | Meeting():
                 kind = "conversation"
@@ -413,7 +413,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return f"{' × '.join(f'{level.count:,}' for level in self.levels)} = {total}"
 
     def asking(self, names: Collection[str] | None = None) -> Scenario:
-        """Return a copy that asks a model for the lists of these levels (None: all with a prompt) and of those that depend on them."""
+        """Return a copy that asks a model for these levels' lists and those that depend on them. None: all levels with a prompt."""
         asked = {level.name for level in self.levels if level.prompt} if names is None else set(names)
         levels: list[Level] = []
         for level in self.levels:
@@ -424,7 +424,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return msgspec.structs.replace(self, levels=tuple(levels))
 
     def resized(self, counts: Mapping[str, int]) -> Scenario:
-        """Return a copy with other counts. A model is asked for lists that have fewer items."""
+        """Return a copy with other counts. A model is asked for lists that come with fewer items than the new count."""
         short: list[str] = []
         for name, value in counts.items():
             level, wanted = self.level(name), cast("Any", value)
@@ -446,7 +446,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return hashlib.sha256(content).hexdigest()
 
     def list_fingerprints(self) -> dict[str, str]:
-        """Return a hash of the inputs of each level's lists, for levels that a model is asked for."""
+        """Return a hash of everything that determines the lists of each level, for levels whose lists a model writes."""
         found: dict[str, str] = {}
         for level in self.asked:
             made_from = [self.level(name) for name in (*self.needs(level.name), level.name)]
@@ -456,7 +456,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     @property
     def gated(self) -> bool:
-        """Whether it needs an acknowledgment."""
+        """Whether the user must acknowledge the scenario before it runs."""
         return self.requires_acknowledgement or MISALIGNMENT in self.labels
 
     def gate(self, acknowledged: Collection[str]) -> None:

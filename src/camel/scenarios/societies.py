@@ -41,7 +41,7 @@ def load_society(path: str | Path) -> Society:
 
 
 def templates(society: Society) -> Iterator[tuple[str, str, bool]]:
-    """Yield texts that may have placeholders: where they are, the text, and whether it is a prompt of the society."""
+    """Yield each text that may have placeholders: its description, the text, and whether it is a prompt of the society."""
     yield "the prompt", society.prompt, True
     yield "the opening", society.opening, True
     for member in society.members:
@@ -51,7 +51,7 @@ def templates(society: Society) -> Iterator[tuple[str, str, bool]]:
 
 
 def unknown_placeholders(society: Society, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield unknown placeholders: where they are, and what to do. `levels` are the scenario's levels."""
+    """Yield unknown placeholders: the text they are in, and what to do. `levels` are always known."""
     for where, text, is_prompt in templates(society):
         known = [*levels, *(PLACEHOLDERS if is_prompt else ())]
         for name in placeholders(text):
@@ -60,6 +60,6 @@ def unknown_placeholders(society: Society, levels: Collection[str] = ()) -> Iter
 
 
 def read_society(text: str) -> tuple[Society | None, list[str]]:
-    """Return the society that a text declares, or None and its problems, one line each."""
+    """Return the society that a text declares, and its problems, one line each. The society is None if there are problems."""
     society, problems = parse_declaration(text, Society)
     return (None if problems else society), problems

@@ -28,14 +28,14 @@ class Inception(msgspec.Struct, frozen=True):
     user: str
     """System prompt of the AI user."""
     specifier: str
-    """Asks for a more specific task."""
+    """The prompt that asks for a more specific task."""
     opening: str
     """First message in the AI user's chat, because endpoints need a user message before the first reply. The paper does
     not print it; it repeats the prompt's own call to begin."""
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace each `<name>` in `template` that is in `values`, in any case; others, such as `<CAMEL_TASK_DONE>`, stay."""
+    """Replace each `<name>` in `template` by its value, ignoring case. Names that are not in `values` stay."""
     known = {name.lower(): value for name, value in values.items()}
     return _PLACEHOLDER.sub(lambda found: known.get(found[1].lower(), found[0]), template)
 
@@ -46,10 +46,8 @@ def placeholders(*templates: str) -> frozenset[str]:
 
 
 def load(folder: Path) -> Inception:
-    """Read `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt` of a folder; missing ones are the paper's.
-
-    Other text files raise an `InputError`: a misspelled name would silently keep the paper's prompt.
-    """
+    """Read `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt` of a folder. A missing file means the paper's prompt.
+    Other text files raise an `InputError`: a misspelled name would silently keep the paper's prompt."""
     files = {name: folder / f"{name}.txt" for name in Inception.__struct_fields__}
     found = {name: _read(path) for name, path in files.items() if path.exists()}
     wanted = ", ".join(path.name for path in files.values())

@@ -64,7 +64,7 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
 
 
 def _check_listens(address: str) -> None:
-    """Fail within seconds if nothing listens at the address; Ray itself would try for minutes."""
+    """Raise an error within seconds if nothing listens at the address. Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     where = "pass host:port of its head (the default port of `ray start` is 6379)"
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -146,7 +146,7 @@ def _captured_output(address: str) -> Generator[Callable[[], str]]:
 
 
 def _refusal(address: str, error: Exception, heard: str) -> str:
-    """Return why the connection failed and, after the last semicolon, what to do."""
+    """Return why the connection failed. The text after the last semicolon is what to do."""
     if type(error).__name__ == "AuthenticationError" or "Unauthenticated" in heard:
         given = os.environ.get("RAY_AUTH_MODE", "") == "token"
         why = "it requires a token" + (", and the one set here is wrong or missing" if given else "")

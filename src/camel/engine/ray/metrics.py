@@ -25,7 +25,7 @@ class Metrics:
         self._before: dict[str, float] = {}
 
     def show(self, totals: Totals) -> None:
-        """Publish the figures. Sets unchanged gauges, too, because Ray only exports recently set ones."""
+        """Publish the counts. Unchanged gauges are set, too, because Ray only exports recently set ones."""
         counters, gauges = figures(totals)
         for name, value in counters.items():
             if (more := value - self._before.get(name, 0.0)) > 0:
@@ -48,7 +48,7 @@ class Metrics:
 
 
 def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
-    """Return counters and gauges by name; after a dot comes the kind."""
+    """Return counters and gauges by name. The part of a name after a dot, as in `errors.RateLimited`, becomes a label."""
     report = totals.report
     counters = {name: float(getattr(report.usage, name)) for name in USED}
     gauges = {"workers": float(len(totals.live)), "in_flight": float(report.in_flight)}

@@ -44,9 +44,9 @@ AFTER_REFUSAL = 15.0
 SLOWEST = 5.0
 """Maximum seconds between replacements of workers that die at their start."""
 SOON = 15.0
-"""Seconds to wait for a worker's first heartbeat before the others get its part of the window."""
+"""Seconds to wait for a worker's first heartbeat. After that, other workers get its part of the items in flight."""
 IDLE_NOTICE = 30.0
-"""Seconds without any running worker after which a notice says what they wait for."""
+"""Seconds without any running worker after which a notice is shown with the reason."""
 GRACE = 5.0
 """Seconds that workers have to exit."""
 
@@ -103,7 +103,7 @@ class RaySupervisor:
         self._wanted, self._scaled = 0, 0.0
         self._started = 0
         self._met: set[str] = set()
-        """Workers that have sent a heartbeat."""
+        """Names of workers that have sent a heartbeat."""
         self._early, self._pause_until = 0, 0.0
         self._refused: set[str] = set()
         """Reasons why workers could not start while others worked; each is reported once."""
@@ -168,7 +168,7 @@ class RaySupervisor:
         step: tuple[int, ...] = (),
         attempt: int = 0,
     ) -> bool:
-        """Work on a step until it is finished or `halt` is set; returns True if every shard is committed."""
+        """Work on a step until it is finished or `halt` is set. Return True if every shard is committed."""
         for one in workloads:
             await asyncio.to_thread(folder.sweep, one.name)
         table = ShardTable(workloads)
@@ -193,7 +193,7 @@ class RaySupervisor:
         return all_committed(workloads, folder)
 
     def _step(self, halt: Halt, committed: Callable[[int], None]) -> bool:
-        """Exchange news with the thread; returns True if the turn is over."""
+        """Exchange news with the thread that calls the cluster. Return True if the turn is over."""
         with self._lock:
             news, self._news = self._news, []
             notices, self._notices = self._notices, []
@@ -233,7 +233,7 @@ class RaySupervisor:
             self._error = error
 
     def _pass_on(self) -> None:
-        """Forward requests of the event loop to the coordinator, and get the overall state."""
+        """Forward the event loop's requests to the coordinator, and get the overall state from it."""
         with self._lock:
             begin, self._begin = self._begin, None
         if begin is not None:
@@ -282,7 +282,7 @@ class RaySupervisor:
             self._notices.append(("", text, []))
 
     def _expected(self) -> int:
-        """Return the number of workers that run or will soon; others may wait for a CPU for hours."""
+        """Return the number of workers that run or will run soon. The others may wait for a CPU for hours."""
         young = time.monotonic() - SOON
         return sum(worker.name in self._met or worker.since > young for worker in self._running.values())
 
@@ -293,7 +293,7 @@ class RaySupervisor:
             raise ClusterLost("the coordinator does not answer: run the same command again") from None
 
     def _scale(self) -> None:
-        """Start missing workers."""
+        """Start workers until the wanted number is running."""
         now = time.monotonic()
         if now - self._scaled > SCALE_EVERY or not self._wanted:
             self._scaled = now
@@ -318,7 +318,7 @@ class RaySupervisor:
         return max(1, len(placed) + int(free / max(self._cpus, 0.01)))
 
     def _replace(self) -> None:
-        """Wait shortly for workers to end, and handle those that did."""
+        """Wait a moment for workers to end, and handle those that have ended."""
         if not self._running:
             self._closing.wait(LOOK_EVERY)
             return
@@ -374,7 +374,7 @@ def _how(call: Any) -> tuple[WorkerEnd | None, Exception | None]:
 
 
 def _may_live(error: Exception | None) -> bool:
-    """Return whether a lost worker may still be running: if only the loss of its node is known."""
+    """Return whether a lost worker may still be running, because only the loss of its node is known."""
     return isinstance(error, RayActorError) and "worker process has died" not in str(error)
 
 

@@ -159,7 +159,7 @@ _LETTERS = {
 
 
 def _translated(text: str, language: str) -> str:
-    """Return the words in other letters with unchanged markers, which is as much as a client can check."""
+    """Return the text in other letters, with unchanged markers. A client's checks accept this as a translation."""
     first = _LETTERS.get(language)
     letters = {ord("a") + i: first + i if first else ord("a") + (i + 5) % 26 for i in range(26)}
     parts = _MARKERS.split(text)

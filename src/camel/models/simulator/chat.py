@@ -75,7 +75,7 @@ class PrefixCache:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def lookup(self, messages: list[ChatMessage]) -> int:
-        """Return the bytes of the longest cached prefix of `messages`, and cache all its prefixes."""
+        """Return the number of bytes in the longest cached prefix of `messages`, and cache all its prefixes."""
         if not self._entries:
             return 0
         rolling, size, longest = sha256(), 0, 0

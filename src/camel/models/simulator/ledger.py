@@ -31,7 +31,7 @@ class LedgerRow(msgspec.Struct, gc=False):
     hash: str
     """Hash of the whole request body, in hexadecimal."""
     seen: int
-    """Number of earlier requests with the same body."""
+    """Number of earlier requests with the same body. 0 for the first."""
     client: int = 0
     """The client's port, which identifies the client."""
     outcome: str = ""

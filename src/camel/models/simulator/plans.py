@@ -31,11 +31,11 @@ class ReplyPlan(NamedTuple):
     row: LedgerRow | None = None
     """The request's row in the ledger; `None` for requests that are not chat."""
     tokens: TokenCount | None = None
-    """What it is billed for, if anything."""
+    """The tokens that the request is billed for, if any."""
     delay: float = 0.0
     """Seconds before the first piece."""
     interval: float = 0.0
-    """Seconds between pieces; 0: sent as one."""
+    """Seconds between pieces. 0: all pieces are sent at once."""
     ending: Ending = "keep"
 
 
@@ -101,7 +101,7 @@ class ReplyPlanner:
         return settings.fault_at(fraction(mix(settings.seed, digest, row.seen, 1)))
 
     def _fail(self, row: LedgerRow, fault: FaultKind | None) -> ReplyPlan | None:
-        """Return the plan of a fault before the model has written anything, which is not billed."""
+        """Return the plan for a fault before the model writes anything, so nothing is billed. None for other faults."""
         match fault:
             case "500" | "503" | "429":
                 return self._error(row, fault, int(fault), "simulated fault")
@@ -131,7 +131,7 @@ class ReplyPlanner:
     def _spoil(
         self, plan: ReplyPlan, fault: FaultKind | None, asked: chat.ChatRequest, completion: chat.Completion
     ) -> ReplyPlan:
-        """Return the plan of a fault on the way to the client, after the reply is written and billed."""
+        """Return the plan changed by a fault in the delivery of the reply. The reply has been written and is billed."""
         if fault is None:
             return plan
         plan = plan._replace(outcome=fault)
@@ -178,6 +178,6 @@ class ReplyPlanner:
 
 
 def _first_half(reply: bytes) -> bytes:
-    """Return the head and half of the body."""
+    """Return the head of a response and half of its body."""
     body_at = reply.index(b"\r\n\r\n") + 4
     return reply[: (body_at + len(reply)) // 2]
