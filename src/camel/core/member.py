@@ -66,7 +66,7 @@ class Names(Mapping[str, str]):
         for name in names:
             if other := self._names.get(key := as_key(name)):
                 raise InputError(
-                    f"the members' names {other!r} and {name!r} differ only in case or punctuation. Rename one"
+                    f"the members' names {other!r} and {name!r} differ only in case, spaces or punctuation. Rename one"
                 )
             self._names[key] = name
         self.longest = max(map(len, self._names.values()), default=0)

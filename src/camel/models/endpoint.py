@@ -127,7 +127,6 @@ def served_models(
     except (OSError, ValueError, RecursionError, http.client.HTTPException, msgspec.MsgspecError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
-        # Without its wrapper, the cause is easier to read.
         cause = error.reason if type(error) is urllib.error.URLError else error
         secrets = secrets_in(headers, key)
         told = wire.one_line(f"{url} does not list its models: {str(cause) or type(cause).__name__}")
