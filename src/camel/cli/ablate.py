@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SentenceOption = Annotated[list[str] | None, option("Sentence to remove, such as user-02 (--list shows all).", "NAME")]  # fmt: skip
-ConversationsOption = Annotated[int, option("Maximum number of conversations per run. Counts in the configuration take precedence.", "N", min=1)]  # fmt: skip
+ConversationsOption = Annotated[int, option("Maximum number of conversations per run. Ignored if the configuration sets counts.", "N", min=1)]  # fmt: skip
 
 
 @long_command(CLUSTER_OPTIONS)

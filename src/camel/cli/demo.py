@@ -27,9 +27,11 @@ def demo(
     ] = False,
     port: Port = 0,
     open_browser: OpenBrowser = None,
-    explore: Annotated[bool, option("Open the conversations in the browser.")] = True,
+    explore: Annotated[
+        bool, option("Start the web app that shows the conversations; --no-explore only writes the files.")
+    ] = True,
 ) -> None:
-    """Read about 30 example conversations, offline."""
+    """Open about 30 example conversations, offline."""
     from camel.cli.explore import open_explorer
 
     _check_extras(live)

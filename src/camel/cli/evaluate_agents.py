@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 RunsArgument = Annotated[list[str], argument("RUN", "Runs to evaluate. Each has its own rows in the table of results.", autocompletion=complete_runs)]  # fmt: skip
-AgainstOption = Annotated[list[str] | None, option("Opponent of the agents: single-shot, single-shot=MODEL, or a run with the same tasks.", "SYSTEM")]  # fmt: skip
+AgainstOption = Annotated[list[str] | None, option("System to compare the agents with: single-shot (answers of --model), single-shot=MODEL (of another model), or a run with the same tasks.", "SYSTEM")]  # fmt: skip
 SummarizerOption = Annotated[str, option("Model that extracts the solution from each conversation.", "MODEL")]  # fmt: skip
 RepeatsOption = Annotated[int, option("Number of tasks to judge twice, to measure how often a judge agrees with itself.", "N", min=0, max=100_000)]  # fmt: skip
 JudgePromptOption = Annotated[str, option("File with your own prompt for the judge. It contains <TASK>, <FIRST> and <SECOND>.", "FILE")]  # fmt: skip

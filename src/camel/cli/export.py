@@ -168,7 +168,7 @@ def import_(
     files: FilesArgument,
     format: FormatOption = "chat",
     scenario: shared.ScenarioName = "",
-    skip: Annotated[bool, flag("--skip", "Skip documents that cannot be read, and list them.")] = False,
+    skip: Annotated[bool, flag("--skip", "Skip conversations that cannot be read, and list them.")] = False,
 ) -> None:
     """Import conversations from files into a new run."""
     from itertools import chain

@@ -37,7 +37,7 @@ def humaneval(
     out: shared.Out = "",
     processes: shared.Processes = None,
     dry_run: shared.DryRun = False,
-    uncontained: Annotated[bool, flag(UNCONTAINED, "Run them with all your permissions.")] = False,
+    uncontained: Annotated[bool, flag(UNCONTAINED, "The programs then have all your permissions.")] = False,
 ) -> None:
     """Let a model solve HumanEval and HumanEval+ (Table 3)."""
     from camel.cli.panel import echo

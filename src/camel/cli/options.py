@@ -47,7 +47,7 @@ Batch = Annotated[bool, flag("--batch", "Use the provider's batch API: about hal
 Judge = Annotated[list[str] | None, option("Model that judges, or a CONFIG.toml with [models.judge].", "MODEL", autocompletion=models)]
 Temperature = Annotated[str | None, option("Sampling temperature, or 'default' to use the endpoint's default.", "NUMBER")]
 MaxTokens = Annotated[int | None, option("Maximum length of a reply, in tokens.", "TOKENS", min=1)]
-Guided = Annotated[str, option("Enforce the reply format on this kind of server: llama.cpp, vllm or openai; 'off' does not enforce it.", "SERVER")]
+Guided = Annotated[str, option("Let the server force replies into the right format. Kind of server: llama.cpp, vllm or openai; 'off' turns this off.", "SERVER")]
 Context = Annotated[int | None, option("Context window of the model, in tokens.", "TOKENS")]
 Seed = Annotated[int | None, option("Random seed.", "N", min=0, max=2**31 - 1)]
 AcceptChange = Annotated[list[str] | None, option("Continue the run even though this setting has changed, such as model.name.", "SETTING")]
@@ -58,11 +58,11 @@ TaskText = Annotated[str, option("Task that the agents work on.", "TEXT")]
 MaxMessages = Annotated[int | None, option("End a conversation after this many messages.", "N", min=1)]
 ScenarioName = Annotated[str, option("Scenario: a name that `camel scenarios` lists, or a folder.", "NAME", autocompletion=scenarios)]
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Also print the system prompts.")]
-ShowReasoning = Annotated[bool, flag("--show-reasoning", "Also print the model's reasoning after each message.")]
+ShowReasoning = Annotated[bool, flag("--show-reasoning", "Also print the model's reasoning, below the message that it led to.")]
 Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
 Acknowledge = Annotated[list[str] | None, option("Include harmful conversations with this label, such as misalignment.", "LABEL")]
 Sample = Annotated[int, option("Number of conversations to draw at random from each run.", "N", min=1, max=100_000)]
-Stage = Annotated[str, option("Records to process: conversations, answers, or a translation such as translated-de.", "NAME")]
+Stage = Annotated[str, option("Records to process: conversations, answers (single replies to questions), or a translation such as translated-de.", "NAME")]
 RowLength = Annotated[int | None, option("Maximum length of a row, in tokens.", "TOKENS", min=1)]
 
 # --- how a command runs ------------------------------------------------------------------------------------------
@@ -89,11 +89,11 @@ Yes = Annotated[bool, flag("--yes", "Do not ask for confirmation.")]
 # --- servers -----------------------------------------------------------------------------------------------------
 
 Port = Annotated[int, option("Port to listen on; 0 picks a free one.", "PORT", min=0, max=65535)]
-Host = Annotated[str, option("Address to listen on. Visitors need a token, except on a loopback address.", "ADDRESS")]
+Host = Annotated[str, option("Address to listen on. Unless it is a loopback address, visitors need the printed link, which contains a token.", "ADDRESS")]
 AllowHost = Annotated[list[str] | None, option("Also accept requests for this host name, such as that of a proxy.", "NAME")]
 FrameIn = Annotated[list[str] | None, option("Origin, such as https://huggingface.co, whose web pages may embed the app.", "ORIGIN")]
 Public = Annotated[bool, flag("--public", "Require no token. Everyone who can reach the address has access.")]
-OpenBrowser = Annotated[bool | None, option("Open a browser.", None, "--open/--no-open")]
+OpenBrowser = Annotated[bool | None, option("Open the page in a browser; --no-open only prints its link.", None, "--open/--no-open")]
 # fmt: on
 
 

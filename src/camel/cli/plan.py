@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MONTH = 30 * 24.0
 
-ScaleOption = Annotated[list[str] | None, option("Change the length of one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
+ScaleOption = Annotated[list[str] | None, option("Estimate for another length of a level, which is one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
 
 
 def plan(

@@ -29,7 +29,7 @@ StopOption = Annotated[list[str] | None, option("Use only conversations that end
 WithoutOption = Annotated[list[str] | None, option("Exclude conversations in which `camel study` finds this behavior, such as role_flipping.", "FINDING")]  # fmt: skip
 OnlyLanguageOption = Annotated[str, option("Use only conversations in this language, such as English.", "NAME")]  # fmt: skip
 NearOption = Annotated[float, option("Exclude rows with at least this similarity to an earlier row, from 0.5 to 1; 0 turns this off.", "SHARE")]  # fmt: skip
-QuestionsOption = Annotated[list[str] | None, option("Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, or those of the CAMEL paper's Table 2: table2_society, table2_code, table2_math or table2_science.", "FILE")]  # fmt: skip
+QuestionsOption = Annotated[list[str] | None, option("Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, or the Table 2 questions of the CAMEL paper (table2_society, table2_code, table2_math, table2_science).", "FILE")]  # fmt: skip
 
 
 @long_command(LOCAL_OPTIONS)

@@ -16,7 +16,7 @@ OLD = 15.0
 
 
 def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
-    """Show the progress and cost of a run, and how to resume it."""
+    """Show a run's progress, cost and the command to continue it."""
     from rich.console import Console
 
     from camel.cli.panel import echo, line, panel, stopped, uncommitted

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters")
 """Options that can be combined with a configuration file."""
 
-GivenArgument = Annotated[list[str] | None, argument("ROWS... | CONFIG.toml", "Folders that `camel rows` wrote, or a file with all settings.")]  # fmt: skip
+GivenArgument = Annotated[list[str] | None, argument("ROWS... | TRAIN.toml", "Folders that `camel rows` wrote, or a file with all settings of the training.")]  # fmt: skip
 PreferencesOption = Annotated[list[str] | None, option("Train on preferences (DPO): a run with a critic, or a file that `camel export RUN preferences` wrote.", "RUN|FILE")]  # fmt: skip
 BaseModelOption = Annotated[str, option("Model to train: a folder, a name on the Hugging Face Hub, a GGUF file, or local (SmolLM2-135M).", "MODEL")]  # fmt: skip
 DeviceOption = Annotated[str, option("With --dry-run: device to estimate for: A100-80GB, H100-80GB or CPU.", "NAME")]  # fmt: skip

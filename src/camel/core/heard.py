@@ -46,7 +46,7 @@ def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]])
     if callable(hears):
         return {name: [one for one in names if one != name and hears(name, one)] for name in names}
     if strangers := {*hears, *chain.from_iterable(hears.values())} - {*names}:
-        raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
+        raise InputError(f"hears contains {min(strangers)!r}, who is not in the conversation. Remove it")
     return {name: [one for one in hears.get(name, ()) if one != name] for name in names}
 
 

@@ -65,7 +65,9 @@ class Names(Mapping[str, str]):
         self._names: dict[str, str] = {}
         for name in names:
             if other := self._names.get(key := as_key(name)):
-                raise InputError(f"the members' names {other!r} and {name!r} are too similar: rename one")
+                raise InputError(
+                    f"the members' names {other!r} and {name!r} differ only in case, spaces or punctuation. Rename one"
+                )
             self._names[key] = name
         self.longest = max(map(len, self._names.values()), default=0)
         self._starts = {key[:2] for key in self._names}

@@ -98,7 +98,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             if len(several) > 1:
                 packages = " and ".join(one.package for one in several)
                 raise PluginFailed(
-                    f"the packages {packages} both provide the {self.kind} {shown(name)}: remove one of them with `pip uninstall`"
+                    f"the packages {packages} both provide the {self.kind} {shown(name)}. Remove one of them with `pip uninstall`"
                 )
             self._loaded[name] = self._check(plugin, plugin.load())
         return self._loaded[name]

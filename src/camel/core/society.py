@@ -415,8 +415,8 @@ def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[st
 
 def _one_of(name: str, value: object, kinds: tuple[type, ...]) -> None:
     if not isinstance(value, kinds):
-        listed = ", ".join(kind.__name__ for kind in kinds)
-        raise InputError(f"{name} must be one of {listed}, not {shown(value)}")
+        listed = " or ".join(kind.__name__ for kind in kinds)
+        raise InputError(f"{name} must be an object of the class {listed}, not {shown(value)}")
 
 
 def _introduced(member: Member) -> str:

@@ -45,7 +45,7 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
     for other in others.values():
         if _scenario(other) not in scenarios:
             raise InputError(
-                f"'{other.folder.address}' has the scenario {_scenario(other)!r}, which no RUN has: remove it from --against"
+                f"'{other.folder.address}' has the scenario {_scenario(other)!r}, which none of the runs to evaluate has. Remove it from --against"
             )
     groups: list[Group] = []
     for one, scenario in zip(records, scenarios, strict=True):

@@ -294,7 +294,7 @@ def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cos
     Writes the data first, then its marker, then `run.json`, so that an interrupted import is not a run.
     """
     if folder.exists or folder.stages() or (folder.root.exists() and any(folder.root.iterdir())):
-        raise InputError(f"'{folder.address}' is not empty: import into a new folder")
+        raise InputError(f"'{folder.address}' is not empty. Import into a new folder")
     stage, left = LAST_STAGES[0], iter(transcripts)
     rows = number = 0
     scenarios: set[str] = set()

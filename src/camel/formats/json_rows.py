@@ -40,7 +40,7 @@ def write_rows(
                 count += 1
         if conversations and not count:
             raise InputError(
-                f"none of the {conversations:,} conversations fits this format: export questions and answers as problems or "
+                f"none of the {conversations:,} conversations fits this format. Export questions and answers as problems or "
                 "alpaca, role plays as chat or instruction, and those with a critic as preferences"
             )
     return Exported(path, conversations, count)

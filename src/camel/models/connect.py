@@ -87,8 +87,8 @@ def look_up_model(
             served = {}
         if not name:
             if len(served) != 1:
-                listed = ", ".join(list(served)[:20]) or "it lists none"
-                raise InputError(f"the endpoint serves several models: choose one with --model ({listed})")
+                listed = f"several models ({', '.join(list(served)[:20])})" if served else "no models"
+                raise InputError(f"the endpoint lists {listed}. Name the model with --model")
             name = next(iter(served))
         context_tokens = context_tokens or served.get(name)
     return name or DEFAULT_MODEL, base_url, context_tokens

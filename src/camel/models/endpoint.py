@@ -127,15 +127,16 @@ def served_models(
     except (OSError, ValueError, RecursionError, http.client.HTTPException, msgspec.MsgspecError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
+        cause = error.reason if type(error) is urllib.error.URLError else error
         secrets = secrets_in(headers, key)
-        told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
+        told = wire.one_line(f"{url} does not list its models: {str(cause) or type(cause).__name__}")
         told = secrets.sub("[key]", told) if secrets else told
         if isinstance(error, urllib.error.HTTPError) and error.code in (401, 403):
-            raise NotAuthorized(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
-        advice = "check that the server is running; if it has no such list, name the model"
+            raise NotAuthorized(f"{told}. Check OPENAI_API_KEY", status=error.code) from None
+        advice = "Check that the server is running. If it has no such list, name the model"
         if isinstance(error, urllib.error.HTTPError) and error.code == 404 and not url.endswith("/v1/models"):
-            advice = "the base URL of most servers ends in /v1"
-        raise Unreachable(f"{told} ({advice})") from None
+            advice = "The base URL of most servers ends in /v1"
+        raise Unreachable(f"{told}. {advice}") from None
     return {
         entry.id: entry.max_model_len or (entry.meta.n_ctx if entry.meta else None) for entry in listing.data
     }

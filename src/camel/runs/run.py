@@ -434,7 +434,7 @@ class RunFolder(LocalFiles):
         except NotADirectoryError:
             raise InputError(f"'{self.address}' is a file, not the folder of a run") from None
         except OSError as error:
-            raise InputError(f"cannot read {where}: {error.strerror}") from None
+            raise InputError(f"cannot read '{where}': {error.strerror}") from None
         except (msgspec.MsgspecError, RecursionError) as error:
             advice = "restore it from a copy"
             if name.startswith("committed/"):

@@ -81,7 +81,9 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
     wrong = {name: "two levels have this name. Rename one of them" for name in names if names.count(name) > 1}
     for level in scenario.levels:
         if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
-            wrong[level.name] = "this name is not allowed. Use only a-z and _, and neither count nor num_…"
+            wrong[level.name] = (
+                "this name is not allowed. Use only a-z and _. The name 'count' and names that start with 'num_' are reserved"
+            )
     yield from ((f"level {name}", message) for name, message in wrong.items())
     if wrong:
         return  # its placeholder would be reported as a further mistake

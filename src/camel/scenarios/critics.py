@@ -30,7 +30,7 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[..., Critic]:
         except CamelError:
             raise
         except Exception as error:
-            raise plugin.failed(f"returned no critic: {type(error).__name__}: {error}") from error
+            raise plugin.failed(f"returned no critic ({type(error).__name__}: {error})") from error
         if not callable(getattr(critic, "reply", None)):
             raise plugin.failed("must return an object with an async reply(conversation, agent, request)")
         return critic

@@ -142,7 +142,7 @@ def read_lists(
     for at, names, items in found:
         if count is not None and len(items) != count:
             what = f"the list '# {heading(names)}'" if names else "the list"
-            raise InputError(f"{source}:{at}: {what} must have {count} items, not {len(items)}")
+            raise InputError(f"{source}:{at}: {what} must have {count} items, but it has {len(items)}")
     if parents is not None:
         _check_parents(found, [tuple(map(in_one_line, one)) for one in parents], source, last)
     return [NamedList(names, tuple(items)) for _, names, items in found]

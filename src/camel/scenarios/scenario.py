@@ -432,7 +432,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
                 raise InputError(f"counts.{name} must be a whole number of at least 1, not {shown(wanted)}")
             if level.given and wanted > level.most:
                 if not level.prompt:
-                    raise InputError(f"level '{name}' has only {level.most} items: lower its count")
+                    raise InputError(f"level '{name}' has only {level.most} items. Lower counts.{name}")
                 short.append(name)
         levels = (
             msgspec.structs.replace(level, count=counts.get(level.name, level.count))
