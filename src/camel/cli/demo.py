@@ -14,8 +14,8 @@ from camel.core.errors import InputError
 NEEDED = {False: ("explore",), True: ("local", "explore")}
 """The extras that `camel demo` needs, by whether `--live` is given."""
 INTRO = (
-    "A large language model composed these conversations through CAMEL's own loop, one writer for each seat. "
-    "Eight of them fail on purpose. Times are missing because the replies were replayed."
+    "Agents in roles work on a task. A large language model wrote these conversations through CAMEL's own loop, "
+    "and eight of them fail on purpose, because failures are what researchers study."
 )
 
 
