@@ -486,8 +486,8 @@ def test_commands_in_the_text_exist():
 
 
 FOREIGN = {
-    "--block", "--metrics-export-port", "--nodes=3", "--num-cpus=0", "--record", "--routing-logic", "--settings",
-    "--signal=INT", "--temp-dir",
+    "--block", "--metrics-export-port", "--nodes=3", "--num-cpus=0", "--object-store-memory", "--record", "--routing-logic", "--settings",
+    "--signal=INT", "--slot-prompt-similarity", "--temp-dir",
 }  # fmt: skip
 """Options of other programs."""
 

@@ -220,7 +220,7 @@ def test_what_is_refused(tmp_path: Path):
     for records, name, words in (
         ([talk("1"), talk("1")], "run.eval", "two conversations"),
         ([], "run.eval", "no conversations"),
-        ([talk("1")], "run.json", r"written as \.eval"),
+        ([talk("1")], "run.json", r"\.eval"),
     ):
         with pytest.raises(InputError, match=words):
             inspect_log(records, tmp_path / name)

@@ -266,7 +266,7 @@ def test_a_scenario_declares_its_critic(endpoint: SimulatorProcess, tmp_path: Pa
         ("[critic]\nproposals = 0\n", "proposals"),
         ('[critic]\nmode = "guess"\n', "mode"),
         ("[critic]\ndepth = 2\n", "search"),
-        ('[critic]\nsearch = "beam"\nmode = "feedback"\n', "revise"),
+        ('[critic]\nsearch = "beam"\nmode = "feedback"\n', "critic.mode"),
         ('[critic]\nsearch = "best_first"\nwidth = 3\n', "beam"),
         ("[critic]\nseats = []\n", "seats"),
     ],

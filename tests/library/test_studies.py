@@ -98,7 +98,7 @@ def test_a_run_is_exported(runs: tuple[Path, Path], tmp_path: Path):
     run = camel.Run(runs[0])
     assert run.export("messages", tmp_path / "messages.jsonl").conversations == 3
     assert len((tmp_path / "messages.jsonl").read_text().splitlines()) == 3
-    with pytest.raises(InputError, match="choose from"):
+    with pytest.raises(InputError, match="messages"):
         run.export("massages", tmp_path / "x.jsonl")
 
 

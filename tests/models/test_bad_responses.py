@@ -1399,7 +1399,7 @@ async def test_listing_models_gives_up_on_a_drip(monkeypatch: pytest.MonkeyPatch
     clock = itertools.count(step=61.0)
     monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     async with serving((head("Content-Length: 11"), Drip(b'{"data":[]}', 0.001))) as server:
-        with pytest.raises(ModelError, match=r"TimeoutError.* 60 s"):
+        with pytest.raises(ModelError, match=r"60 s"):
             await asyncio.to_thread(served_models, server.url, KEY, timeout=60.0)
         clock = itertools.repeat(0.0)
         assert await asyncio.to_thread(served_models, server.url, KEY, timeout=60.0) == {}

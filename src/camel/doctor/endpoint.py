@@ -132,8 +132,8 @@ class _Examination:
             return None
 
     async def _found(self) -> Model | None:
-        """Check the endpoint, its list of models, the key and the context window. Return a client, or None if one of them
-        fails."""
+        """Check the endpoint, its list of models, the key and the context window. Return a client, or None if the
+        model cannot be called."""
         usual = default_url(self._name or DEFAULT_MODEL, self.target.dialect)
         given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or usual
         try:
