@@ -101,7 +101,7 @@ class _Seats(NamedTuple):
         """Find both seats by name. If the speakers have other names, the first one is the user."""
         if len(transcript.speakers) > 2:
             raise InputError(
-                f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, but this format supports two: export as messages or dataset"
+                f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, but this format supports two: export as dataset"
             )
         named = {speaker.name: speaker for speaker in transcript.speakers}
         others = [speaker for speaker in transcript.speakers if speaker.name not in (USER, ASSISTANT)]
