@@ -132,5 +132,5 @@ def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
     from camel.record.release import RESTRICTED
 
     if unknown := sorted(set(labels or ()) - RESTRICTED):
-        raise InputError(f"--acknowledge accepts {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+        raise InputError(f"--acknowledge: unknown label {unknown[0]!r}. Use {', '.join(sorted(RESTRICTED))}")
     return tuple(labels or ())

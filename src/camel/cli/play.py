@@ -143,5 +143,5 @@ def _check_seats(names: list[str]) -> set[str]:
         if name not in SEATS:
             raise InputError(f"--human must be user, assistant or critic, not {name!r}")
     if set(names) == set(SEATS):
-        raise InputError("--human critic needs a model as user or assistant: remove another --human")
+        raise InputError("you cannot take all three seats: remove --human user or --human assistant")
     return set(names)

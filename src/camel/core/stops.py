@@ -337,7 +337,9 @@ class _PluggedRule(msgspec.Struct, frozen=True):
         try:
             return self.rule.check(messages, call)
         except Exception as error:
-            raise self.plugin.failed(f"raised an error in check ({type(error).__name__}: {error})") from error
+            raise self.plugin.failed(
+                f"raised an error in its method check() ({type(error).__name__}: {error})"
+            ) from error
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:

@@ -49,7 +49,7 @@ def _plugged(plugin: Plugin, part: Any) -> Detector:
     if not isinstance(part, Detector):
         raise plugin.failed(f"must be a Detector of camel.detectors, not {shown(part)}")
     if part.name != plugin.name:
-        raise plugin.failed(f"has a detector with another name, {shown(part.name)}")
+        raise plugin.failed(f"has a detector named {shown(part.name)}, but both names must be the same")
 
     def rule(transcript: Transcript) -> Iterable[Hit]:
         try:

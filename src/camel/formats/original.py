@@ -76,7 +76,7 @@ def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
     if (found := problem_of(transcript)) is None:
         if len(transcript.messages) > 2:
             raise InputError(
-                f"conversation {shown(transcript.id)} is a role play, but the format problems is for one question "
+                f"conversation {shown(transcript.id)} is a role play, but the format 'problems' is for one question "
                 "and one answer. Export it as chat or instruction"
             )
         return

@@ -126,7 +126,7 @@ def _scenario(name: str) -> Scenario:
         raise InputError("a translation needs an existing run: use camel translate RUN --to LANGUAGE")
     if scenario.gated:
         raise InputError(
-            f"'{scenario.name}' needs your acknowledgment: copy its configuration from configs/ and read the comments "
+            f"'{scenario.name}' needs your acknowledgment: copy its file from configs/ in the repository and read the comments "
             "there"
         )
     return scenario

@@ -196,7 +196,7 @@ def from_cursor(query: Query, cursor: str) -> Place:
     except (ValueError, UnicodeError):
         raise InputError("the page's address is damaged: start at the first page") from None
     if digest != query.digest:
-        raise InputError("this page belongs to another search: start at the first page")
+        raise InputError("this link to a page of results is from another search: open the first page")
     found = Place(at, value, run, shard, row)
     if not (abs(found.at) < 2**62 and 0 <= found.shard < 2**31 and 0 <= found.row < 2**31):
         raise InputError("the page's address is damaged: start at the first page")

@@ -228,7 +228,8 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
         folder.report(where, "both items and file are set. Remove one of them")
     if not (table.prompt or table.items or table.file):
         folder.report(
-            where, "the level has no list. Add items or file with the list, or prompt to ask a model for it"
+            where,
+            "the level has no list. Add the key 'items' or 'file' (the list itself), or 'prompt' (a model writes it)",
         )
     items, nested = table.items, ()
     if table.file and (text := folder.text(table.file)):

@@ -35,7 +35,7 @@ def load_society(path: str | Path) -> Society:
     if society is not None:
         problems = [f"{where}: {message}" for where, message in unknown_placeholders(society)]
     if society is None or problems:
-        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        more = f". Further mistakes: {len(problems) - 1}" if len(problems) > 1 else ""
         raise InputError(f"{path}: {problems[0]}{more}")
     return society
 
