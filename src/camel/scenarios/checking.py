@@ -133,9 +133,9 @@ def _whole(scenario: Scenario) -> Iterator[_Found]:
 def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
     where = f"level {level.name}"
     if level.count < 1:
-        yield where, f"'count' must be at least 1, not {level.count}"
+        yield where, f"count must be at least 1, not {level.count}"
     if level.ask < 1:
-        yield where, f"'ask' must be at least 1, not {level.ask}"
+        yield where, f"ask must be at least 1, not {level.ask}"
     for one in level.given:
         yield from _items(f"{where} {heading(one.parents)}".rstrip(), level.count, one.items)
     if level.prompt:
