@@ -25,7 +25,8 @@ from camel.core.transcript import Speaker
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
-from camel.runs.settings import Planned, Settings
+from camel.runs.layout import Segment
+from camel.runs.settings import Settings
 
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
 
@@ -43,7 +44,7 @@ def conversation(number: int) -> Transcript:
 def run(tmp_path: Path) -> RunFolder:
     """Half of what was planned."""
     folder = RunFolder(tmp_path / "run")
-    planned = {"conversations": Planned(4, 2)}
+    planned = {"conversations": Segment(4, 2)}
     config = {"scenario": "ai_society", "counts": COUNTS, "shard_size": 2}
     folder.create(Settings("f", config, "0", planned=planned))
     commit(folder, 0)

@@ -47,7 +47,7 @@ def show(
     if as_json:
         print_json(found)
     else:
-        _show_conversation(console, found, show_prompts, show_reasoning)
+        show_conversation(console, found, show_prompts, show_reasoning)
 
 
 def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
@@ -59,7 +59,8 @@ def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
     )
 
 
-def _show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
+def show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
+    """Print one conversation."""
     from camel.cli.screen import Screen
 
     screen = Screen(console, {speaker.name: speaker.role for speaker in transcript.speakers})

@@ -21,7 +21,6 @@ from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.message import Sampling, in_one_line, well_formed
 from camel.core.model import Expects, Model, Request, checked_model
-from camel.core.task import as_sentence_part
 
 Mode = Literal["choose", "score", "feedback"]
 """`choose` the best option, `score` each from 0 to 10, or choose and give `feedback` for a revision."""
@@ -112,7 +111,7 @@ class ModelJudge:
         criteria = self.criteria or prompts.critic()["criteria"].splitlines()
         values = {
             "ROLES": ", ".join(f"{in_one_line(one.role)} ({in_one_line(one.name)})" for one in speakers),
-            "TASK": as_sentence_part(task.text),
+            "TASK": task.inserted,
             "CRITERIA": "\n".join(f"- {in_one_line(one)}" for one in criteria),
         }
         return fill(prompts.critic()["system"], values)

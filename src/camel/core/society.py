@@ -100,6 +100,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Further members that a model proposes before the conversation starts."""
     planner: Planner | None = None
     """Lets a model plan the task before the conversation starts."""
+    values: dict[str, str] = {}
+    """Values of further placeholders of the prompts and the opening."""
     history: HistoryPolicy | None = None
     """What happens to members' older turns when a prompt no longer fits. Default: `full`, which ends the society."""
 
@@ -253,6 +255,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         near = self._near()
         for member in self.members:
             values = {
+                **self.values,
                 "NAME": member.name,
                 "ROLE": member.title,
                 "SELF": _introduced(member),

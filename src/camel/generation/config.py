@@ -19,12 +19,14 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import JUDGE, MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
+from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, RolePlay, Scenario, known, load, shipped
+from camel.scenarios.checking import columns_of
 from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
 
@@ -111,6 +113,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Models of seats, by the seat's name. Other seats use `model`."""
     judge: Seat | None = None
     """The models that judge finished conversations, which a file declares as `[models.judge]`. Default: `model`."""
+    inputs: Inputs | None = None
+    """The table whose rows are the items of a scenario without levels."""
     history: HistoryPolicy | None = None
     """What happens to a speaker's older turns when its prompt no longer fits. Default: the scenario's setting."""
     seed: int | None = None
@@ -146,6 +150,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
         self.check_seats(scenario)
+        self.check_inputs(scenario)
         if self.history and not scenario.has_conversations:
             raise InputError(f"'{scenario.name}' has no conversations: remove history")
         return scenario
@@ -220,6 +225,16 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             if name in self.models and any(one.prompt for one in self.models[name].candidates):
                 raise InputError(f"[models.{name}] must not have a prompt: remove it")
 
+    def check_inputs(self, scenario: Scenario) -> None:
+        """Raise an `InputError` if the scenario needs a table and has none, or has one that it cannot use."""
+        columns = columns_of(scenario)
+        if columns and self.inputs is None:
+            raise InputError(
+                f"'{scenario.name}' takes {', '.join(columns)} from a table: add [inputs] with from = \"table.csv\""
+            )
+        if self.inputs is not None and not columns:
+            raise InputError(f"'{scenario.name}' has its own lists, so it takes no table: remove [inputs]")
+
     def specifies_first(self, scenario: Scenario) -> bool:
         """Return whether all tasks are specified before the conversations start, which batches need."""
         return self.model.batch and isinstance(scenario.end, RolePlay) and scenario.end.specify
@@ -249,7 +264,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             "model.guided": self.model.guided,
             "sampling": msgspec.to_builtins(self.sampling),
             "seed": self.seed,
-            "shard_size": self.shard_size or shard_size_for(scenario.count),
+            **(
+                {"inputs": {"columns": columns_of(scenario), "limits": self.inputs.limits}}
+                if self.inputs
+                else {"shard_size": self.shard_size or shard_size_for(scenario.count)}
+            ),
         }
 
 
@@ -277,7 +296,8 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
         judge = read.pop(JUDGE, None)
         table |= {"models": read} | ({"judge": judge} if judge else {})
     config = convert_table(table, GenerateConfig, path)
-    return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
+    inputs = config.inputs and config.inputs.located(path.parent)
+    return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario), inputs=inputs)
 
 
 def check_place(path: Path, config: GenerateConfig) -> None:

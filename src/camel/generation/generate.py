@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
@@ -30,10 +31,12 @@ from camel.generation.config import ANSWERS, LISTS_PER_SHARD, SPECIFIED, Generat
 from camel.generation.conversations import conversation_stage
 from camel.generation.forecast import PlanEstimator
 from camel.generation.fork import fork_run
-from camel.generation.opening import open_run
+from camel.generation.opening import item_stages, open_run
 from camel.generation.seats import MEMBERS, SEATS, key_of, models_at
+from camel.generation.table_plan import first_segments, plan_preview, plan_rows
+from camel.inputs.settings import column_key
 from camel.jobs.budget import Budget
-from camel.jobs.item import Item, item_seed, seeded
+from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import ItemFailed, Job, Stage, Step
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import price_of
@@ -41,8 +44,10 @@ from camel.models.named import NamedModel
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.runs.markers import Marker
+from camel.runs.plan import earlier_record, planned_layouts, read_plan
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, NamedList, Question, RolePlay, ask_list, read_lists, render_lists
+from camel.scenarios.checking import columns_of
 from camel.storage.store import absolute_place
 
 FAILED = "(failed) "
@@ -84,6 +89,8 @@ class Generation(Job):
     """Replaces the configured model, for example by one on this machine."""
     fork_of: str = ""
     """A run whose lists are reused, if they would be asked for in the same way."""
+    preview: int = 0
+    """Number of conversations of a preview. 0: all conversations."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
     budgets: Mapping[str, tuple[Collection[str], Budget]] = field(init=False)
@@ -104,6 +111,17 @@ class Generation(Job):
         if self.fork_of:
             return fork_run(self.config, self.fork_of, accept)
         return open_run(self.config, self.config.loaded_scenario(), accept=accept)
+
+    def prepare(self, run: RunFolder) -> None:
+        """Plan the rows of a table, or a preview and what follows it."""
+        config, scenario = self.config, self.config.loaded_scenario()
+        stages = item_stages(config, scenario)
+        if config.inputs is not None:
+            used = columns_of(scenario)
+            plan_rows(run, config.inputs, used, stages, shard_size=config.shard_size, preview=self.preview)
+        elif self.preview or read_plan(run):
+            first = first_segments(scenario, stages, self.preview)
+            plan_preview(run, first, run.settings().planned, self.preview)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield one stage per list level, then the conversations or answers."""
@@ -135,6 +153,8 @@ class Maker:
         self.config, self.folder = config, folder
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
+        self._plan = read_plan(folder)
+        self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
 
@@ -144,7 +164,7 @@ class Maker:
         lists = [
             Stage(
                 name=level.name,
-                count=self.scenario.lists(level.name),
+                count=self._layouts[level.name].count,
                 work=partial(self._ask, level.name),
                 write=_write_lists,
                 failed=partial(self._failed_list, level.name),
@@ -155,6 +175,7 @@ class Maker:
                 seat="lists",
                 suffix=".txt",
                 shard_size=LISTS_PER_SHARD,
+                segments=self._layouts[level.name].segments,
             )
             for level in self.scenario.asked
         ]
@@ -163,11 +184,12 @@ class Maker:
             self.folder,
             price_of(self.config.model),
             name=name,
-            count=self.scenario.count,
+            count=self._layouts[name].count,
             work=self._answer if name == ANSWERS else self._converse,
-            id=self.scenario.id,
+            id=self._id,
+            layout=self._layouts[name],
         )
-        if SPECIFIED in self._settings.planned:
+        if SPECIFIED in self._layouts:
             tasks = Stage(
                 name=SPECIFIED,
                 count=last.count,
@@ -181,6 +203,8 @@ class Maker:
                 seat="specifier",
                 suffix=".jsonl",
                 shard_size=last.shard_size,
+                segments=last.segments,
+                inactive=last.inactive,
             )
             return [*lists, tasks, last]
         return [*lists, last]
@@ -198,7 +222,7 @@ class Maker:
             item.model(seat.key),
             self.scenario.list_prompt(level, facts),
             declared.count,
-            sampling=seeded(sampling, self.config.seed, item.index),
+            sampling=with_seed(sampling, item_seed(self.config.seed, item.index)),
             session=item.id,
             ask=declared.ask,
             names=self.scenario.is_name(level),
@@ -215,7 +239,9 @@ class Maker:
 
     def lists(self, level: str, index: int) -> Sequence[str]:
         """Return the items of a committed list."""
-        return self._list_shard(level, index // LISTS_PER_SHARD)[index % LISTS_PER_SHARD]
+        layout = self._layouts[level]
+        shard = layout.shard_of(index)
+        return self._list_shard(level, shard)[index - layout.numbers(shard).start]
 
     def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
         return [one.items for one in self._read_lists(self.folder.marker(level, shard))]
@@ -253,16 +279,19 @@ class Maker:
 
     async def _specified(self, index: int) -> Task | None:
         """Return the task that an earlier stage specified, or None if the conversation itself specifies it."""
-        if SPECIFIED not in self._settings.planned:
+        if SPECIFIED not in self._layouts:
             return None
-        size = int(self._settings.config["shard_size"])
-        found = (await asyncio.to_thread(self._tasks, index // size))[index % size]
+        layout = self._layouts[SPECIFIED]
+        shard = layout.shard_of(index)
+        found = (await asyncio.to_thread(self._tasks, shard))[layout.items(shard).index(index)]
         if isinstance(found, str):
             raise ItemFailed(f"its task could not be specified: {found}")
         return found
 
     async def _converse(self, item: Item) -> Transcript:
         """Run one conversation."""
+        if returned := await self._returned(item.index):
+            return returned
         facts = await self._facts(item)
         task = await self._specified(item.index)
         try:
@@ -291,9 +320,40 @@ class Maker:
 
         return cache(made)
 
+    async def _returned(self, item: int) -> Transcript | None:
+        """Return the conversation that an item had before its row was deleted. None if it has to be made."""
+        if self._plan is None or item not in self._plan.ever_inactive:
+            return None
+        name = last_stage(self.scenario)
+        shard = self._layouts[name].shard_of(item)
+        found = await asyncio.to_thread(earlier_record, self.folder, name, shard, item)
+        return None if found is None or found.failed else found
+
+    def _id(self, index: int) -> str:
+        """Return the id of an item's conversation."""
+        return self._plan.row(index).id if self.config.inputs and self._plan else self.scenario.id(index)
+
+    def _seed_of(self, item: Item) -> int | None:
+        """Return the seed of an item's calls. For a row of a table it depends on the row's id, not on its place."""
+        if self.config.inputs is None:
+            return item_seed(self.config.seed, item.index)
+        return item_seed(self.config.seed, int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16))
+
+    def _limited(self, end: RolePlay, sampling: Sampling, facts: dict[str, str]) -> tuple[RolePlay, Sampling]:
+        """Return the role play and the sampling with the limits of a table's row."""
+        inputs = self.config.inputs
+        if inputs and (most := facts.get(column_key(inputs.max_messages))):
+            end = replace(end, max_messages=int(most))
+        if inputs and (tokens := facts.get(column_key(inputs.max_tokens))):
+            sampling = replace(sampling, max_tokens=int(tokens))
+        return end, sampling
+
     async def _facts(self, item: Item) -> dict[str, str]:
         """Return the values of an item's placeholders. Raise `ListFailed` if one of the lists failed."""
-        facts = await self._read_facts(partial(self.scenario.facts, item.index))
+        if self.config.inputs and self._plan:
+            facts = self._plan.row(item.index).values
+        else:
+            facts = await self._read_facts(partial(self.scenario.facts, item.index))
         failed = _failed_list_in(facts)
         item.draft = self._with_labels(item.index, Transcript(item.id, Task(failed)), facts)
         if failed:
@@ -313,7 +373,7 @@ class Maker:
 
     def _play(self, item: Item, facts: dict[str, str], **other: Any) -> Play:
         """Return one role play, ready to start. `other` has arguments that override the scenario's."""
-        end, seed, index = self.scenario.end, self.config.seed, item.index
+        end, seed = self.scenario.end, self._seed_of(item)
         if isinstance(end, Meeting):
             return self._meeting(item, end, facts)
         assert isinstance(end, RolePlay)
@@ -322,11 +382,12 @@ class Maker:
         if prompts := {name: seat.prompt for name, seat in seats.items() if seat.prompt}:
             end = replace(end, inception=replace(end.inception, **prompts))
         usual = self.config.sampling or end.sampling or AGENT_SAMPLING
+        end, usual = self._limited(end, usual, facts)
         usual_history = self.config.history or end.history or "full"
-        sampling = {name: seeded(seat.sampling or usual, seed, index) for name, seat in seats.items()}
+        sampling = {name: with_seed(seat.sampling or usual, seed) for name, seat in seats.items()}
         specifier = end.specifier()
         if specifier is not None:
-            asked = seeded(seats[SPECIFIER].sampling or specifier.sampling, seed, index)
+            asked = with_seed(seats[SPECIFIER].sampling or specifier.sampling, seed)
             specifier = replace(specifier, sampling=asked, model=models(seats[SPECIFIER].key))
         critic = self.config.critic_of(self.scenario)
         judge = models(seats["critic"].key)
@@ -341,7 +402,7 @@ class Maker:
             rules=end.rules(),
             history=seats[ASSISTANT].history or usual_history,
             user_history=seats[USER].history or usual_history,
-            id=self.scenario.id(index),
+            id=item.id,
         )
 
     def _meeting(self, item: Item, end: Meeting, facts: dict[str, str]) -> Play:
@@ -365,8 +426,8 @@ class Maker:
             seated,
             task=task,
             sampling=None if self.config.models else usual,
-            seed=item_seed(self.config.seed, item.index),
-            id=self.scenario.id(item.index),
+            seed=self._seed_of(item),
+            id=item.id,
         )
 
     async def _answer(self, item: Item) -> Transcript:
@@ -377,7 +438,7 @@ class Maker:
         asked = end.asked(facts)
         seat = self._seat(item, ASSISTANT)
         usual = self.config.sampling or end.sampling or AGENT_SAMPLING
-        sampling = seeded(seat.sampling or usual, self.config.seed, item.index)
+        sampling = with_seed(seat.sampling or usual, self._seed_of(item))
         transcript = item.draft = self._with_labels(
             item.index, Transcript(item.id, Task(asked.problem)), facts
         )

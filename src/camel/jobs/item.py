@@ -92,9 +92,9 @@ def item_seed(seed: int | None, index: int) -> int | None:
     return None if seed is None else (seed * 1_000_003 + index) % 2**31
 
 
-def seeded(sampling: Sampling, seed: int | None, index: int) -> Sampling:
-    """Return the settings with the item's own seed, if the job has one."""
-    return sampling if seed is None else msgspec.structs.replace(sampling, seed=item_seed(seed, index))
+def with_seed(sampling: Sampling, seed: int | None) -> Sampling:
+    """Return the settings with the seed of an item, if it has one."""
+    return sampling if seed is None else msgspec.structs.replace(sampling, seed=seed)
 
 
 class _ItemModel(RecordedModel):

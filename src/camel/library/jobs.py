@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from camel.core.stops import StopRule
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
 from camel.generation.generate import Generation
+from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job
 from camel.jobs.launch import JobOptions, Launch
@@ -75,7 +76,7 @@ def finish_job(job: Job, **options: Any) -> Any:
 def generate(
     what: Declaration | GenerateConfig | str | Path,
     *,
-    inputs: Sequence[Mapping[str, Any]] | None = None,
+    inputs: Any = None,
     model: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] | None = None,
     out: str | Path = "",
@@ -101,7 +102,10 @@ def generate(
         )
 
     `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
-    or a configuration, or the path of its TOML file. The id of a conversation is its row's `id`, or a hash of the row.
+    or a configuration, or the path of its TOML file. `inputs` is the path of a table (CSV, JSON lines, Parquet, a folder of
+    texts, `hf:OWNER/NAME`), a DataFrame, an Arrow table, any iterable of dictionaries, or `camel.Inputs` with more settings.
+    The id of a conversation is its row's `id`, or a hash of the values that are used. Rows can be added, moved, changed and
+    removed between two calls: only new and changed ones are paid for.
     `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. For the other
     arguments see `run_job`.
     """
@@ -110,10 +114,9 @@ def generate(
     if isinstance(what, Declaration):
         if not out:
             raise InputError("out is missing: pass the run's folder, such as out='runs/name'")
-        rows: Sequence[Mapping[str, Any]] = [{}] if inputs is None else inputs
         job: Job = Dialogues(
             what if rules is None else what.with_rules(rules),
-            tuple(dict(row) for row in rows),
+            _table(inputs),
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
@@ -141,3 +144,8 @@ def generate(
         progress=progress,
     )
     return Run(job.place)
+
+
+def _table(inputs: Any) -> Any:
+    """Return the table of inputs as settings, or as it is if it is in memory."""
+    return Inputs(source=str(inputs)) if isinstance(inputs, str | Path) else inputs

@@ -15,7 +15,7 @@ from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
 from camel.core.society import PLACEHOLDERS
-from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
+from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS
 from camel.scenarios.lists import heading
 from camel.scenarios.reading import FILE, ScenarioProblem, folder_of, read
 from camel.scenarios.scenario import (
@@ -116,8 +116,12 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
 def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.title.strip():
         yield FILE, "the title is empty. Describe the scenario in a few words"
-    if not scenario.levels and not isinstance(scenario.end, Translate):
-        yield FILE, "there are no levels. Add a [[levels]] table for what varies, such as the task"
+    if not scenario.levels and not columns_of(scenario) and not isinstance(scenario.end, Translate):
+        yield (
+            FILE,
+            "nothing varies. Add a [[levels]] table for what varies, such as the task, or a placeholder for a column of "
+            "the table of inputs",
+        )
     if scenario.gated and not scenario.requires_acknowledgement:
         yield FILE, "the label 'misalignment' needs an acknowledgment. Add requires_acknowledgement = true"
     if scenario.gated and not scenario.labels:
@@ -209,7 +213,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
             play.rules()
     except InputError as error:
         yield f"{where}.stop_rules", str(error)
-    known = [level.placeholder for level in scenario.levels]
+    known = _known(scenario)
     for name, template, limit in (
         ("assistant", play.assistant, MAX_ROLE_CHARS),
         ("user", play.user, MAX_ROLE_CHARS),
@@ -262,7 +266,7 @@ def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> It
 
 
 def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[_Found]:
-    known = [level.placeholder for level in scenario.levels]
+    known = _known(scenario)
     yield from _template("society.task", meeting.task, known)
     for where, message in unknown_placeholders(meeting.society, known):
         yield f"society, {where}", message
@@ -271,7 +275,7 @@ def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[_Found]:
 
 
 def _question(question: Question, scenario: Scenario) -> Iterator[_Found]:
-    known = [level.placeholder for level in scenario.levels]
+    known = _known(scenario)
     yield from _template("question.role", question.role, known)
     yield from _template("question.problem", question.problem, known)
     used = placeholders(question.prompt)
@@ -314,6 +318,20 @@ def _length(where: str, text: str) -> Iterator[_Found]:
         yield where, f"the prompt has {len(text):,} characters. Shorten it", "warning"
 
 
+def columns_of(scenario: Scenario) -> list[str]:
+    """Return the columns that a scenario without levels takes from a table: its placeholders, in lower case."""
+    if scenario.levels or isinstance(scenario.end, Translate):
+        return []
+    used = dict.fromkeys(name for text in _texts(scenario) for name in placeholders(text))
+    own = ("ROLE",) if isinstance(scenario.end, Question) else ("WORD_LIMIT",)
+    return [name.lower() for name in used if name not in own and not _LITERAL.fullmatch(name)]
+
+
+def _known(scenario: Scenario) -> list[str]:
+    """Return the placeholders that a scenario's texts may have: its levels, or the columns of a table."""
+    return [level.placeholder for level in scenario.levels] or [name.upper() for name in columns_of(scenario)]
+
+
 def _texts(scenario: Scenario) -> Iterator[str]:
     for level in scenario.levels:
         yield level.prompt
@@ -346,7 +364,8 @@ class Rendered(NamedTuple):
 
 def sample_facts(scenario: Scenario) -> dict[str, str]:
     """Return values for sample prompts: the first item of a given list, or the level's name in brackets."""
-    return scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
+    columns = {name: f"[{name.replace('_', ' ')}]" for name in columns_of(scenario)}
+    return columns | scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
 
 
 def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[Rendered]:
@@ -363,9 +382,10 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
         case RolePlay() as play:
             roles = play.cast(facts)
             values = {
+                **roles.values,
                 "ASSISTANT_ROLE": roles.assistant,
                 "USER_ROLE": roles.user,
-                "TASK": as_sentence_part(roles.task),
+                "TASK": roles.task,
                 "WORD_LIMIT": str(play.word_limit),
             }
             parts = [

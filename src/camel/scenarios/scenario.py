@@ -23,7 +23,7 @@ from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
-from camel.core.society import PLACEHOLDERS, Society
+from camel.core.society import Society
 from camel.core.stops import STOP_RULES, StopRule, paper_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
@@ -33,11 +33,8 @@ DEFAULT_ASK = 50
 MISALIGNMENT = "misalignment"
 """The label that always gates a scenario, so that a copy under another name is also gated."""
 
-_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)>")
+_PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 _COUNT = re.compile(r"COUNT|NUM_[A-Z_]+")
-# Filled by the role play itself, after the levels, because the task is known only when it is specified.
-_LATER = re.compile(r"<(ASSISTANT_ROLE|USER_ROLE|TASK|WORD_LIMIT)>")
-_SOCIETYS = re.compile(rf"<({'|'.join(PLACEHOLDERS)})>")
 
 Lists = Callable[[str, int], Sequence[str]]
 """Returns the items of a level's list: (level name, list index) -> items."""
@@ -119,6 +116,8 @@ class Cast(NamedTuple):
     user: str
     task: str
     inception: Inception
+    values: dict[str, str]
+    """The values of the prompts' other placeholders."""
 
 
 class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="role_play"):
@@ -145,16 +144,12 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def cast(self, facts: Mapping[str, str]) -> Cast:
         """Return the role play with an item's facts filled in. Roles and task are filled into the prompts later."""
         values = as_values(facts)
-        # A second pass follows, which must not search inserted text for placeholders.
-        inert = {
-            name: _LATER.sub(r"\1", value) for name, value in values.items() if not _LATER.match(f"<{name}>")
-        }
-        inception = msgspec.structs.asdict(self.inception)
         return Cast(
             fill(self.assistant, values),
             fill(self.user, values),
             fill(self.task, values),
-            Inception(**{name: fill(text, inert) for name, text in inception.items()}),
+            self.inception,
+            values,
         )
 
     def specifier(self) -> TaskSpecifier | None:
@@ -182,25 +177,15 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def filled(self, facts: Mapping[str, str]) -> tuple[Society, str]:
         """Return the society and its task, with an item's facts filled in."""
         values = as_values(facts)
-        # The society fills its prompts again, which must not search inserted text for placeholders.
-        inert = {
-            name: _SOCIETYS.sub(r"\1", value) for name, value in values.items() if name not in PLACEHOLDERS
-        }
         members = (
             msgspec.structs.replace(
                 member,
                 role=fill(member.role, values),
                 brief=fill(member.brief, values),
-                prompt=fill(member.prompt, inert),
             )
             for member in self.society.members
         )
-        society = msgspec.structs.replace(
-            self.society,
-            members=tuple(members),
-            prompt=fill(self.society.prompt, inert),
-            opening=fill(self.society.opening, inert),
-        )
+        society = msgspec.structs.replace(self.society, members=tuple(members), values=values)
         return society, fill(self.task, values)
 
 
