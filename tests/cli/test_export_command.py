@@ -23,9 +23,9 @@ from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker
 from camel.record.arrow import write_shard
+from camel.runs.layout import Segment
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
-from camel.runs.layout import Segment
 from camel.runs.settings import Settings
 
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}

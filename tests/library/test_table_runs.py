@@ -15,7 +15,8 @@ from camel.core.model import Choice
 from camel.jobs.status import planned_shards
 from camel.query.catalogue import Catalogue
 from camel.runs.garbage import collect_garbage
-from camel.runs.run import open_folder
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder, open_folder
 from camel.runs.verify import verify
 
 PLAY = RolePlaying("Help <name>", assistant="Agent", user="<persona>", specify=False, max_messages=2)
@@ -100,7 +101,7 @@ def test_a_killed_change_is_resumed(tmp_path: Path):
     changed = change(change(change(rows, "fix", 4), "delete", 6), "append", 10)
     killed = Counting(until=9)
     with pytest.raises(KeyboardInterrupt):
-        generated(tmp_path, killed, changed)
+        generated(tmp_path, killed, changed, concurrency=1)
     rest = Counting()
     check(generated(tmp_path, rest, changed), changed)
     assert killed.calls + rest.calls == CALLS * 14
@@ -163,3 +164,24 @@ def test_an_unfinished_retry_of_paid_items_comes_first(tmp_path: Path):
         generated(tmp_path, Counting(), rows[:-1])
     generated(tmp_path, Counting(), rows)
     check(generated(tmp_path, Counting(), rows[:-1]), rows[:-1])
+
+
+def test_a_kill_while_shards_are_rewritten_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    rows, model = rows_of(60), Counting()
+    generated(tmp_path, model, rows)
+    fewer = [row for n, row in enumerate(rows) if n % 4]
+    commits, commit = 0, RunFolder.commit
+
+    def killed(self: RunFolder, marker: Marker) -> bool:
+        nonlocal commits
+        commits += 1
+        if commits == 3:
+            raise KeyboardInterrupt
+        return commit(self, marker)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            generated(tmp_path, model, fewer)
+    check(generated(tmp_path, model, fewer), fewer)
+    assert model.calls == CALLS * 60

@@ -107,7 +107,7 @@ def test_text_that_is_put_in_is_not_searched_again():
     cast = code.end.cast({"language": "<TASK>", "domain": "<LANGUAGE>", "task": "T"})
     assert cast.assistant == "<TASK> Programmer"
     assert cast.user == "Person working in <LANGUAGE>"
-    play = RolePlaying(**cast._asdict(), model=ScriptedModel(["."]), specify=False)
+    play = RolePlaying(**cast._asdict(), model=ScriptedModel(["."]), specify=False, max_messages=1)
     system = next(one.system for one in play.run().speakers if one.name == "assistant")
     assert "a program in <TASK>." in system
     assert "Here is the task: T." in system

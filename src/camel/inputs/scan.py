@@ -42,7 +42,9 @@ from (
 """
 _CONFLICTS = "select id, earlier, line from equal where hash <> original order by position limit 5"
 _COUNTS = "select (select count(*) from staged), (select count(*) from equal where ordinal > 1)"
-_TAKEN = "select id from staged where id in (select id || '#' || ordinal from equal where ordinal > 1) limit 1"
+_TAKEN = (
+    "select id from staged where id in (select id || '#' || ordinal from equal where ordinal > 1) limit 1"
+)
 _CHOSEN = """
 select file_row_number as position, coalesce(ordinal, 1) as ordinal, {draw} as draw from staged
 left join (select position, ordinal from equal where ordinal > 1) as equal on file_row_number = equal.position
@@ -133,13 +135,15 @@ class _Stager:
         self.read = self.excluded = 0
         names = sorted({column_key(name) for name in (*used, *settings.limits)})
         kept = sorted({column_key(name) for name in settings.keep} - {*names})
-        if not names and not settings.id:
+        id = settings.id or ("id" if "id" in table.columns else "")
+        if not names and not id:
             raise InputError(
                 f"no placeholder names a column of {table.name}: use one in a prompt, as in <name>"
             )
         self._used = [find_column(table, name) for name in names]
         self._stored = [*self._used, *(find_column(table, name) for name in kept)]
-        self._id = find_column(table, settings.id) if settings.id else ""
+        self._id = find_column(table, id) if id else ""
+        self._may_lack_id = not settings.id
         self._limits = {find_column(table, name) for name in settings.limits}
         self._where: Any = None
         self._mentioned: dict[str, str] = {}
@@ -196,7 +200,8 @@ class _Stager:
         joined = map("\0".join, zip(*(_texts(arrays[column], "") for column in self._used), strict=True))
         keys = joined if self._used else [""] * len(lines)
         hashes = [blake2b(self._prefix + key.encode(), digest_size=8).hexdigest() for key in keys]
-        ids = _texts(arrays[self._id], "") if self._id else hashes
+        given = _texts(arrays[self._id], "") if self._id else hashes
+        ids = [id or hash for id, hash in zip(given, hashes, strict=True)] if self._may_lack_id else given
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(hashes, pa.string()), lines]
         columns += [arrays[column] for column in self._stored]
         share = self._settings.sample
@@ -217,7 +222,8 @@ class _Stager:
             for line in lines.filter(wrong).to_pylist():
                 self._problems.add(f"{self._table.place(line, column)} {what}")
 
-        if array.null_count and (column in self._used or column == self._id):
+        is_id = column == self._id and not self._may_lack_id
+        if array.null_count and (column in self._used or is_id):
             add(pc.is_null(array), "has no value: add one, or exclude the row with where")
         longest = _LONGEST_ID if column == self._id else LONGEST_CELL
         if (pc.max(pc.binary_length(array)).as_py() or 0) > longest:
@@ -227,7 +233,7 @@ class _Stager:
             )
         if pc.any(nul := pc.fill_null(pc.match_substring(array, "\0"), False)).as_py():
             add(nul, "contains a NUL character: remove it")
-        if column == self._id and pc.any(blank := pc.equal(pc.utf8_trim_whitespace(array), "")).as_py():
+        if is_id and pc.any(blank := pc.equal(pc.utf8_trim_whitespace(array), "")).as_py():
             add(blank, "is blank: each row needs an id")
         if column in self._limits:
             valid = pc.fill_null(pc.match_substring_regex(array, "^([1-9][0-9]{0,8})?$"), True)
@@ -288,9 +294,13 @@ def _select(
         if not sample and not duplicates and limit >= rows:
             return None, 0
         for (id,) in database.execute(_TAKEN).fetchall() if kept else ():
-            raise InputError(f"{table.name} has a row with the id {shown(id)}, which a duplicate gets: rename it")
+            raise InputError(
+                f"{table.name} has a row with the id {shown(id)}, which a duplicate gets: rename it"
+            )
         chosen = _SAMPLED if sample else _ALL
-        database.sql(chosen, params=[kept, *([sample] if sample else []), limit]).write_parquet(str(selection))
+        database.sql(chosen, params=[kept, *([sample] if sample else []), limit]).write_parquet(
+            str(selection)
+        )
     return selection, duplicates
 
 

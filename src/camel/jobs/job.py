@@ -141,7 +141,7 @@ class Job(ABC):
         folder.root.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def prepare(self, run: RunFolder) -> None:
+    def prepare(self, run: RunFolder) -> None:  # noqa: B027 - most jobs need no preparation
         """Plan the items before the work starts. Called once, by the driver, which may lock the run for it."""
 
     def estimator(self, run: RunFolder) -> Estimator | None:

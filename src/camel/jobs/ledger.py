@@ -164,10 +164,10 @@ def failed_items(folder: RunFolder, stage: Stage) -> list[FailedItems]:
     for name, count in counts.most_common():
         example, words = "", name
         if stage.read is not None:
-            first = stage.layout.items(where[name].shard).start
+            items = stage.layout.items(where[name].shard)
             for place, record in enumerate(stage.read(where[name])):
                 if (why := stage.failure(record)).startswith(name):
-                    example, words = stage.id(first + place), why.partition(": ")[2]
+                    example, words = stage.id(items[place]), why.partition(": ")[2]
                     break
         found.append(FailedItems(stage.name, name, count, example, words))
     return found

@@ -15,8 +15,10 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,26 +118,24 @@ class RunPlan:
 
     def row(self, item: int) -> PlanRow:
         """Return the row of an item."""
-        step, start = self._places[0], 0
-        for step, start in self._places:
-            if item < start + self._sizes[step.number]:
-                break
-        group, place = divmod(item - start, self._group_rows(step.number))
-        return self._group(step.number, group)[place]
+        place = bisect_right(self._starts, item) - 1
+        number = self._numbers[place]
+        group, row = divmod(item - self._starts[place], self._group_rows(number))
+        return self._group(number, group)[row]
 
     @cached_property
     def _sizes(self) -> dict[int, int]:
         return {one.number: _items_of(one) for one in self.steps}
 
     @cached_property
-    def _places(self) -> list[tuple[PlanStep, int]]:
-        found: list[tuple[PlanStep, int]] = []
-        start = 0
-        for one in self.steps:
-            if self._sizes[one.number]:
-                found.append((one, start))
-                start += self._sizes[one.number]
-        return found
+    def _numbers(self) -> list[int]:
+        """The steps with new items."""
+        return [number for number, items in self._sizes.items() if items]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The first item of each of these steps."""
+        return [0, *accumulate(self._sizes[number] for number in self._numbers)][:-1]
 
     @cached_property
     def files(self) -> dict[int, Path]:
