@@ -46,12 +46,12 @@ _TAKEN = (
     "select id from staged where id in (select id || '#' || ordinal from equal where ordinal > 1) limit 1"
 )
 _CHOSEN = """
-select file_row_number as position, coalesce(ordinal, 1) as ordinal, {draw} as draw from staged
-left join (select position, ordinal from equal where ordinal > 1) as equal on file_row_number = equal.position
-where ordinal is null or ?
+select position, ordinal from (
+    select file_row_number as position, coalesce(ordinal, 1) as ordinal, draw from staged
+    left join (select position, ordinal from equal where ordinal > 1) as equal on file_row_number = equal.position
+    where ordinal is null or $kept order by draw, file_row_number limit $sample
+) order by position limit $limit
 """
-_ALL = f"select * from ({_CHOSEN.format(draw=0)}) order by position limit ?"
-_SAMPLED = f"select * from (select * from ({_CHOSEN.format(draw='draw')}) order by draw, position limit ?) order by position limit ?"
 
 
 class TableScan(NamedTuple):
@@ -88,8 +88,9 @@ def scan(inputs: Inputs | Iterable[Mapping[str, Any]] | Any, used: Collection[st
         rows = write_batches(staged, _regroup(stager.batches()), stager.schema).rows
         problems.check()
         if not rows:
-            why = f"where excludes all {stager.excluded:,} rows" if stager.excluded else "there are no rows"
-            raise InputError(f"{table.name}: {why}. Check [inputs]")
+            why = "the sample is empty" if stager.read > stager.excluded else "the table has no rows"
+            why = "where excludes all rows" if 0 < stager.read == stager.excluded else why
+            raise InputError(f"{table.name}: {why}. Change [inputs]")
         selection, duplicates = _select(staged, settings, table, problems)
         if selection:
             changed = Path(scratch, "changed.parquet")
@@ -280,7 +281,8 @@ def _select(
     config = {"memory_limit": "200MB", "threads": 2, "temp_directory": str(spill)}
     with contextlib.closing(need_module("duckdb").connect(config=config)) as database:
         database.execute("set enable_progress_bar = false")
-        database.read_parquet(str(staged), file_row_number=True).create_view("staged")
+        columns = "*" if sample else "*, 0 as draw"
+        database.read_parquet(str(staged), file_row_number=True).project(columns).create_view("staged")
         database.execute(_EQUAL)
         for id, earlier, line in database.execute(_CONFLICTS).fetchall():
             problems.add(
@@ -288,19 +290,16 @@ def _select(
                 "give each row its own id, or remove id from [inputs]"
             )
         problems.check()
-        rows, duplicates = database.execute(_COUNTS).fetchone()
-        kept = settings.duplicates == "keep"
-        limit = settings.limit if settings.limit is not None else rows
+        ((rows, duplicates),) = database.execute(_COUNTS).fetchall()
+        limit, kept = settings.limit or rows, settings.duplicates == "keep"
         if not sample and not duplicates and limit >= rows:
             return None, 0
         for (id,) in database.execute(_TAKEN).fetchall() if kept else ():
             raise InputError(
                 f"{table.name} has a row with the id {shown(id)}, which a duplicate gets: rename it"
             )
-        chosen = _SAMPLED if sample else _ALL
-        database.sql(chosen, params=[kept, *([sample] if sample else []), limit]).write_parquet(
-            str(selection)
-        )
+        given = {"kept": kept, "sample": sample or rows, "limit": limit}
+        database.sql(_CHOSEN, params=given).write_parquet(str(selection))
     return selection, duplicates
 
 
