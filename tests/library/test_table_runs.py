@@ -12,10 +12,12 @@ import camel
 from camel import InputError, Model, Reply, Request, RolePlaying
 from camel.core.message import Usage
 from camel.core.model import Choice
+from camel.generation.translate import Translation
 from camel.jobs.status import planned_shards
 from camel.query.catalogue import Catalogue
 from camel.runs.garbage import collect_garbage
 from camel.runs.markers import Marker
+from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.verify import verify
 
@@ -185,3 +187,40 @@ def test_a_kill_while_shards_are_rewritten_loses_nothing(tmp_path: Path, monkeyp
             generated(tmp_path, model, fewer)
     check(generated(tmp_path, model, fewer), fewer)
     assert model.calls == CALLS * 60
+
+
+class Translating(Model):
+    """Translates by writing each letter twice."""
+
+    name = "translating"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def reply(self, request: Request) -> Reply:
+        self.calls += 1
+        text = request.history.entries[-1].content.rpartition("Instruction: ")[2].partition("\nInput")[0]
+        said = "Instruction: " + "".join(2 * one if one.isalpha() else one for one in text) + "\nInput: None"
+        return Reply((Choice(said),), Usage(10, 5, calls=1), model="translating")
+
+
+def test_a_translation_follows_the_rows(tmp_path: Path):
+    rows, model = rows_of(30), Translating()
+
+    def translate(wanted: list[dict[str, str]]) -> int:
+        before = model.calls
+        generated(tmp_path, Counting(), wanted)
+        camel.run_job(Translation(str(tmp_path / "run"), ("de",), model), progress=False)
+        translated = RunReader(tmp_path / "run", "translated-de")
+        assert {one.id: one.task.text for one in translated} == {
+            row["id"]: f"Help {row['name']}" for row in wanted
+        }
+        return model.calls - before
+
+    each = translate(rows) // 30
+    assert each
+    assert translate(rows[:-5]) == 0
+    assert translate(change(rows, "fix", 2)) == CALLS * 2, (
+        "the five rows that are back are not translated again"
+    )
+    assert translate([*rows, *rows_of(3, 900)]) == each * 3

@@ -101,11 +101,8 @@ class Dialogues(Job):
 
     async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:
         """Run one conversation."""
-        if item.index in plan.ever_inactive:
-            shard = plan.layouts[CONVERSATIONS].shard_of(item.index)
-            found = await asyncio.to_thread(earlier_record, plan.folder, CONVERSATIONS, shard, item.index)
-            if found is not None and not found.failed:
-                return found
+        if found := await asyncio.to_thread(earlier_record, plan, CONVERSATIONS, item.index):
+            return found
         row = plan.row(item.index)
         seed = item_seed(self.seed, int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16))
         item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, row.values)

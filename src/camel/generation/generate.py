@@ -322,12 +322,9 @@ class Maker:
 
     async def _returned(self, item: int) -> Transcript | None:
         """Return the conversation that an item had before its row was deleted. None if it has to be made."""
-        if self._plan is None or item not in self._plan.ever_inactive:
+        if self._plan is None:
             return None
-        name = last_stage(self.scenario)
-        shard = self._layouts[name].shard_of(item)
-        found = await asyncio.to_thread(earlier_record, self.folder, name, shard, item)
-        return None if found is None or found.failed else found
+        return await asyncio.to_thread(earlier_record, self._plan, last_stage(self.scenario), item)
 
     def _id(self, index: int) -> str:
         """Return the id of an item's conversation."""

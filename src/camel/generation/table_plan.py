@@ -50,7 +50,7 @@ def plan_rows(
             with tempfile.TemporaryDirectory(prefix="camel-plan-") as scratch:
                 _add_step(folder, plan, inputs, used, stages, Path(scratch), scanned, shard_size, preview)
         if (plan := read_plan(folder)) is not None:
-            _rewrite_shards(folder, plan, stages[-1])
+            rewrite_shards(folder, plan, stages[-1])
 
 
 def _add_step(
@@ -176,8 +176,9 @@ def _copy(database: Any, sql: str, scratch: Path) -> None:
     )
 
 
-def _rewrite_shards(folder: RunFolder, plan: RunPlan, stage: str) -> None:
-    """Begin to rewrite the committed shards that have other records than planned, as a retry of the items that they lack."""
+def rewrite_shards(folder: RunFolder, plan: RunPlan, stage: str) -> None:
+    """Begin to rewrite the committed shards that have other records than planned, as a retry of the items that they lack. The
+    run must be locked."""
     outdated = outdated_shards(folder, stage, plan) if len(plan.ever_inactive) else {}
     if not outdated:
         return

@@ -28,6 +28,7 @@ from camel.core.transcript import Transcript
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.parquet import arrow
 from camel.runs.layout import ItemSet, Layout, Segment
+from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage.files import make_folder, sync
 from camel.storage.store import BucketStore
@@ -114,6 +115,11 @@ class RunPlan:
         names = list(dict.fromkeys(name for one in self.steps for name in one.segments))
         return {name: self.layout(name, names[-1]) for name in names}
 
+    @property
+    def items(self) -> Layout:
+        """The layout of the run's records, and of stages derived from them."""
+        return list(self.layouts.values())[-1]
+
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def row(self, item: int) -> PlanRow:
@@ -198,6 +204,12 @@ def add_step(folder: RunFolder, step: PlanStep, rows: Path | None, inactive: Ite
         raise AssertionError(f"another process has added step {step.number}")
 
 
+def layout_of(run: RunReader) -> Layout:
+    """Return the layout of a run's records: as planned, or as committed if there is no plan, as for an import."""
+    planned = planned_layouts(run.folder, run.settings.planned)
+    return planned.get(run.stage) or Layout(Segment(one.rows, max(1, one.rows)) for one in run.markers)
+
+
 def planned_layouts(folder: RunFolder, planned: Mapping[str, Segment]) -> dict[str, Layout]:
     """Return the layout of each stage: from the plan, or as one segment."""
     plan = read_plan(folder)
@@ -207,22 +219,27 @@ def planned_layouts(folder: RunFolder, planned: Mapping[str, Segment]) -> dict[s
 # --- records of items that were inactive -------------------------------------------------------------------------------
 
 
-def earlier_record(folder: RunFolder, stage: str, shard: int, item: int) -> Transcript | None:
-    """Return the record that an item had before it became inactive, or None."""
-    for marker in folder.versions(stage, shard):
+def earlier_record(plan: RunPlan, stage: str, item: int) -> Transcript | None:
+    """Return the record that an item had before it became inactive, or None if it was never inactive or had none."""
+    if item not in plan.ever_inactive:
+        return None
+    folder = plan.folder
+    shard = plan.items.shard_of(item)
+    for marker in folder.versions(stage, shard) if folder.is_committed(stage, shard) else ():
         if folder.store.exists(marker.file):
             with folder.opened([marker.file]) as files:
                 path = next(files)
                 items: list[int] = read_shard(path, ["item"]).column("item").to_pylist()
                 if item in items:
                     place = items.index(item)
-                    return next(stream_shard(path, place, place + 1))
+                    found = next(stream_shard(path, place, place + 1))
+                    return None if found.failed else found
     return None
 
 
 def outdated_shards(folder: RunFolder, stage: str, plan: RunPlan) -> dict[int, list[int]]:
     """Return the committed shards whose file has other items than planned, each with the items that it lacks."""
-    layout, found = plan.layouts[stage], dict[int, list[int]]()
+    layout, found = plan.items, dict[int, list[int]]()
     touched = {layout.shard_of(item) for item in plan.ever_inactive}
     for marker in folder.markers(stage, sorted(touched & folder.committed(stage))):
         with folder.opened([marker.file]) as files:
