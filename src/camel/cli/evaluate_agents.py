@@ -74,7 +74,7 @@ def agents(
             raise InputError("--local uses the small model for everything: remove model names and --batch")
         judge, model = ["local"], "local"
     model = model if local else typed_model(call.context, model, "")[0]
-    judges, budget = read_judges(judge or ())
+    judges, budget = read_judges(judge or (), batch=batch)
     asked = find_models(
         groups,
         judges,

@@ -43,7 +43,7 @@ def study(
     from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
-    judges, budget = read_judges(judge or ())
+    judges, budget = read_judges(judge or (), batch=batch)
     if not judge and (batch or call.budget.counts):
         raise InputError("--batch and budgets work only with --judge MODEL: add it, or remove them")
     if len(judges) > 1:

@@ -129,17 +129,17 @@ def compare(
     return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
 
 
-def read_judges(names: Sequence[str]) -> tuple[list[str | ModelSpec], Budget]:
+def read_judges(names: Sequence[str], *, batch: bool = False) -> tuple[list[str | ModelSpec], Budget]:
     """Return the judges in `names`. The path of a configuration, such as `camel.toml`, is replaced by its judges or its model.
 
-    Also returns the judges' budget, if a configuration has one.
+    Also returns the judges' budget, if a configuration has one. `batch` applies to judges of configurations.
     """
     found: list[str | ModelSpec] = []
     budget = Budget()
     for name in names:
         if name.endswith(".toml"):
             config = read_config(Path(name))
-            found += config.judges
+            found += [msgspec.structs.replace(one, batch=one.batch or batch) for one in config.judges]
             budget = config.judge.budget if config.judge else budget
         else:
             found.append(name)
