@@ -45,12 +45,13 @@ _COUNTS = "select (select count(*) from staged), (select count(*) from equal whe
 _TAKEN = (
     "select id from staged where id in (select id || '#' || ordinal from equal where ordinal > 1) limit 1"
 )
+# DuckDB 2.0 ignores some limits after a join, so the query filters by number, and `_take` stops at the limit.
 _CHOSEN = """
 select position, ordinal from (
     select file_row_number as position, coalesce(ordinal, 1) as ordinal, draw from staged
     left join (select position, ordinal from equal where ordinal > 1) as equal on file_row_number = equal.position
-    where ordinal is null or $kept order by draw, file_row_number limit $sample
-) order by position limit $limit
+    where ordinal is null or $kept
+) qualify row_number() over (order by draw, position) <= $sample order by position
 """
 
 
@@ -95,7 +96,7 @@ def scan(inputs: Inputs | Iterable[Mapping[str, Any]] | Any, used: Collection[st
         if selection:
             changed = Path(scratch, "changed.parquet")
             names = [field for field in stager.schema if field.name != "draw"]
-            kept = _regroup(_take(staged, selection, [field.name for field in names]))
+            kept = _regroup(_take(staged, selection, [field.name for field in names], settings.limit))
             rows = write_batches(changed, kept, arrow().schema(names)).rows
             staged = changed
         staged.replace(out)
@@ -291,23 +292,24 @@ def _select(
             )
         problems.check()
         ((rows, duplicates),) = database.execute(_COUNTS).fetchall()
-        limit, kept = settings.limit or rows, settings.duplicates == "keep"
-        if not sample and not duplicates and limit >= rows:
+        kept = settings.duplicates == "keep"
+        if not sample and not duplicates and (settings.limit or rows) >= rows:
             return None, 0
         for (id,) in database.execute(_TAKEN).fetchall() if kept else ():
             raise InputError(
                 f"{table.name} has a row with the id {shown(id)}, which a duplicate gets: rename it"
             )
-        given = {"kept": kept, "sample": sample or rows, "limit": limit}
+        given = {"kept": kept, "sample": sample or rows}
         database.sql(_CHOSEN, params=given).write_parquet(str(selection))
     return selection, duplicates
 
 
-def _take(staged: Path, selection: Path, columns: list[str]) -> Iterator[Any]:
-    """Yield the selected rows. Appends the ordinal of a duplicate to its id."""
+def _take(staged: Path, selection: Path, columns: list[str], limit: int | None) -> Iterator[Any]:
+    """Yield the selected rows up to the limit. Appends the ordinal of a duplicate to its id."""
     pa = arrow()
     with open_parquet(staged) as rows, open_parquet(selection) as chosen:
         source, start = chosen.iter_batches(), 0
+        remaining = limit if limit is not None else rows.metadata.num_rows
         waiting = chosen.schema_arrow.empty_table()
         for batch in rows.iter_batches(BATCH, columns=columns):
             stop = start + batch.num_rows
@@ -316,12 +318,11 @@ def _take(staged: Path, selection: Path, columns: list[str]) -> Iterator[Any]:
                     break
                 waiting = pa.concat_tables([waiting, pa.Table.from_batches([more])])
             positions = waiting["position"].to_numpy()
-            count = int(positions.searchsorted(stop))
-            ordinals = waiting["ordinal"].slice(0, count).to_pylist()
+            count = min(int(positions.searchsorted(stop)), remaining)
             taken = batch.take(pa.array(positions[:count] - start))
-            if any(ordinal > 1 for ordinal in ordinals):
-                pairs = zip(taken.column("id").to_pylist(), ordinals, strict=True)
-                ids = [id if ordinal == 1 else f"{id}#{ordinal}" for id, ordinal in pairs]
-                taken = taken.set_column(0, "id", pa.array(ids, pa.string()))
-            yield taken
-            waiting, start = waiting.slice(count), stop
+            pairs = zip(taken.column(0).to_pylist(), waiting["ordinal"][:count].to_pylist(), strict=True)
+            ids = [id if ordinal == 1 else f"{id}#{ordinal}" for id, ordinal in pairs]
+            yield taken.set_column(0, "id", pa.array(ids, pa.string()))
+            waiting, start, remaining = waiting.slice(count), stop, remaining - count
+            if not remaining:
+                return
