@@ -152,6 +152,8 @@ def test_view_is_a_run(run: tuple[Path, list[Transcript], set[str]]):
     place, made, _ = run
     view = Run(place).where("messages > 2")
     ids = [one.id for one in made if len(one.messages) > 2]
+    assert Run(place).where("messages > 99").to_arrow().num_rows == 0
+    assert list(Run(place).where("messages > 99")) == []
     assert view.to_arrow(["id"])["id"].to_pylist() == ids
     assert list(view.to_pandas(["id"])["id"]) == ids
     assert view[0].id == ids[0]

@@ -24,6 +24,7 @@ from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
 from camel.query.columns import known_columns, select_by_shard
 from camel.record.arrow import read_shard
+from camel.record.parquet import arrow
 from camel.record.release import Release, check_labels
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader
@@ -95,7 +96,10 @@ class StudyJob(Job):
         if self.where.strip():
             chosen = dict(select_by_shard(self._looker.run, self.where))
             shards = ((one, chosen.get(one.shard, [])) for one in tables)
-            tables = (one._replace(table=one.table.take(rows), rows=rows) for one, rows in shards)
+            tables = (
+                one._replace(table=one.table.take(arrow().array(rows, "int64")), rows=rows)
+                for one, rows in shards
+            )
         return study_of(
             tables,
             run=self._looker.run.folder.address,
