@@ -57,7 +57,7 @@ TERMS = [
     "language is missing",
     "starred",
     'tag = "odd"',
-    'id > "000_030"',
+    'id > "000_020"',
 ]
 
 
@@ -103,7 +103,7 @@ def values(one: Transcript, starred: set[str]) -> dict[str, object]:
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Path, list[Transcript], set[str]]:
     place = tmp_path / "run"
-    made = scored_run(place)
+    made = scored_run(place, 45, 12)
     starred = {made[3].id, made[17].id}
     for id in starred:
         Annotations(files_for(place, place)).change(id, star=True, tags=["odd"])
@@ -115,7 +115,7 @@ def test_explorer_export_and_python_agree(run: tuple[Path, list[Transcript], set
     reader = Run(place)
     known = [values(one, starred) for one in made]
     with Catalogue([place]) as catalogue:
-        for number, text in enumerate(expressions(60)):
+        for number, text in enumerate(expressions(50)):
             view = reader.where(text)
             ids = [one.id for one in view]
             expression = parse_expression(text)
