@@ -13,15 +13,17 @@ import msgspec
 from camel._version import __version__
 from camel.core.checks import shown
 from camel.core.errors import InputError, NoRoom
+from camel.core.message import Sampling
 from camel.core.model import Model
 from camel.core.play import Declaration
+from camel.core.results import ResultSettings, add_result
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.generation.config import CONVERSATIONS, shard_size_for
 from camel.generation.conversations import conversation_stage
 from camel.generation.opening import open_made_from
-from camel.jobs.item import Item, item_seed
+from camel.jobs.item import Item, item_seed, seeded
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import fingerprint, name_of, price_of
@@ -45,6 +47,8 @@ class Dialogues(Job):
     place: str
     seed: int | None = None
     """Random seed; each item gets its own seed derived from it."""
+    result: ResultSettings | None = None
+    """The structured result of each conversation."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +84,7 @@ class Dialogues(Job):
             "seed": self.seed,
             "shard_size": size,
         }
+        decisive |= {"result": msgspec.to_builtins(self.result)} if self.result else {}
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         planned = {CONVERSATIONS: Planned(len(self.rows), size)}
@@ -117,7 +122,13 @@ class Dialogues(Job):
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
         item.draft = self._with_labels(item, play.transcript, fingerprint)
-        return await play.finish()
+        transcript = await play.finish()
+        if self.result is None:
+            return transcript
+        sampling = self.result.sampling or Sampling(temperature=0.0)
+        return await add_result(
+            transcript, item.model(), self.result, seeded(sampling, self.seed, item.index)
+        )
 
     def _with_labels(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:
         row = self.rows[item.index]

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from camel.models.simulator import wire
-from camel.models.simulator.authors import Author, ChatMessage, Facts
+from camel.models.simulator.authors import Author, ChatMessage, Facts, write_json
 from camel.models.simulator.ledger import TokenCount
 from camel.models.simulator.settings import SimulatorSettings, fraction, mix
 
@@ -34,6 +35,14 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
+class _NamedSchema(msgspec.Struct):
+    schema: dict[str, Any] = {}
+
+
+class _ResponseFormat(msgspec.Struct):
+    json_schema: _NamedSchema = _NamedSchema()
+
+
 class ChatRequest(msgspec.Struct):
     """The fields of a chat request that affect the reply; the others are not decoded."""
 
@@ -45,6 +54,7 @@ class ChatRequest(msgspec.Struct):
     stream_options: _StreamOptions | None = None
     max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
+    response_format: _ResponseFormat | None = None
 
 
 decode_request = msgspec.json.Decoder(ChatRequest).decode
@@ -101,7 +111,9 @@ class PrefixCache:
 def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
 ) -> Completion:
-    """Let the author write every choice, and count the tokens."""
+    """Let the author write every choice, and count the tokens. A request with a JSON schema gets an example of it."""
+    if request.response_format and (schema := request.response_format.json_schema.schema):
+        author = partial(write_json, schema)
     roles = [message.role for message in request.messages]
     contents = b"\n".join([message.content for message in request.messages])
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
