@@ -86,7 +86,8 @@ class ResultSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         found = find_object(text)
         if found is None:
             return None, "it contains no JSON object"
-        result = dict.fromkeys(name for name, kind in self.fields.items() if kind.endswith("?")) | found
+        optional = (name for name, kind in self.fields.items() if kind.endswith("?"))
+        result = {**found, **{name: None for name in optional if name not in found}}
         for error in self.validator.iter_errors(result):
             return None, f"{error.json_path}: {in_one_line(error.message)[:500]}"
         try:

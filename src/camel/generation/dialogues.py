@@ -47,7 +47,7 @@ class Dialogues(Job):
     place: str
     seed: int | None = None
     """Random seed; each item gets its own seed derived from it."""
-    result: ResultSettings | None = None
+    result_settings: ResultSettings | None = None
     """The structured result of each conversation."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
@@ -84,7 +84,7 @@ class Dialogues(Job):
             "seed": self.seed,
             "shard_size": size,
         }
-        decisive |= {"result": msgspec.to_builtins(self.result)} if self.result else {}
+        decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         planned = {CONVERSATIONS: Planned(len(self.rows), size)}
@@ -123,11 +123,11 @@ class Dialogues(Job):
             return item.draft
         item.draft = self._with_labels(item, play.transcript, fingerprint)
         transcript = await play.finish()
-        if self.result is None:
+        if self.result_settings is None:
             return transcript
-        sampling = self.result.sampling or Sampling(temperature=0.0)
+        sampling = self.result_settings.sampling or Sampling(temperature=0.0)
         return await add_result(
-            transcript, item.model(), self.result, seeded(sampling, self.seed, item.index)
+            transcript, item.model(), self.result_settings, seeded(sampling, self.seed, item.index)
         )
 
     def _with_labels(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:

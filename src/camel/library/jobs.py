@@ -121,7 +121,7 @@ def generate(
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
-            result=wanted,
+            result_settings=wanted,
         )
         patience, in_flight = 30.0, concurrency or 64
     else:

@@ -35,14 +35,6 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
-class _NamedSchema(msgspec.Struct):
-    schema: dict[str, Any] = {}
-
-
-class _ResponseFormat(msgspec.Struct):
-    json_schema: _NamedSchema = _NamedSchema()
-
-
 class ChatRequest(msgspec.Struct):
     """The fields of a chat request that affect the reply; the others are not decoded."""
 
@@ -54,7 +46,7 @@ class ChatRequest(msgspec.Struct):
     stream_options: _StreamOptions | None = None
     max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
-    response_format: _ResponseFormat | None = None
+    response_format: dict[str, Any] | None = None
 
 
 decode_request = msgspec.json.Decoder(ChatRequest).decode
@@ -112,8 +104,8 @@ def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
 ) -> Completion:
     """Let the author write every choice, and count the tokens. A request with a JSON schema gets an example of it."""
-    if request.response_format and (schema := request.response_format.json_schema.schema):
-        author = partial(write_json, schema)
+    if schema := (request.response_format or {}).get("json_schema"):
+        author = partial(write_json, schema["schema"])
     roles = [message.role for message in request.messages]
     contents = b"\n".join([message.content for message in request.messages])
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
