@@ -134,6 +134,7 @@ def test_a_class_in_python(endpoint: SimulatorProcess, tmp_path: Path):
     run = camel.generate(play, result=form, **with_model)
     for record in run:
         assert form.model_validate(record.result)
+    assert run[0].result == next(iter(run)).result
     assert sum(record.usage.calls for record in run) == endpoint.ledger().billed
     assert "result" in run.to_arrow().column_names
     with pytest.raises(InputError, match="result"):
@@ -186,7 +187,7 @@ def test_with_the_real_model(tmp_path: Path, small_model: Any):
         attempts=1,
     )
     run = camel.generate(play, model=small_model, result=form, out=tmp_path / "run", progress=False)
-    record = run[0]
+    record = run[0].transcript
     assert record.result is not None, record.result_call.error
     assert set(record.result) == {"color", "polite", "messages"}
     assert record.result["color"] in ("red", "green", "blue", "other")
