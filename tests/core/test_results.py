@@ -137,7 +137,7 @@ def test_a_value_that_cannot_be_stored_is_not_a_result(value: str):
 
 async def test_an_invalid_answer_is_shown_with_its_error():
     model = ScriptedModel(["I cannot.", json.dumps({**GOOD, "mood": "fine"}), f"Sure: {json.dumps(GOOD)}"])
-    transcript = await add_result(conversation(), model, FORM, Sampling(temperature=0))
+    transcript = await add_result(conversation(), lambda: model, FORM, Sampling(temperature=0))
     assert transcript.result == GOOD
     assert transcript.result_call.error == ""
     assert transcript.result_call.usage.calls == transcript.usage.calls == 3
@@ -159,7 +159,7 @@ async def test_an_invalid_answer_is_shown_with_its_error():
 async def test_a_conversation_without_a_valid_result_is_kept():
     model = ScriptedModel(lambda _: Reply((Choice('{"mood": "good"', "length"),), Usage(5, 5, calls=1), "m"))
     transcript = await add_result(
-        conversation(), model, msgspec.structs.replace(FORM, attempts=2), Sampling()
+        conversation(), lambda: model, msgspec.structs.replace(FORM, attempts=2), Sampling()
     )
     assert (transcript.result, transcript.failed) == (None, False)
     assert transcript.result_call.usage == Usage(10, 10, calls=2)
@@ -169,12 +169,12 @@ async def test_a_conversation_without_a_valid_result_is_kept():
 
 async def test_errors_of_the_endpoint():
     too_long = await add_result(
-        conversation(), ScriptedModel([ContextOverflow("too long")]), FORM, Sampling()
+        conversation(), lambda: ScriptedModel([ContextOverflow("too long")]), FORM, Sampling()
     )
     assert too_long.result_call.error == "too long"
     transcript = conversation()
     with pytest.raises(ServerFailed):  # the failure policy of the job applies
-        await add_result(transcript, ScriptedModel(["{}", ServerFailed("down")]), FORM, Sampling())
+        await add_result(transcript, lambda: ScriptedModel(["{}", ServerFailed("down")]), FORM, Sampling())
     assert transcript.usage.calls == 1, "what was paid for is recorded"
 
 
@@ -182,5 +182,5 @@ async def test_failed_and_empty_conversations_get_no_result():
     failed = conversation()
     failed.stop = Stop("error", "down")
     for transcript in (failed, Transcript("1", Task("x"))):
-        assert (await add_result(transcript, ScriptedModel([]), FORM, Sampling())).result is None
+        assert (await add_result(transcript, lambda: ScriptedModel([]), FORM, Sampling())).result is None
         assert result_rows(transcript) == []

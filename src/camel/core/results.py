@@ -88,9 +88,9 @@ class ResultSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             return None, "it contains no JSON object"
         optional = (name for name, kind in self.fields.items() if kind.endswith("?"))
         result = {**found, **{name: None for name in optional if name not in found}}
-        for error in self.validator.iter_errors(result):
-            return None, f"{error.json_path}: {in_one_line(error.message)[:500]}"
         try:
+            for error in self.validator.iter_errors(result):
+                return None, f"{error.json_path}: {in_one_line(error.message)[:500]}"
             if msgspec.json.decode(msgspec.json.encode(result)) == result:
                 return result, ""
         except (ValueError, OverflowError, RecursionError):
@@ -130,12 +130,15 @@ def find_object(text: str) -> dict[str, Any] | None:
 
 
 async def add_result(
-    transcript: Transcript, model: Model, settings: ResultSettings, sampling: Sampling
+    transcript: Transcript, open_model: Callable[[], Model], settings: ResultSettings | None, usual: Sampling
 ) -> Transcript:
-    """Ask for the conversation's result and store it in the transcript. Failed and empty conversations get none."""
-    if transcript.failed or not transcript.messages:
+    """Ask for the conversation's result and store it in the transcript. Failed and empty conversations get none, nor if
+    `settings` is None. `usual` is the sampling of the conversation."""
+    if settings is None or transcript.failed or not transcript.messages:
         return transcript
-    schema = settings.validator.schema
+    sampling = settings.sampling or replace(usual, temperature=0.0, stop=(), logprobs=None)
+    sampling = replace(sampling, n=1, seed=sampling.seed if usual.seed is None else usual.seed)
+    model, schema = open_model(), settings.validator.schema
     question = History(SYSTEM)
     asked = f"{settings.prompt}\n\n{_FORMAT}\n{msgspec.json.encode(schema).decode()}"
     question.add("user", f"{quote_messages(transcript.messages)}{asked}")

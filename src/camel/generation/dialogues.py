@@ -23,7 +23,7 @@ from camel.core.transcript import Transcript
 from camel.generation.config import CONVERSATIONS, shard_size_for
 from camel.generation.conversations import conversation_stage
 from camel.generation.opening import open_made_from
-from camel.jobs.item import Item, item_seed, seeded
+from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import fingerprint, name_of, price_of
@@ -122,13 +122,8 @@ class Dialogues(Job):
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
         item.draft = self._with_labels(item, play.transcript, fingerprint)
-        transcript = await play.finish()
-        if self.result_settings is None:
-            return transcript
-        sampling = self.result_settings.sampling or Sampling(temperature=0.0)
-        return await add_result(
-            transcript, item.model(), self.result_settings, seeded(sampling, self.seed, item.index)
-        )
+        transcript, usual = await play.finish(), Sampling(seed=seed)
+        return await add_result(transcript, item.model, self.result_settings, usual)
 
     def _with_labels(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:
         row = self.rows[item.index]

@@ -394,12 +394,8 @@ class Maker:
 
     async def _with_result(self, item: Item, transcript: Transcript) -> Transcript:
         """Ask for the conversation's structured result, if one is configured."""
-        if (wanted := self.config.result_of(self.scenario)) is None:
-            return transcript
-        sampling = wanted.sampling or replace(self.config.sampling or AGENT_SAMPLING, temperature=0.0)
-        return await add_result(
-            transcript, item.model(), wanted, seeded(sampling, self.config.seed, item.index)
-        )
+        usual = seeded(self.config.sampling or AGENT_SAMPLING, self.config.seed, item.index)
+        return await add_result(transcript, item.model, self.config.result_of(self.scenario), usual)
 
     def _with_labels(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
         transcript.scenario, transcript.inputs, transcript.item = self.scenario.name, facts, index

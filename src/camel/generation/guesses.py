@@ -19,6 +19,8 @@ from camel.scenarios.critics import CriticSettings
 TOKENS_PER_WORD = 1.4
 VERDICT_TOKENS = 60
 """Tokens of a critic's answer."""
+RESULT_TOKENS = 20
+"""Tokens of one field of a result."""
 TOKENS_PER_MESSAGE = 4
 """Tokens that a chat template adds to a message."""
 FURTHER_CALLS = Figure(0.0, 0.1, 2.0)
@@ -162,20 +164,14 @@ class Guesses:
         """Estimate a conversation without the call that specifies its task."""
         return self.of_conversation(case).plus(self.of_task(case).times(-1))
 
-    def with_result(self, each: Callable[[int], Need]) -> Callable[[int], Need]:
-        """Return a function that also estimates the request for the result, which contains the whole conversation."""
+    def with_result(self, item: Need, case: int) -> Need:
+        """Add the request for the result, if there is one. It contains the whole conversation."""
         if self._result is None:
-            return each
-        rate = self._assumed.characters_per_token
-        schema = self._result.validator.schema
-        asked = len(self._result.prompt) + len(msgspec.json.encode(schema))
-        answer = 20.0 * len(schema.get("properties", ()))
-
-        def need(case: int) -> Need:
-            item = each(case)
-            return item.plus(Need(1, item.completion + asked / rate, answer, 0, answer * rate * STORED[case]))
-
-        return need
+            return item
+        rate, schema = self._assumed.characters_per_token, self._result.validator.schema
+        asked = (len(self._result.prompt) + len(msgspec.json.encode(schema))) / rate
+        answer = RESULT_TOKENS * len(schema.get("properties", ()))
+        return item.plus(Need(1, item.completion + asked, answer, 0, answer * rate * STORED[case]))
 
     def _of_meeting(self, society: Society, case: int) -> Need:
         """Estimate one conversation of a society, up to its message limit. Each call sends what its speaker heard and said."""

@@ -232,8 +232,11 @@ def make_plan(
     if config.specifies_first(scenario):
         each, before = guess.of_rest, committed.get(SPECIFIED, ())
         stages.append(_stage(SPECIFIED, scenario.count, size, guess.of_task, before, kept))
-    each = guess.with_result(each)
-    stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
+
+    def of_item(case: int) -> Need:
+        return guess.with_result(each(case), case)
+
+    stages.append(_stage(name, scenario.count, size, of_item, committed.get(name, ()), kept))
     batched = {one.name for one in stages if config.model.batch and one.name != CONVERSATIONS}
     price = replace(config.model, batch=False).cost()
     own = {one.name: committed.get(one.name, ()) for one in stages if one.done}
