@@ -37,13 +37,16 @@ def endpoint() -> Iterator[SimulatorProcess]:
         yield process
 
 
-def config_for(folder: Path, endpoint: SimulatorProcess, tasks: int = 2, **more: Any) -> GenerateConfig:
+def config_for(
+    folder: Path, endpoint: SimulatorProcess, tasks: int = 2, concurrency: int = 3
+) -> GenerateConfig:
     return GenerateConfig(
         scenario="ai_society",
         model=ModelSpec("simulated", base_url=endpoint.base_url),
         out=str(folder),
         counts={"assistant_role": 1, "user_role": 1, "task": tasks},
-        **{"result": FORM, "run": RunSection(concurrency=3), **more},
+        run=RunSection(concurrency=concurrency),
+        result=FORM,
     )
 
 
@@ -91,7 +94,7 @@ def test_each_conversation_gets_a_result_and_is_paid_for_once(endpoint: Simulato
 
 def test_an_endpoint_that_rejects_schemas_is_asked_by_instruction(tmp_path: Path):
     with serve(replace(SETTINGS, rejects=("response_format",))) as endpoint:
-        assert generate(config_for(tmp_path / "run", endpoint, run=RunSection(concurrency=1)))
+        assert generate(config_for(tmp_path / "run", endpoint, concurrency=1))
         ledger = endpoint.ledger()
         assert ledger.requests - ledger.billed == 1, "it is learned from one rejection"
         assert ledger.billed == paid(tmp_path / "run")
@@ -99,7 +102,7 @@ def test_an_endpoint_that_rejects_schemas_is_asked_by_instruction(tmp_path: Path
 
 
 def test_a_killed_run_resumes_in_the_middle_of_a_result(endpoint: SimulatorProcess, tmp_path: Path):
-    whole = config_for(tmp_path / "whole", endpoint, tasks=1, run=RunSection(concurrency=1))
+    whole = config_for(tmp_path / "whole", endpoint, tasks=1, concurrency=1)
     endpoint.reset()
     assert generate(whole)
     calls = endpoint.ledger().requests
@@ -130,7 +133,10 @@ def test_a_class_in_python(endpoint: SimulatorProcess, tmp_path: Path):
         "out": tmp_path / "run",
         "progress": False,
     }
-    with_model = {**given, "model": ChatModel("simulated", base_url=endpoint.base_url, api_key="")}
+    with_model: dict[str, Any] = {
+        **given,
+        "model": ChatModel("simulated", base_url=endpoint.base_url, api_key=""),
+    }
     run = camel.generate(play, result=form, **with_model)
     for record in run:
         assert form.model_validate(record.result)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from importlib import import_module
 from operator import getitem
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -130,17 +130,18 @@ def write_json(schema: Any, facts: Facts) -> str:
     return msgspec.json.encode(_example(schema, schema, facts.draw)).decode()
 
 
-def _example(schema: Any, root: Any, draw: int) -> Any:
-    if reference := schema.get("$ref"):
-        return _example(reduce(getitem, reference.split("/")[1:], root), root, draw)
-    kinds = schema.get("type", "string")
-    if options := schema.get("enum") or schema.get("anyOf") or (kinds if isinstance(kinds, list) else None):
-        one: Any = cast("list[Any]", options)[draw % len(options)]
-        if "enum" in schema:
-            return one
-        return _example(one if "anyOf" in schema else {**schema, "type": one}, root, mix(draw))
-    low = schema.get("minimum", 0)
-    match kinds:
+def _example(schema: dict[str, Any], root: dict[str, Any], draw: int) -> Any:
+    def pick(options: list[Any]) -> Any:
+        return options[draw % len(options)]
+
+    if "$ref" in schema:
+        return _example(reduce(getitem, schema["$ref"].split("/")[1:], root), root, draw)
+    if "anyOf" in schema:
+        return _example(pick(schema["anyOf"]), root, mix(draw))
+    if "enum" in schema:
+        return pick(schema["enum"])
+    kind = schema.get("type", "string")
+    match kind if isinstance(kind, str) else pick(kind):
         case "object":
             fields = schema.get("properties", {}).items()
             return {name: _example(its, root, mix(draw, n)) for n, (name, its) in enumerate(fields)}
@@ -148,9 +149,10 @@ def _example(schema: Any, root: Any, draw: int) -> Any:
             count = schema.get("minItems", draw % 3)
             return [_example(schema.get("items", {}), root, mix(draw, n)) for n in range(count)]
         case "integer" | "number":
+            low = schema.get("minimum", 0)
             return low + draw % (schema.get("maximum", low + 9) - low + 1)
         case "boolean":
-            return bool(draw & 1)
+            return bool(draw >> 7 & 1)
         case "null":
             return None
         case _:
