@@ -15,7 +15,7 @@ from operator import eq, ge, le
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from camel.core.model import Expects, Request
+from camel.core.model import Expects
 from camel.core.toml import read_table
 
 Guide = Literal["llama.cpp", "vllm", "openai"]
@@ -73,13 +73,6 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
         case _:
             fields = {"choice": option, "reason": text}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-
-
-def schema_of(guide: Guide, request: Request) -> dict[str, Any]:
-    """Return the named JSON schema of an answer, for protocols with a field for it. Empty if there is none."""
-    assert request.expects
-    fields = guided_fields(guide, request.expects, request.options, request.schema)
-    return fields.get("response_format", {}).get("json_schema", {})
 
 
 def _seal(node: Any, objects: list[dict[str, Any]]) -> Any:

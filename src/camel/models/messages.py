@@ -14,7 +14,7 @@ import msgspec
 from camel.core.errors import MalformedReply, RequestRejected
 from camel.core.message import FinishReason, Usage, well_formed
 from camel.core.model import Reply, Request
-from camel.models.guided import Guide, schema_of
+from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
 from camel.models.wire import UNKNOWN, as_usage, excerpt, failure, field_of, load_loosely, status_in
@@ -64,7 +64,7 @@ class AnthropicMessages(Wire):
         return fields
 
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
-        held = schema_of(guide, request)
+        held = super()._held(guide, request).get("response_format", {}).get("json_schema", {})
         return (
             {"output_config": {"format": {"type": "json_schema", "schema": held["schema"]}}} if held else {}
         )

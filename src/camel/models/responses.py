@@ -13,7 +13,7 @@ import msgspec
 from camel.core.errors import MalformedReply
 from camel.core.message import FinishReason, Usage, well_formed
 from camel.core.model import Reply, Request
-from camel.models.guided import Guide, schema_of
+from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
 from camel.models.wire import UNKNOWN, as_usage, excerpt, failure, field_of, load_loosely, status_in
@@ -44,7 +44,7 @@ class OpenAIResponses(Wire):
         )
 
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
-        held = schema_of(guide, request)
+        held = super()._held(guide, request).get("response_format", {}).get("json_schema", {})
         return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
 
     def stream(self) -> EventStream:
