@@ -9,10 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from camel._version import __version__
 from camel.core.errors import InputError, NoRoom
+from camel.core.message import Sampling
 from camel.core.model import Model
 from camel.core.play import Declaration
+from camel.core.results import ResultSettings, add_result
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
@@ -47,6 +51,8 @@ class Dialogues(Job):
     """Random seed; each item gets its own seed derived from it and from its id."""
     preview: int = 0
     """Number of conversations of a preview. 0: all rows."""
+    result_settings: ResultSettings | None = None
+    """The structured result of each conversation."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +73,7 @@ class Dialogues(Job):
             "inputs": {"columns": sorted(self.declaration.placeholders)},
             "seed": self.seed,
         }
+        decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         settings = Settings(fingerprint(decisive), decisive, __version__)
@@ -112,7 +119,8 @@ class Dialogues(Job):
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
         item.draft = self._with_labels(item, play.transcript, fingerprint, row.values)
-        return await play.finish()
+        transcript, usual = await play.finish(), Sampling(seed=seed)
+        return await add_result(transcript, item.model, self.result_settings, usual)
 
     def _with_labels(
         self, item: Item, transcript: Transcript, fingerprint: str, values: Mapping[str, str]
