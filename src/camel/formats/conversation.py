@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ def messages(
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         own = seat or default_seat(transcript)
-        turns = turns_of(transcript, own, system=system)
+        entries = groupby(turns_of(transcript, own, system=system), itemgetter(0))
+        # Chat templates need alternating roles, also if a seat spoke twice in a row.
+        turns = [(role, together([content for _, content in same])) for role, same in entries]
         if turns and sharegpt:
             yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
         elif turns:
@@ -79,10 +82,10 @@ def default_seat(transcript: Transcript) -> str:
 
 def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:
     """Return the chat from the view of one seat, up to its last message. Return an empty list if the seat never spoke."""
-    entries = (entry for entry in heard_by(transcript, seat) if system or entry.role != "system")
     turns = [
-        (role, together([entry.content for entry in same]))  # chat templates need alternating roles
-        for role, same in groupby(entries, lambda entry: entry.role)
+        (entry.role, entry.content)
+        for entry in heard_by(transcript, seat)
+        if system or entry.role != "system"
     ]
     first = next((place for place, (role, _) in enumerate(turns) if role != "system"), 0)
     if turns and turns[first][0] == "assistant":  # it spoke first, and imported data has no opening
