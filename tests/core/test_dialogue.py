@@ -298,7 +298,6 @@ async def test_three_seats_with_the_policies_of_societies():
         lambda: goal_stops(every=0),
         lambda: guests(max_messages=0),
         lambda: guests(begins="guest", turns=Moderated("clerk")),
-        lambda: Participant("a", prompt="P", goal="G"),
         lambda: guests().with_rules([]),
         lambda: guests().play({"": Seen(), "nobody": Seen()}),
         lambda: guests(stops=DialogueStops(rules=("nobodys",))).rules(Seen()),

@@ -187,7 +187,7 @@ async def test_a_plan_counts_the_goal_rules_calls(tmp_path: Path):
         ('prompt = "buyer.txt"', 'prompt = "absent.txt"', "scenario.toml"),
         ('done = ["buyer"]', 'rules = ["nobodys"]', "dialogue.stops.rules"),
         ('done = ["buyer"]', "dnoe = true", "scenario.toml"),
-        ('private = "You are <mood>."', 'private = "You are <mod>."', "dialogue.seats.seller.private"),
+        ('private = "You are <mood>."', 'private = "You are <mod>."', "dialogue.seller.private"),
     ],
 )
 def test_mistakes_in_a_declaration_are_reported(old: str, new: str, where: str, tmp_path: Path, snapshot):  # type: ignore[no-untyped-def]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import shown, whole
-from camel.core.conversation import Agent, Conversation, Turns, round_robin
+from camel.core.conversation import Agent, Conversation
 from camel.core.errors import BadReply, ContextOverflow, InputError
 from camel.core.heard import by_name
 from camel.core.history import History
@@ -32,8 +32,9 @@ from camel.core.society import seat_models
 from camel.core.stops import STOP_RULES, MaxMessages, MessageLoop, NextCall, Stop, StopRule, TokenLimit
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.core.turns import Policy
+from camel.core.turns import Policy, RoundRobin
 
+Models = Model | Mapping[str, Model]
 GOAL = "goal"
 """The seat of the model that decides whether the goal is reached."""
 RESERVED = (GOAL, "judge", "lists", "members")
@@ -42,7 +43,7 @@ END = "[END]"
 """Ends a dialogue at the end of a message, if its speaker may end it. It is removed from the message."""
 SEAT_SAMPLING = Sampling(temperature=0.7)
 _TEXTS = ("task", "opening", "style", "length")
-_SEAT_TEXTS = ("role", "goal", "private", "style", "prompt")
+_SEAT_TEXTS = ("role", "brief", "goal", "private", "style", "prompt")
 _END = re.compile(r"\s*\**\[END\][\s.!*]*\Z")
 _YES = re.compile(r"\W*yes\b", re.IGNORECASE)
 _FAREWELL = re.compile(
@@ -53,36 +54,16 @@ _FAREWELL = re.compile(
 )
 
 
-class Participant(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A seat of a dialogue. All texts except the name may contain placeholders."""
+class Participant(Member, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A seat of a dialogue. All texts except the name may contain placeholders. Only its own prompt contains them, except
+    the role, which the others know. A `prompt` replaces the shipped one and the other texts."""
 
-    name: str
-    role: str = ""
-    """Its role, which the others know, e.g. `support agent`. Default: its name."""
     goal: str = ""
-    """What it wants. Only its own prompt contains this."""
+    """What it wants."""
     private: str = ""
-    """What it knows. Only its own prompt contains this."""
+    """What only it knows."""
     style: str = ""
     """How it speaks. Default: the dialogue's style."""
-    prompt: str = ""
-    """A system prompt that replaces the shipped one, and with it `goal`, `private` and `style`."""
-    sampling: Sampling | None = None
-    history: HistoryPolicy | None = None
-
-    def __post_init__(self) -> None:
-        Member(self.name)  # the same names are valid
-        if self.name in RESERVED:
-            raise InputError(f"a seat must not be called {self.name!r}: choose another name")
-        if self.prompt and (self.goal or self.private or self.style):
-            raise InputError(
-                f"the seat {self.name!r} has a prompt, which replaces goal, private and style: remove these, or the prompt"
-            )
-
-    @property
-    def title(self) -> str:
-        """The role, or the name if there is none."""
-        return self.role or self.name
 
 
 class Goal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -109,9 +90,9 @@ class DialogueStops(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     """Stop when the seats repeat themselves, or only exchange short thanks."""
     done: tuple[str, ...] = ()
     """The seats that may end the dialogue by writing `[END]` at the end of a message."""
-    goal: Goal | str | None = None
+    goal: Goal | None = None
     rules: tuple[str, ...] = ()
-    """Names of further rules, such as those of plug-ins."""
+    """Names of further rules, such as those of plug-ins, which are checked last."""
 
 
 class Dialogue(
@@ -131,7 +112,8 @@ class Dialogue(
     """The seat that speaks first. Default: the first one."""
     opening: str = ""
     """The first message, if it is given. Otherwise the model of the seat that begins writes it."""
-    turns: Literal["alternate"] | Policy = "alternate"
+    turns: Policy = RoundRobin()
+    """Who speaks next. Default: the seats take turns."""
     style: str = ""
     length: str = "one to three sentences"
     """The length of a message. Empty: the prompts do not mention it."""
@@ -151,15 +133,19 @@ class Dialogue(
         seats = tuple(Participant(one) if isinstance(one, str) else one for one in cast("list[Any]", seats))
         msgspec.structs.force_setattr(self, "seats", seats)
         whole("max_messages", self.max_messages, 1, 10_000)
-        names = Names(seat.name for seat in self.seats)
-        names.check("begins", [self.begins] if self.begins else [])
-        names.check("stops.done", self.stops.done)
-        names.check("stops.goal.after", [self.goal.after] if self.goal and self.goal.after else [])
-        if self.turns != "alternate":
-            names.check("turns", self.turns.mentioned())
+        goal, names = self.stops.goal, Names(seat.name for seat in self.seats)
+        if reserved := [name for name in names if name in RESERVED]:
+            raise InputError(f"a seat must not be called {reserved[0]!r}: choose another name")
+        for where, mentioned in (
+            ("begins", [self.begins]),
+            ("stops.done", self.stops.done),
+            ("stops.goal.after", [goal.after] if goal else []),
+            ("turns", self.turns.mentioned()),
+        ):
+            names.check(where, filter(None, mentioned))
         if self.begins and self.begins not in self.first:
             raise InputError(
-                f"begins is {self.begins!r}, but [turns] lets {self.first[0]!r} begin: remove one of them"
+                f"begins is {self.begins!r}, but [turns] lets {self.first[0]!r} begin: remove one"
             )
 
     @property
@@ -170,19 +156,10 @@ class Dialogue(
         return names[place:] + names[:place]
 
     @property
-    def goal(self) -> Goal | None:
-        """The goal that a model decides about, if there is one."""
-        return Goal(self.stops.goal) if isinstance(self.stops.goal, str) else self.stops.goal
-
-    @property
     def first(self) -> Sequence[str]:
         """The seats that speak first."""
-        found = self.speaking()(())
+        found = self.turns.turns(self.names)(())
         return (found,) if isinstance(found, str) else found
-
-    def speaking(self) -> Turns:
-        """Return the function that decides who speaks next."""
-        return round_robin(self.names) if self.turns == "alternate" else self.turns.turns(self.names)
 
     # --- as a declaration --------------------------------------------------------------------------------------------
 
@@ -198,12 +175,13 @@ class Dialogue(
     @property
     def texts(self) -> dict[str, str]:
         """All texts that may have placeholders, by name."""
-        found = {name: getattr(self, name) for name in _TEXTS} | {
-            "stops.goal": self.goal.text if self.goal else ""
-        }
-        return found | {
-            f"seats.{one.name}.{name}": getattr(one, name) for one in self.seats for name in _SEAT_TEXTS
-        }
+        goal = {"stops.goal": self.stops.goal.text} if self.stops.goal else {}
+        own = {name: getattr(self, name) for name in _TEXTS}
+        return (
+            own
+            | goal
+            | {f"{one.name}.{name}": getattr(one, name) for one in self.seats for name in _SEAT_TEXTS}
+        )
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -217,7 +195,7 @@ class Dialogue(
         def filled(part: Any, names: Sequence[str]) -> Any:
             return replace(part, **{name: fill(getattr(part, name), values) for name in names})
 
-        stops = replace(self.stops, goal=self.goal and filled(self.goal, ["text"]))
+        stops = replace(self.stops, goal=self.stops.goal and filled(self.stops.goal, ["text"]))
         seats = tuple(filled(seat, _SEAT_TEXTS) for seat in self.seats)
         return replace(filled(self, _TEXTS), seats=seats, stops=stops)
 
@@ -234,12 +212,7 @@ class Dialogue(
         return checked_model("" if self.model is None else self.model)
 
     def play(
-        self,
-        model: Model | Mapping[str, Model],
-        *,
-        id: str = "",
-        seed: int | None = None,
-        watch: Watch | None = None,
+        self, model: Models, *, id: str = "", seed: int | None = None, watch: Watch | None = None
     ) -> DialoguePlay:
         """Return a conversation that is ready to start. `model` is one model, or a mapping by seat with `""` for the others;
         the seat `goal` decides whether the goal is reached."""
@@ -255,17 +228,16 @@ class Dialogue(
             if seat.prompt:
                 yield seat, "\n\n".join([seat.prompt, *ends])
                 continue
-            known = {
-                one.name: one.title if len(self.seats) == 2 else f"{one.name}, {one.title}"
-                for one in self.seats
-            }
+            many = len(self.seats) > 2  # then names are needed to address others
+            known = {one.name: f"{one.name}, {one.title}" if many else one.title for one in self.seats}
             own = known.pop(seat.name)
-            turns = [] if self.turns == "alternate" else [self.turns.procedure(seat.name)]
-            turns += [shipped["goodbye"]] if self.stops.goodbye else []
+            turns = [shipped["goodbye"]] if self.stops.goodbye else []
+            turns += [self.turns.procedure(seat.name)] if many else []
             values = {
                 "SELF": own,
                 "OTHERS": "; ".join(known.values()),
                 "TASK": self.task,
+                "BRIEF": seat.brief,
                 "GOAL": seat.goal,
                 "PRIVATE": seat.private,
                 "STYLE": seat.style or self.style,
@@ -273,17 +245,14 @@ class Dialogue(
                 "TURNS": "\n".join([*turns, *ends]),
             }
             # A paragraph about something that the dialogue does not declare is left out.
-            parts = [
-                part
-                for part in shipped["seat"].split("\n\n")
-                if all(values[n.upper()] for n in placeholders(part))
-            ]
-            yield seat, "\n\n".join(fill(part, values) for part in parts)
+            parts = shipped["seat"].split("\n\n")
+            kept = (part for part in parts if all(values[name.upper()] for name in placeholders(part)))
+            yield seat, "\n\n".join(fill(part, values) for part in kept)
 
     def rules(self, judge: Model, seed: int | None = None) -> tuple[StopRule, ...]:
         """Return the stop rules that are switched on, and the limits. `judge` decides whether the goal is reached."""
         rules: list[StopRule] = [EndMarker(self.stops.done)] if self.stops.done else []
-        if goal := self.goal:
+        if goal := self.stops.goal:
             rules.append(GoalReached(goal, judge, _seeded(goal.sampling, seed)))
         if self.stops.goodbye:
             rules.append(Goodbye(len(self.seats)))
@@ -298,12 +267,7 @@ class DialoguePlay(Play):
     """A conversation of a dialogue; created by `Dialogue.play`. Iterate it, or call `run()` for the finished transcript."""
 
     def __init__(
-        self,
-        dialogue: Dialogue,
-        model: Model | Mapping[str, Model],
-        id: str,
-        seed: int | None,
-        watch: Watch | None,
+        self, dialogue: Dialogue, model: Models, id: str, seed: int | None, watch: Watch | None
     ) -> None:
         given: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
         judge = given.pop(GOAL, None)
@@ -333,7 +297,7 @@ class DialoguePlay(Play):
                 agents,
                 self.transcript,
                 rules=dialogue.rules(self._judge, self._seed),
-                turns=dialogue.speaking(),
+                turns=dialogue.turns.turns(dialogue.names),
                 wording=by_name if len(agents) > 2 else None,
                 watch=self._watch,
             )

@@ -353,9 +353,8 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
     return lambda: _PluggedRule(plugin, part())
 
 
-STOP_RULES: Registry[Callable[[], StopRule]] = Registry(
-    "stop_rules", {"message_loop": MessageLoop}, _plugged, kind="stop rule"
-)
+_OWN: dict[str, Callable[[], StopRule]] = {"message_loop": MessageLoop}
+STOP_RULES = Registry("stop_rules", _OWN, _plugged, kind="stop rule")
 """Further rules that a scenario can name in `stop_rules`, each as a factory."""
 
 
@@ -364,9 +363,7 @@ def paper_rules(*, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:
     return (DoneToken(), AssistantInstructs(), NoInstruction(), MaxMessages(max_messages), TokenLimit())
 
 
-def role_play_rules(
-    names: Iterable[str] = ("message_loop",), *, max_messages: int = MAX_MESSAGES
-) -> tuple[StopRule, ...]:
+def play_rules(names: Iterable[str] = ("message_loop",), *, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:  # fmt: skip
     """Return the paper's rules and the rules of these names in `STOP_RULES`, which come before the two limits."""
     *first, most, window = paper_rules(max_messages=max_messages)
     return (*first, *(STOP_RULES.find(name)() for name in names), most, window)

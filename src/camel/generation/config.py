@@ -209,7 +209,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         if isinstance(end, Meeting):
             there = {"lists", *(f"{MEMBERS}.{name}" for name in end.society.names)}
         elif isinstance(end, Dialogue):
-            there = {"lists", *end.names, *([GOAL] if end.goal else [])}
+            there = {"lists", *end.names, *([GOAL] if end.stops.goal else [])}
         elif isinstance(end, RolePlay):
             there = {*SEATS} - (set() if self.critic_of(scenario) else {"critic"})
             there -= set() if end.specify else {"specifier"}

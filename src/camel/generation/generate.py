@@ -378,11 +378,11 @@ class Maker:
         seats: list[Participant] = []
         for seat in end.seats:
             one = seated[seat.name]
-            own = {"prompt": one.prompt, "goal": "", "private": "", "style": ""} if one.prompt else {}
             sampling = one.sampling or self.config.sampling or seat.sampling
             history = one.history or self.config.history or seat.history
-            seats.append(replace(seat, **own, sampling=sampling, history=history))
-        goal = end.goal
+            prompt = one.prompt or seat.prompt
+            seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history))
+        goal = end.stops.goal
         if goal and (sampling := seated[GOAL].sampling or self.config.sampling):
             goal = replace(goal, sampling=sampling)
         end = replace(end, seats=tuple(seats), stops=replace(end.stops, goal=goal))

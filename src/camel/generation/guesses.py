@@ -80,7 +80,7 @@ class Guesses:
             parts = {f"{MEMBERS}.{name}": 1.0 for name in end.society.names}
         elif isinstance(end, Dialogue):
             parts = dict.fromkeys(end.names, 1.0) | (
-                {GOAL: len(end.names) / end.goal.every} if end.goal else {}
+                {GOAL: len(end.names) / end.stops.goal.every} if end.stops.goal else {}
             )
         elif isinstance(end, RolePlay):
             parts = {"user": 0.5, "assistant": 0.5, "specifier": 0.02 if end.specify else 0.0}
@@ -121,7 +121,11 @@ class Guesses:
             return self._of_meeting(end.society, case)
         if isinstance(end, Dialogue):
             need = self._of_meeting(Society(members=tuple(map(Member, end.names))), case)
-            asked = (1 / end.goal.every / (len(end.seats) if end.goal.after else 1)) if end.goal else 0.0
+            asked = (
+                (1 / end.stops.goal.every / (len(end.seats) if end.stops.goal.after else 1))
+                if end.stops.goal
+                else 0.0
+            )
             return need.plus(
                 Need(need.calls * asked, need.prompt * asked, need.calls * asked * VERDICT_TOKENS)
             )

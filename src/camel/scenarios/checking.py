@@ -413,8 +413,8 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
                 Rendered(f"system prompt of the {seat.name}, {seat.title}", text)
                 for seat, text in filled.prompts()
             ]
-            if filled.goal:
-                rendered.append(Rendered("goal", goal_question(filled.goal.text, ())))
+            if filled.stops.goal:
+                rendered.append(Rendered("goal", goal_question(filled.stops.goal.text, ())))
         case Question() as question:
             asked = question.asked(facts)
             rendered.append(Rendered(f"question to the {asked.role}", asked.prompt))

@@ -25,7 +25,7 @@ from camel.core.inception import Inception, fill
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.society import PLACEHOLDERS, Society
-from camel.core.stops import StopRule, role_play_rules
+from camel.core.stops import StopRule, play_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
 
@@ -168,7 +168,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def rules(self) -> tuple[StopRule, ...]:
         """Return the paper's stop rules with the declared limit, and the scenario's own rules."""
-        return role_play_rules(self.stop_rules or (), max_messages=self.max_messages)
+        return play_rules(self.stop_rules or (), max_messages=self.max_messages)
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="society"):
