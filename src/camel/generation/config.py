@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import similar
+from camel.core.dialogue import GOAL, Dialogue
 from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
@@ -149,6 +150,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def loaded_scenario(self) -> Scenario:
         """Return the scenario at its configured size. Raise an `InputError` if it may not be run."""
         scenario = load(self.scenario, self.lists).resized(self.counts)
+        if self.inputs is not None:  # its rows replace the scenario's lists
+            scenario = replace(scenario, levels=())
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
@@ -215,6 +218,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         end = scenario.end
         if isinstance(end, Meeting):
             there = {"lists", *(f"{MEMBERS}.{name}" for name in end.society.names)}
+        elif isinstance(end, Dialogue):
+            there = {"lists", *end.names, *([GOAL] if end.stops.goal else [])}
         elif isinstance(end, RolePlay):
             there = {*SEATS} - (set() if self.critic_of(scenario) else {"critic"})
             there -= set() if end.specify else {"specifier"}
@@ -222,9 +227,9 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             there = {"assistant", "lists"}
         for name in self.models.keys() - there:
             raise InputError(
-                f"[models.{name}] is not in '{scenario.name}'. Use one of {', '.join(sorted(there))}"
+                f"[models.{name}] is not in '{scenario.name}'{similar(name, there)}. Use one of {', '.join(sorted(there))}"
             )
-        for name in ("critic", "lists"):
+        for name in ("critic", "lists", GOAL):
             if name in self.models and any(one.prompt for one in self.models[name].candidates):
                 raise InputError(f"[models.{name}] must not have a prompt: remove it")
 
@@ -235,8 +240,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(
                 f"'{scenario.name}' takes {', '.join(columns)} from a table: add [inputs] with from = \"table.csv\""
             )
-        if self.inputs is not None and not columns:
-            raise InputError(f"'{scenario.name}' has its own lists, so it takes no table: remove [inputs]")
+        if self.inputs is not None and self.counts:
+            raise InputError("counts are sizes of lists, and [inputs] replaces the lists: remove counts")
 
     def specifies_first(self, scenario: Scenario) -> bool:
         """Return whether all tasks are specified before the conversations start, which batches need."""

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.conversation import spoken
+from camel.core.dialogue import GOAL, Dialogue, Participant
 from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
 from camel.core.member import Member
@@ -374,6 +375,8 @@ class Maker:
         end, seed = self.scenario.end, self._seed_of(item)
         if isinstance(end, Meeting):
             return self._meeting(item, end, facts)
+        if isinstance(end, Dialogue):
+            return self._dialogue(item, end, facts)
         assert isinstance(end, RolePlay)
         seats = {name: self._seat(item, name) for name in SEATS}
         models = self._models(item)
@@ -428,6 +431,26 @@ class Maker:
             id=item.id,
         )
 
+    def _dialogue(self, item: Item, end: Dialogue, facts: dict[str, str]) -> Play:
+        """Return one dialogue, ready to start."""
+        models, seated = self._models(item), {name: self._seat(item, name) for name in (*end.names, GOAL)}
+        seats: list[Participant] = []
+        for seat in end.seats:
+            one = seated[seat.name]
+            sampling = one.sampling or self.config.sampling or seat.sampling
+            history = one.history or self.config.history or seat.history
+            prompt = one.prompt or seat.prompt
+            seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history))
+        goal = end.stops.goal
+        if goal and (sampling := seated[GOAL].sampling or self.config.sampling):
+            goal = replace(goal, sampling=sampling)
+        end = replace(end, seats=tuple(seats), stops=replace(end.stops, goal=goal))
+        return end.fill(facts).play(
+            {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
+            seed=item_seed(self.config.seed, item.index),
+            id=self.scenario.id(item.index),
+        )
+
     async def _answer(self, item: Item) -> Transcript:
         """Ask one question, and return the question and the answer as a conversation of two messages."""
         end = self.scenario.end
@@ -452,7 +475,7 @@ class Maker:
 
     async def _with_result(self, item: Item, transcript: Transcript) -> Transcript:
         """Ask for the conversation's structured result, if one is configured."""
-        usual = seeded(self.config.sampling or AGENT_SAMPLING, self.config.seed, item.index)
+        usual = with_seed(self.config.sampling or AGENT_SAMPLING, self._seed_of(item))
         return await add_result(transcript, item.model, self.config.result_of(self.scenario), usual)
 
     def _with_labels(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
