@@ -24,6 +24,11 @@ SITE = "site"
 FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
+SplitOption = Annotated[str, option("Write a folder with one file per split, with these shares, such as train=0.9,test=0.1.", "NAME=SHARE,...")]  # fmt: skip
+SplitByOption = Annotated[str, option("With --split: keep conversations with the same value of this column together, such as input.customer.", "COLUMN")]  # fmt: skip
+ByOption = Annotated[str, option("For preferences: compare conversations by this column, such as score.helpful, instead of a critic's choices.", "COLUMN")]  # fmt: skip
+MarginOption = Annotated[float, option("With --by: minimum difference of the two values.", "NUMBER", min=0)]
+MetadataOption = Annotated[bool | None, option("Add the key metadata to each row: id, run, inputs, scores and result.", None, "--metadata/--no-metadata")]  # fmt: skip
 WhereOption = Annotated[str, option("For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.", "QUERY")]  # fmt: skip
 
 
@@ -34,6 +39,11 @@ def export(
     acknowledge: shared.Acknowledge = None,
     language: LanguageOption = "",
     with_reasoning: WithReasoningOption = False,
+    metadata: MetadataOption = None,
+    split: SplitOption = "",
+    split_by: SplitByOption = "",
+    by: ByOption = "",
+    margin: MarginOption = 0.0,
     force: shared.Force = False,
     title: shared.Title = "",
     license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
@@ -45,8 +55,9 @@ def export(
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
-    from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
+    from camel.formats.splits import read_shares
+    from camel.library.run import Run
     from camel.record.release import Release
     from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
@@ -67,7 +78,16 @@ def export(
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
-    endings = ("",) if format == SITE else FORMATS[format].endings
+    if by and format != "preferences":
+        raise InputError(f"--by works only with the format preferences, not {format}: remove it")
+    if margin and not by:
+        raise InputError("--margin needs --by")
+    if split_by and not split:
+        raise InputError("--split-by needs --split")
+    if format == SITE and (split or metadata is not None):
+        raise InputError("--split and --metadata do not work with the format site: remove them")
+    shares = read_shares(split) if split else {}
+    endings = ("",) if format == SITE or split else FORMATS[format].endings
     folders = "" in endings
     # `.` has no name that a title or a temporary folder could be derived from.
     out = out if out.name not in ("", "..") else out.resolve()
@@ -92,15 +112,20 @@ def export(
         _write_site(run, out, force, release, title or out.name, license, where, choice)
         committed = len(RunReader(run, stage)) if stage else 0
     else:
-        records = RunReader(run, stage)
+        options: dict[str, Any] = {"metadata": metadata, "by": by, "margin": margin}
+        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning}
+        if format == "dataset":
+            options |= {
+                "title": title or out.name,
+                "license": license,
+                "planned": planned,
+                "language": language,
+            }
+        records = Run(run, stage)
         with in_place_of(out, force and folders) as place:
-            if format == "dataset":
-                card: dict[str, Any] = {"title": title or out.name, "license": license, "planned": planned}
-                written = dataset(records, place, release=release, **card)
-            else:
-                written = FORMATS[format].write(records, place, release=release)
-        committed = written.conversations
-        what = counted(committed, "conversation" if language else stage.removesuffix("s"))
+            written = records.export(format, place, split=shares, split_by=split_by, **options)
+        committed = len(records) if by else written.conversations
+        what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
     if committed < planned:
@@ -160,8 +185,8 @@ def _write_site(
         )
 
 
-FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")]  # fmt: skip
-FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems or transcript.", "FORMAT")]  # fmt: skip
+FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, or hf:OWNER/NAME, and the folder of the new run.")]  # fmt: skip
+FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems, messages, sharegpt, alpaca, dataset or transcript.", "FORMAT")]  # fmt: skip
 
 
 def import_(
