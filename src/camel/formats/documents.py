@@ -282,7 +282,7 @@ def _described(
     about = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
     try:
         inputs = _decoded(about, "inputs", dict[str, str])
-        scores = _decoded(about, "scores", dict[str, float | None])
+        scores = _decoded(about, "scores", dict[str, float | str | None])
         result = _decoded(about, "result", dict[str, Any] | None)
     except msgspec.MsgspecError as error:
         raise InputError(f"{document.where}: metadata is not that of an export: {error}") from None
@@ -300,7 +300,10 @@ def _described(
         scenario,
         others | (inputs or {}),
         _labels(row, document.where),
-        scores={name: Score(value) for name, value in (scores or {}).items()},
+        scores={
+            name: Score(None, text=value) if isinstance(value, str) else Score(value)
+            for name, value in (scores or {}).items()
+        },
     )
     if hasattr(made, "result"):
         made.result = result

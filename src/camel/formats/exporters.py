@@ -17,7 +17,7 @@ and has a canary, which every such row then has under `canary`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -92,27 +92,27 @@ _OPTIONS = {
 
 def write_format(
     format: str,
-    transcripts: Iterable[Transcript],
+    read: Callable[[], Iterable[Transcript]],
     path: Path,
     release: Release,
     split: Mapping[str, float],
     split_by: str = "",
     **options: Any,
 ) -> Exported:
-    """Write transcripts in a format, with its own `options`. With a `split`, `path` becomes a folder with a file per split.
+    """Write the transcripts that `read` returns in a format, with its own `options`. With a `split`, `path` becomes a folder with a file per split.
 
     The transcripts of a split are those for which a hash of the column `split_by` is in its range. The default is the id, or
-    the task for preferences, whose pairs come from conversations of one task. `transcripts` is read once per split.
+    the task for preferences, whose pairs come from conversations of one task. `read` is called once per split.
     """
     exporter = FORMATS.find(format)
     if others := sorted({*options} - _OPTIONS.get(format, set[str]())):
         raise InputError(f"the format {format} has no option {others[0]}: remove it")
     write: Any = partial(exporter.write, release=release, **options)
     if not split:
-        return write(transcripts, path)
+        return write(read(), path)
     check_shares(split)
     column = split_by or ("task" if format == "preferences" else "id")
-    parts = {name: in_split(transcripts, name, split, column) for name in split}
+    parts = {name: in_split(read(), name, split, column) for name in split}
     if format == "dataset":
         return write(parts, path)
     ending = ".jsonl" if ".jsonl" in exporter.endings else exporter.endings[0]

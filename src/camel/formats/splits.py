@@ -69,7 +69,7 @@ def split_of(value: Any, shares: Mapping[str, float]) -> str:
 def value_of(transcript: Transcript, column: str) -> Any:
     """Return the value of a column of a conversation. Raises an `InputError` if the conversation has none."""
     kind, _, name = column.partition(".")
-    scores = {name: score.value for name, score in transcript.scores.items()}
+    scores = {name: score.text or score.value for name, score in transcript.scores.items()}
     named: dict[str, Mapping[str, Any] | None] = {
         "input": transcript.inputs,
         "score": scores,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from camel.reports.notebook import facts_html
 from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader, need_module
+from camel.runs.scores import with_scores
 
 if TYPE_CHECKING:
     from camel.jobs.progress import Snapshot
@@ -115,7 +117,7 @@ class Run(RunReader):
         if format == "dataset":
             options["input_licenses"] = licenses_of(self.settings.config.get("inputs"))
         release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
-        return write_format(format, self, Path(path), release, split or {}, split_by, **options)
+        return write_format(format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options)
 
     def to_hf(self) -> Any:
         """Return all conversations as a Hugging Face `Dataset` in the layout of the export. It is stored in the cache of
