@@ -117,7 +117,9 @@ class Run(RunReader):
         if format == "dataset":
             options["input_licenses"] = licenses_of(self.settings.config.get("inputs"))
         release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
-        return write_format(format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options)
+        return write_format(
+            format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options
+        )
 
     def to_hf(self) -> Any:
         """Return all conversations as a Hugging Face `Dataset` in the layout of the export. It is stored in the cache of
