@@ -359,7 +359,7 @@ def test_a_dataset_has_its_splits(tmp_path: Path):
         ({"split": {"../x": 1.0}}, r"\.\./x"),
         ({"split": {"a": 1.5, "b": -0.5}}, "above 0"),
         ({"split": SHARES, "split_by": "input.nothing"}, "input.customer"),
-        ({"split": SHARES, "split_by": "colour"}, "'colour'.*input.NAME"),
+        ({"split": SHARES, "split_by": "color"}, "'color'.*input.NAME"),
         ({"by": "score.helpful"}, "by"),
         ({"title": "x"}, "title"),
     ],
