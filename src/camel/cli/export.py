@@ -29,7 +29,6 @@ SplitByOption = Annotated[str, option("With --split: keep conversations with the
 ByOption = Annotated[str, option("For preferences: compare conversations by this column, such as score.helpful, instead of a critic's choices.", "COLUMN")]  # fmt: skip
 MarginOption = Annotated[float, option("With --by: minimum difference of the two values.", "NUMBER", min=0)]
 MetadataOption = Annotated[bool | None, option("Add the key metadata to each row: id, run, inputs, scores and result.", None, "--metadata/--no-metadata")]  # fmt: skip
-WhereOption = Annotated[str, option("For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.", "QUERY")]  # fmt: skip
 
 
 def export(
@@ -51,13 +50,14 @@ def export(
     first: Annotated[int | None, option("For site: include the first N conversations.", "N")] = None,
     random: Annotated[int, option("For site: include N conversations, drawn at random.", "N")] = 0,
     seed: shared.Seed = None,
-    where: WhereOption = "",
+    where: shared.Where = "",
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
     from camel.formats.exporters import FORMATS
     from camel.formats.splits import read_shares
     from camel.library.run import Run
+    from camel.query.columns import narrow
     from camel.record.release import Release
     from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
@@ -70,9 +70,9 @@ def export(
     restricted = bool(acknowledged(acknowledge))
     if (title or license) and format not in ("dataset", SITE):
         raise InputError("--title and --license work only with the formats dataset and site: remove them")
-    if format != SITE and (id or random or where or first is not None or seed is not None):
+    if format != SITE and (id or random or first is not None or seed is not None):
         raise InputError(
-            "--id, --first, --random, --seed and --where work only with the format site. Remove them: other formats export all conversations"
+            "--id, --first, --random and --seed work only with the format site. Remove them, or choose conversations with --where"
         )
     if with_reasoning and format not in REASONING:
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
@@ -121,14 +121,14 @@ def export(
                 "planned": planned,
                 "language": language,
             }
-        records = Run(run, stage)
+        records = narrow(Run(run, stage), where)
         with in_place_of(out, force and folders) as place:
             written = records.export(format, place, split=shares, split_by=split_by, **options)
         committed = len(records) if by else written.conversations
         what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
-    if committed < planned:
+    if committed < planned and not where:
         typer.echo(
             f"camel: the run is unfinished: {committed:,} of {planned:,} conversations are done. Resume it "
             f"(`camel run status {run}` shows how), then export again",
@@ -147,27 +147,19 @@ def _write_site(
     choice: dict[str, Any],
 ) -> None:
     """Write the chosen conversations as web pages."""
-    from urllib.parse import parse_qsl
-
     from camel.record.release import RESTRICTED
     from camel.reports.numbers import counted
     from camel.storage.files import in_place_of
 
     try:
-        from camel.explorer.reading import terms_of
         from camel.explorer.site import chosen, write_site
         from camel.query.answers import NeedsConsent
         from camel.query.catalogue import Catalogue
-        from camel.query.where import PAGING, PARAMETERS, Query
+        from camel.query.where import Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
-    # A complete address copied from the explorer works too.
-    address, mark, rest = where.partition("?")
-    asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
-    if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
-        raise InputError(f"--where has no filter {unknown[0]!r}. Use one of {', '.join(sorted(PARAMETERS))}")
-    query = Query.from_params(asked)
-    page: dict[str, Any] = {"title": title, "license": license, "terms": terms_of(query.text)}
+    query = Query(where=where.strip())
+    page: dict[str, Any] = {"title": title, "license": license}
     with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, **choice)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from camel.core.errors import InputError
 from camel.core.transcript import Transcript
 from camel.formats.dataset import dataset_rows, dataset_schema, licenses_of
 from camel.formats.exporters import write_format
+from camel.query.columns import narrow
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import Exported, Release
 from camel.reports.notebook import facts_html
@@ -63,10 +65,13 @@ class Run(RunReader):
             )
         place = range(len(self))[which] if isinstance(which, int) else self._place_of(which)
         for part in self.parts:
-            if place < sum(part.rows):
+            rows = range(sum(part.rows)) if self.chosen is None else self.chosen[part.file]
+            if place < len(rows):
                 with self.opened([part]) as files:
-                    return StoredConversation(self, next(stream_shard(next(files), place, place + 1)))
-            place -= sum(part.rows)
+                    return StoredConversation(
+                        self, next(stream_shard(next(files), rows[place], rows[place] + 1))
+                    )
+            place -= len(rows)
         raise AssertionError("a run has as many rows as its parts")
 
     def _place_of(self, id: str) -> int:
@@ -74,6 +79,7 @@ class Run(RunReader):
         for part in self.parts:
             with self.opened([part]) as files:
                 ids: list[str] = read_shard(next(files), ["id"])["id"].to_pylist()
+            ids = ids if self.chosen is None else [ids[row] for row in self.chosen[part.file]]
             if id in ids:
                 return before + ids.index(id)
             before += len(ids)
@@ -83,6 +89,15 @@ class Run(RunReader):
     def name(self) -> str:
         """The name of the run's folder. The folders above it are private."""
         return PurePath(self.folder.address).name
+
+    def where(self, text: str) -> Self:
+        """Return a view of the run with the conversations that a filter expression selects.
+
+            run.where('score.helpful >= 4 and stop = "done"').export("messages", "good.jsonl")
+
+        A view has all methods of a run. docs/formats.md lists the columns.
+        """
+        return narrow(self, text)
 
     def status(self) -> Snapshot:
         """Return the run's progress, its usage, and the estimated total."""
@@ -126,6 +141,8 @@ class Run(RunReader):
         `datasets`."""
         datasets = need_module("datasets")
         self.need_some()
+        if self.chosen is not None:
+            raise InputError('to_hf works only for a whole run: use where(...).export("dataset", path)')
         # `datasets` identifies its cache by these; the hashes distinguish runs that were at the same path.
         given = {
             "files": [str(file.resolve()) for file in self.files],
@@ -141,6 +158,9 @@ class Run(RunReader):
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()
+        if self.chosen is not None:
+            connection.register("run", self.to_arrow())
+            return connection.sql(query)
         # By name, because shards of earlier versions have other columns.
         connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)
