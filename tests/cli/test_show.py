@@ -12,7 +12,7 @@ from rich.console import Console
 
 from camel.cli.show import _show_conversation  # pyright: ignore[reportPrivateUsage]
 from camel.core.message import Deliberation, Message, Proposal
-from camel.core.transcript import Speaker
+from camel.core.transcript import ResultCall, Speaker
 from tests.support.command import camel
 from tests.support.contests import a_run, conversation
 
@@ -85,6 +85,7 @@ def test_seats_have_colors_and_control_characters_are_replaced():
         Message(0, "user", evil, f"word {evil} " * 30),
         replace(plain.messages[1], content="short", deliberation=chosen, reasoning=evil),
     ]
+    plain.result = {evil: evil, "stars": 4}
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True, highlight=False, color_system="standard")
     _show_conversation(console, plain, prompts=True, reasoning=True)
@@ -94,3 +95,16 @@ def test_seats_have_colors_and_control_characters_are_replaced():
     assert "\x1b[1;36m▌" in text
     assert "\x1b[1;32m▌ Smith" in text
     assert "critic: 2 of 2" in text
+    assert "stars" in text
+
+
+def test_the_result_is_a_table():
+    record = conversation("ai_society", 1)
+    for result, error, shown in (
+        ({"mood": "good", "n": None}, "", ["good", "null"]),
+        (None, "no JSON", ["no JSON"]),
+    ):
+        record.result, record.result_call = result, ResultCall(error=error)
+        out = io.StringIO()
+        _show_conversation(Console(file=out, width=80), record, prompts=False, reasoning=False)
+        assert all(text in out.getvalue() for text in shown)

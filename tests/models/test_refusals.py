@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from msgspec.structs import replace
 
 from camel.core.errors import RequestRejected
 from camel.core.history import History
@@ -93,6 +94,24 @@ async def test_a_refused_field_goes_and_the_rest_stays(words: dict[str, tuple[st
         assert sent["max_completion_tokens" if "max_tokens" in words else "max_tokens"] == 50
         assert len(model.adjustments) == len(words)
         assert all(any(name in line for line in model.adjustments) for name in words)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This response_format type is unavailable now",
+        "Invalid schema for response_format 'result': In context=(), 'required' is required to be supplied",
+        "Unsupported parameter: 'response_format' is not supported with this model.",
+    ],
+)
+async def test_a_refused_schema_is_left_out(message: str, serve: Any):
+    picky = Picky({"response_format": (message, "invalid_request_error")})
+    request = replace(asked(SAMPLING), expects="result", schema={"type": "object"})
+    async with ChatModel("thinker", base_url=await serve(picky), api_key="") as model:
+        replies = [await model.reply(request) for _ in range(3)]
+    assert [reply.guided for reply in replies] == [""] * 3
+    assert ["response_format" in body for body in picky.bodies] == [True, False, False, False]
+    assert all(body["temperature"] == 0.2 for body in picky.bodies)
 
 
 async def test_many_calls_at_once_learn_the_same(serve: Any):

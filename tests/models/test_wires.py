@@ -11,7 +11,9 @@ from camel.core.errors import MalformedReply, ModelError, RequestRejected, Serve
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Reply, Request
+from camel.models.completions import ChatCompletions
 from camel.models.dialects import Dialect, default_url, dialect_names, find_dialect
+from camel.models.guided import guided_fields
 from camel.models.messages import AnthropicMessages
 from camel.models.protocol import Wire
 from camel.models.responses import OpenAIResponses
@@ -209,6 +211,45 @@ def test_a_judge_is_held_to_its_form_in_each_protocol() -> None:
     assert held["schema"]["properties"]["choice"]["enum"] == [1, 2, 3]
     assert sent(RESPONSES, asked(expects="choice", options=3))["text"]["format"]["strict"] is True
     assert "text" not in sent(RESPONSES, asked(expects="solution"))
+
+
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "one": {"type": "object", "properties": {"a": {"type": "integer"}}},
+    },
+    "required": ["type", "one"],
+}
+
+
+def test_a_result_is_constrained_by_its_schema_in_each_protocol() -> None:
+    request = asked(expects="result", schema=FORM)
+    wire = AnthropicMessages("claude-opus-5", find_dialect("claude-opus-5", name="anthropic"))
+    bodies = [
+        sent(wire, request)["output_config"]["format"]["schema"],
+        sent(RESPONSES, request)["text"]["format"]["schema"],
+        *(
+            sent(ChatCompletions("m", Dialect(), guided=guide), request)["response_format"]["json_schema"][
+                "schema"
+            ]
+            for guide in (None, "openai", "llama.cpp", "vllm")
+        ),
+    ]
+    for schema in bodies:  # strict endpoints need this field
+        assert schema["additionalProperties"] is schema["properties"]["one"]["additionalProperties"] is False
+        assert schema["required"] == FORM["required"]
+    assert "additionalProperties" not in FORM
+    whole = {**FORM, "properties": {"type": {"type": "string"}}, "required": ["type"]}
+    for schema, strict in ((FORM, False), (whole, True), ({**whole, "additionalProperties": True}, False)):
+        fields = guided_fields("openai", "result", schema=schema)
+        assert fields["response_format"]["json_schema"]["strict"] is strict
+    # Providers without schemas are asked by instruction alone.
+    old = ChatCompletions("deepseek-chat", find_dialect("deepseek-chat", name="deepseek"))
+    assert "response_format" not in sent(old, request)
+    assert old.constraint(request) == ""
+    assert ChatCompletions("m", Dialect()).constraint(request) == "openai:result"
+    assert ChatCompletions("m", Dialect()).constraint(asked(expects="choice")) == ""
 
 
 def test_every_dialect_can_be_read() -> None:

@@ -19,7 +19,7 @@ from camel.core.errors import InputError, MissingExtra  # noqa: E402
 from camel.core.message import Action, Deliberation, Message, Proposal, Sampling, TokenTrace, Usage  # noqa: E402
 from camel.core.stops import Stop  # noqa: E402
 from camel.core.task import Task  # noqa: E402
-from camel.core.transcript import Score, Speaker, Transcript  # noqa: E402
+from camel.core.transcript import ResultCall, Score, Speaker, Transcript  # noqa: E402
 from camel.record import arrow as table  # noqa: E402
 
 ODD = [
@@ -108,6 +108,9 @@ transcripts = st.builds(
     hears=st.none() | st.dictionaries(texts, st.lists(texts, max_size=2), max_size=2),
     wording=texts,
     scores=st.dictionaries(texts, st.builds(Score, st.none() | numbers, texts, texts, counts), max_size=2),
+    result=st.none()
+    | st.dictionaries(texts, st.none() | st.booleans() | texts | st.lists(texts), max_size=2),
+    result_call=st.builds(ResultCall, texts, usages, texts),
 )
 
 

@@ -205,6 +205,7 @@ def hostile(number: int, text: str) -> Transcript:
         {text: text, "task": text},
         [text[:200]],
         text,
+        result={text: text, "nested": [text]},
     )
 
 

@@ -133,7 +133,7 @@ class Screen:
 
         grid = Table.grid(padding=(0, 2, 0, 1))
         for name, meaning in rows.items():
-            grid.add_row(Styled(name, no_wrap=True), Styled(meaning, "dim"))
+            grid.add_row(Styled(visible(name), no_wrap=True), Styled(visible(meaning), "dim"))
         self.console.print(grid, "")
 
     def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
@@ -194,8 +194,8 @@ def price(transcript: Transcript) -> str:
     """Return the cost of a conversation, as text."""
     # Messages of people need no call.
     calls = [(message.model, message.usage) for message in transcript.messages if message.usage.calls]
-    if transcript.task.usage.calls:
-        calls.append((transcript.task.model, transcript.task.usage))
+    others = (transcript.task, transcript.result_call)
+    calls += [(one.model, one.usage) for one in others if one.usage.calls]
     total, prices = 0.0, 0.0
     if not calls:
         return "no cost"

@@ -65,6 +65,7 @@ def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
 
 def _show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
     from camel.cli.screen import Screen
+    from camel.core.results import result_rows
 
     screen = Screen(console, {speaker.name: speaker.role for speaker in transcript.speakers})
     models = dict.fromkeys(speaker.model for speaker in transcript.speakers if speaker.model)
@@ -77,6 +78,9 @@ def _show_conversation(console: Console, transcript: Transcript, prompts: bool, 
         screen.deliberation(message)
         if reasoning and message.reasoning:
             screen.note(f"  reasoning: {message.reasoning}\n")
+    if rows := result_rows(transcript):
+        screen.note("▌ Result", "bold")
+        screen.table(dict(rows))
     screen.summary(transcript)
 
 

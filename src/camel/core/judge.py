@@ -7,6 +7,7 @@ so no stale number is valid. Quoted messages are behind `>`, so that none can po
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from camel.core.critic import Case, Verdict, seeded
 from camel.core.errors import ContextOverflow, InputError
 from camel.core.history import History
 from camel.core.inception import fill
-from camel.core.message import Sampling, in_one_line, well_formed
+from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Expects, Model, Request, checked_model
 from camel.core.task import as_sentence_part
 
@@ -100,7 +101,8 @@ class ModelJudge:
         texts = prompts.critic()
         history = History(self._system(case))
         how = fill(texts[mode], {"COUNT": str(len(case.options))})
-        history.add("user", f"{_said(case)}{_options(case)}{how}")
+        said = quote_messages(case.conversation.transcript.messages, "The conversation so far")
+        history.add("user", f"{said}{_options(case)}{how}")
         if unread is not None:
             history.add("assistant", unread.strip()[:_MOST_QUOTED] or "…")
             history.add("user", f"{texts['again']} {how}")
@@ -136,10 +138,10 @@ def _verdict(mode: Mode, text: str, count: int) -> Verdict | None:
             return Verdict(ruled.choice, reason=ruled.words, feedback="" if ruled.accepted else ruled.words)
 
 
-def _said(case: Case) -> str:
-    """Return the conversation so far as text. The text only grows, so that the endpoint can reuse its prefix cache."""
-    parts = ["The conversation so far:\n\n"]
-    for message in case.conversation.transcript.messages:
+def quote_messages(messages: Iterable[Message], heading: str = "The conversation") -> str:
+    """Return a conversation as text. The text only grows, so that the endpoint can reuse its prefix cache."""
+    parts = [f"{heading}:\n\n"]
+    for message in messages:
         who = f"{in_one_line(message.role)} ({in_one_line(message.speaker)})"
         parts.append(f"{who}:\n{quoted(message.content)}\n\n")
     return "".join(parts)

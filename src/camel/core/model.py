@@ -19,8 +19,11 @@ from camel.core.history import History
 from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 from camel.core.resolve import resolvers
 
-Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict", "comparison"]
-"""The expected format of a reply, for endpoints that can constrain output. The last four are formats of a judge's answer."""
+Expects = Literal[
+    "task", "instruction", "solution", "list", "choice", "scores", "verdict", "comparison", "result"
+]
+"""The expected format of a reply, for endpoints that can constrain output. The last five are JSON: a judge's answers, and the
+structured result of a conversation."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -56,10 +59,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """If given, the reply is streamed and each piece is passed to this function."""
     options: int = 0
     """Number of options in a critic's question. The grammar of the answer depends on it."""
+    schema: dict[str, Any] | None = None
+    """The JSON schema of a structured result, which is also part of the question."""
 
     def digest(self) -> bytes:
         """Return a hash of history, sampling and speaker, which identifies the request."""
-        # `options` is not hashed: they are in the history anyway, and older journals do not have the field.
+        # `options` and `schema` are not hashed: they are in the history anyway, and older journals do not have the fields.
         asked = msgspec.json.encode((self.sampling, self.speaker, self.expects))
         return hashlib.blake2b(self.history.digest() + asked, digest_size=16).digest()
 

@@ -49,6 +49,16 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     """The score if it is a word, such as a language."""
 
 
+class ResultCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The requests for a conversation's structured result."""
+
+    model: str = ""
+    """The model name that the endpoint reported."""
+    usage: Usage = Usage()
+    error: str = ""
+    """Why there is no result. Empty if there is one, or if none was requested."""
+
+
 class Transcript(msgspec.Struct):
     """One conversation, finished or not."""
 
@@ -73,11 +83,14 @@ class Transcript(msgspec.Struct):
     wording: str = ""
     """How listeners read messages: `plain`, `by_name`, or your own wording's name; empty: depends on the number of speakers."""
     scores: dict[str, Score] = {}
+    result: dict[str, Any] | None = None
+    """The structured result, if one was requested and made."""
+    result_call: ResultCall = ResultCall()
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all calls, the task specifier's included."""
-        return sum((message.usage for message in self.messages), self.task.usage)
+        """Tokens of all calls, those for the task and the result included."""
+        return sum((message.usage for message in self.messages), self.task.usage + self.result_call.usage)
 
     @property
     def failed(self) -> bool:

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from camel.core.results import result_rows
 from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
 from camel.explorer.reading import findings, marks_of, score, shown_messages
@@ -242,4 +243,5 @@ def conversation(run: str, transcript: Transcript, cost: float | None = None) ->
         "cost": cost,
         "ending": ending(transcript.stop.reason if transcript.stop else UNFINISHED),
         "whole": found.get(-1, []),
+        "result": result_rows(transcript),
     }

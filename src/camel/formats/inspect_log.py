@@ -18,7 +18,6 @@ import uuid
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -300,9 +299,9 @@ def _summary(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_model(transcript: Transcript) -> dict[str, Usage]:
-    task = transcript.task
-    said = ((message.model, message.usage) for message in transcript.messages)
-    return _sums(chain([(task.model, task.usage)], said))
+    return _sums(
+        (one.model, one.usage) for one in (transcript.task, *transcript.messages, transcript.result_call)
+    )
 
 
 def _by_seat(transcript: Transcript) -> dict[str, Usage]:

@@ -17,6 +17,7 @@ from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
+from camel.core.results import ResultSettings
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import JUDGE, MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
 from camel.jobs.budget import Budget
@@ -111,6 +112,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Models of seats, by the seat's name. Other seats use `model`."""
     judge: Seat | None = None
     """The models that judge finished conversations, which a file declares as `[models.judge]`. Default: `model`."""
+    result: ResultSettings | None = None
+    """The structured result of each conversation. Default: the scenario's."""
     history: HistoryPolicy | None = None
     """What happens to a speaker's older turns when its prompt no longer fits. Default: the scenario's setting."""
     seed: int | None = None
@@ -229,11 +232,16 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         end = scenario.end
         return self.critic or (end.critic or None if isinstance(end, RolePlay) else None)
 
+    def result_of(self, scenario: Scenario) -> ResultSettings | None:
+        """Return the settings of the structured result, or None if there is none."""
+        return self.result or scenario.result or None
+
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """Return the settings that determine the data. A run can be resumed only if they are unchanged."""
         # Only if set: runs from before critics, histories and seats do not have these fields.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         optional |= {"model.weights": self.model.weights} if self.model.weights else {}
+        optional |= {"result": msgspec.to_builtins(self.result)} if self.result else {}
         # Absent if the model is asked for all lists.
         optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
         if self.history:  # the window decides when turns are dropped
@@ -277,7 +285,8 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
         judge = read.pop(JUDGE, None)
         table |= {"models": read} | ({"judge": judge} if judge else {})
     config = convert_table(table, GenerateConfig, path)
-    return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
+    result = config.result and config.result.load(lambda name: (path.parent / name).read_text("utf-8-sig"))
+    return replace(config, scenario=_scenario(path, config.scenario), result=result)
 
 
 def check_place(path: Path, config: GenerateConfig) -> None:

@@ -13,8 +13,10 @@ import msgspec
 from camel._version import __version__
 from camel.core.checks import shown
 from camel.core.errors import InputError, NoRoom
+from camel.core.message import Sampling
 from camel.core.model import Model
 from camel.core.play import Declaration
+from camel.core.results import ResultSettings, add_result
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
@@ -45,6 +47,8 @@ class Dialogues(Job):
     place: str
     seed: int | None = None
     """Random seed; each item gets its own seed derived from it."""
+    result_settings: ResultSettings | None = None
+    """The structured result of each conversation."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +84,7 @@ class Dialogues(Job):
             "seed": self.seed,
             "shard_size": size,
         }
+        decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         planned = {CONVERSATIONS: Planned(len(self.rows), size)}
@@ -117,7 +122,8 @@ class Dialogues(Job):
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
         item.draft = self._with_labels(item, play.transcript, fingerprint)
-        return await play.finish()
+        transcript, usual = await play.finish(), Sampling(seed=seed)
+        return await add_result(transcript, item.model, self.result_settings, usual)
 
     def _with_labels(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:
         row = self.rows[item.index]

@@ -21,6 +21,7 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
+from camel.core.results import add_result
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stops import Stop
 from camel.core.task import SPECIFIER, Task
@@ -272,7 +273,7 @@ class Maker:
         item.draft = self._with_labels(item.index, play.transcript, facts)
         if task:
             play.transcript.task = task
-        return await play.finish()
+        return await self._with_result(item, await play.finish())
 
     def _seat(self, item: Item, name: str) -> Seated:
         """Return the model of a seat in one conversation."""
@@ -389,7 +390,12 @@ class Maker:
         reply = await model.reply(Request(history, sampling, item.id, ASSISTANT))
         transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
         transcript.stop = Stop("done", "the question was answered", ASSISTANT)
-        return transcript
+        return await self._with_result(item, transcript)
+
+    async def _with_result(self, item: Item, transcript: Transcript) -> Transcript:
+        """Ask for the conversation's structured result, if one is configured."""
+        usual = seeded(self.config.sampling or AGENT_SAMPLING, self.config.seed, item.index)
+        return await add_result(transcript, item.model, self.config.result_of(self.scenario), usual)
 
     def _with_labels(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
         transcript.scenario, transcript.inputs, transcript.item = self.scenario.name, facts, index

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from camel.core.message import Usage
+from camel.core.results import ResultSettings
 from camel.core.society import Society
 from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess
 from camel.generation.seats import MEMBERS
@@ -16,6 +19,8 @@ from camel.scenarios.critics import CriticSettings
 TOKENS_PER_WORD = 1.4
 VERDICT_TOKENS = 60
 """Tokens of a critic's answer."""
+RESULT_TOKENS = 20
+"""Tokens of one field of a result."""
 TOKENS_PER_MESSAGE = 4
 """Tokens that a chat template adds to a message."""
 FURTHER_CALLS = Figure(0.0, 0.1, 2.0)
@@ -63,9 +68,13 @@ class Guesses:
     """Estimates one item of each kind from assumptions, in three cases: low, likely, high."""
 
     def __init__(
-        self, scenario: Scenario, assumed: Assumptions, critic: CriticSettings | None = None
+        self,
+        scenario: Scenario,
+        assumed: Assumptions,
+        critic: CriticSettings | None = None,
+        result: ResultSettings | None = None,
     ) -> None:
-        self._scenario, self._assumed, self._critic = scenario, assumed, critic
+        self._scenario, self._assumed, self._critic, self._result = scenario, assumed, critic, result
         rendered = [len(part.text) / assumed.characters_per_token for part in sample(scenario)]
         asked = len(scenario.asked)
         self._list_prompts = dict(zip((level.name for level in scenario.asked), rendered, strict=False))
@@ -83,6 +92,7 @@ class Guesses:
                 parts["critic"] = len(self._critic.seats) / 2
         else:
             parts = {"assistant": 1.0}
+        parts["result"] = 0.1 if self._result else 0.0
         shares: list[tuple[float, ModelPrice | None]] = []
         for name, part in parts.items():
             seat = config.models.get(name)
@@ -153,6 +163,15 @@ class Guesses:
     def of_rest(self, case: int) -> Need:
         """Estimate a conversation without the call that specifies its task."""
         return self.of_conversation(case).plus(self.of_task(case).times(-1))
+
+    def with_result(self, item: Need, case: int) -> Need:
+        """Add the request for the result, if there is one. It contains the whole conversation."""
+        if self._result is None:
+            return item
+        rate, schema = self._assumed.characters_per_token, self._result.validator.schema
+        asked = (len(self._result.prompt) + len(msgspec.json.encode(schema))) / rate
+        answer = RESULT_TOKENS * len(schema.get("properties", ()))
+        return item.plus(Need(1, item.completion + asked, answer, 0, answer * rate * STORED[case]))
 
     def _of_meeting(self, society: Society, case: int) -> Need:
         """Estimate one conversation of a society, up to its message limit. Each call sends what its speaker heard and said."""

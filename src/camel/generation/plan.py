@@ -215,7 +215,7 @@ def make_plan(
     actual = config.loaded_scenario()
     scenario = actual.resized(counts or {})
     committed = committed or {}
-    guess = Guesses(scenario, config.plan, config.critic_of(scenario))
+    guess = Guesses(scenario, config.plan, config.critic_of(scenario), config.result_of(scenario))
     stages: list[StagePlan] = []
     for level in scenario.asked:
         same = level.count == actual.level(level.name).count
@@ -232,7 +232,11 @@ def make_plan(
     if config.specifies_first(scenario):
         each, before = guess.of_rest, committed.get(SPECIFIED, ())
         stages.append(_stage(SPECIFIED, scenario.count, size, guess.of_task, before, kept))
-    stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
+
+    def of_item(case: int) -> Need:
+        return guess.with_result(each(case), case)
+
+    stages.append(_stage(name, scenario.count, size, of_item, committed.get(name, ()), kept))
     batched = {one.name for one in stages if config.model.batch and one.name != CONVERSATIONS}
     price = replace(config.model, batch=False).cost()
     own = {one.name: committed.get(one.name, ()) for one in stages if one.done}

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from camel.core.errors import CamelError, InputError
 from camel.core.model import Model
 from camel.core.play import Declaration
+from camel.core.results import read_settings
 from camel.core.stops import StopRule
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
@@ -78,6 +79,7 @@ def generate(
     inputs: Sequence[Mapping[str, Any]] | None = None,
     model: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] | None = None,
+    result: Any = None,
     out: str | Path = "",
     seed: int | None = None,
     concurrency: int | None = None,
@@ -102,9 +104,11 @@ def generate(
 
     `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
     or a configuration, or the path of its TOML file. The id of a conversation is its row's `id`, or a hash of the row.
-    `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. For the other
-    arguments see `run_job`.
+    `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. `result`, a
+    Pydantic class or a JSON schema, adds a structured result to each conversation: `run[0].result`. For the other arguments
+    see `run_job`.
     """
+    wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
     spec = find_spec(model) if isinstance(model, str) else model
     if isinstance(what, Declaration):
@@ -117,6 +121,7 @@ def generate(
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
+            result_settings=wanted,
         )
         patience, in_flight = 30.0, concurrency or 64
     else:
@@ -125,6 +130,7 @@ def generate(
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)
+        config = replace(config, result=wanted) if wanted else config
         config = config.adjusted(concurrency=concurrency, out=str(out), budget=given)
         given = {name: getattr(config.budget, name) for name in given}
         job = Generation(config, spec if isinstance(spec, Model) else None)

@@ -38,6 +38,11 @@ class StoredConversation:
         """The id of the conversation in the run."""
         return self.transcript.id
 
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The conversation's structured result, if there is one."""
+        return self.transcript.result
+
     def show(self) -> None:
         """Print the conversation with every message shortened to one line. A notebook cell that ends in it shows it in full."""
         print(self.transcript)  # noqa: T201

@@ -13,16 +13,16 @@ from __future__ import annotations
 from functools import cache
 from operator import eq, ge, le
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from camel.core.model import Expects
+from camel.core.model import Expects, Request
 from camel.core.toml import read_table
 
 Guide = Literal["llama.cpp", "vllm", "openai"]
 """The engine behind an endpoint, which decides how a grammar is sent."""
 
-CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict", "comparison")
-"""Formats of a critic's or a judge's answers, which are JSON."""
+CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict", "comparison", "result")
+"""Formats of answers that are JSON: a critic's, a judge's, and results. The code that asks for them repeats the call itself."""
 
 
 @cache
@@ -75,18 +75,46 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
-def schema_of(guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-    """Return the named JSON schema of a critic's answer, for protocols with a field for it. Empty if there is none."""
-    return guided_fields(guide, expects, options).get("response_format", {}).get("json_schema", {})
+def schema_of(guide: Guide, request: Request) -> dict[str, Any]:
+    """Return the named JSON schema of an answer, for protocols with a field for it. Empty if there is none."""
+    assert request.expects
+    fields = guided_fields(guide, request.expects, request.options, request.schema)
+    return fields.get("response_format", {}).get("json_schema", {})
 
 
-def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str, Any]:
+def _seal(node: Any, objects: list[dict[str, Any]]) -> Any:
+    """Return a schema whose objects allow no other fields, which strict endpoints require. Adds them to `objects`."""
+    if isinstance(node, list):
+        return [_seal(one, objects) for one in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    sealed = {key: _seal(value, objects) for key, value in cast("dict[str, Any]", node).items()}
+    if sealed.get("type") == "object" and isinstance(sealed.get("properties"), dict):
+        sealed.setdefault("additionalProperties", False)
+        objects.append(sealed)
+    return sealed
+
+
+def guided_fields(
+    guide: Guide, expects: Expects, options: int = 0, schema: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the fields to add to a chat-completions request that constrain its reply to the format.
 
-    `options` is the number of a critic's options. Returns nothing if the engine does not support the format.
+    `options` is the number of a critic's options, `schema` that of a result. Returns nothing if the engine does not support
+    the format.
 
     With `"llama.cpp"`, set `max_tokens` to at least 160, which fits everything that the grammar allows.
     """
+    if schema is not None:  # all three engines have this field
+        objects: list[dict[str, Any]] = []
+        sealed = _seal(schema, objects)
+        # OpenAI's strict mode requires all fields of every object.
+        strict = all(
+            {*one["properties"]} == {*one.get("required", ())} and not one["additionalProperties"]
+            for one in objects
+        )
+        named = {"name": expects, "strict": strict, "schema": sealed}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
     if expects in CRITICS:
         match guide:
             case "llama.cpp":

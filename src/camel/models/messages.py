@@ -13,7 +13,7 @@ import msgspec
 
 from camel.core.errors import MalformedReply, RequestRejected
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Expects, Reply, Request
+from camel.core.model import Reply, Request
 from camel.models.guided import Guide, schema_of
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
@@ -46,9 +46,9 @@ class AnthropicMessages(Wire):
             [b'{"model":', encode(self._name), *told, cached, b',"messages":[', rest, self.tail(request)]
         )
 
-    def fields(self, sampling: Any, expects: Expects | None, options: int, streaming: bool) -> dict[str, Any]:
+    def fields(self, request: Request) -> dict[str, Any]:
         """Return all fields except the model and the messages."""
-        fields = super().fields(sampling, expects, options, streaming)
+        sampling, fields = request.sampling, super().fields(request)
         budget, limit = field_of(fields.get("thinking"), "budget_tokens"), fields["max_tokens"]
         if isinstance(budget, int) and sampling.max_tokens is None:
             fields["max_tokens"] = budget + limit
@@ -63,8 +63,8 @@ class AnthropicMessages(Wire):
             fields["thinking"] = {**fields["thinking"], "budget_tokens": room}
         return fields
 
-    def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-        held = schema_of(guide, expects, options)
+    def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
+        held = schema_of(guide, request)
         return (
             {"output_config": {"format": {"type": "json_schema", "schema": held["schema"]}}} if held else {}
         )

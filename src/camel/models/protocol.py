@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from camel.core.message import FinishReason, Sampling, well_formed
-from camel.core.model import Choice, Expects, Reply, Request
+from camel.core.model import Choice, Reply, Request
 from camel.core.thought import separate
 from camel.models.dialects import Dialect
 from camel.models.guided import CRITICS, Guide, guided_fields
@@ -35,10 +35,10 @@ _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_
 _REFUSED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
     r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible|extra_forbidden|only n ?= ?1|"
-    r"(?:must|should) be 1\b|only works in",
+    r"(?:must|should) be 1\b|only works in|response_format|json_schema|output_config\.format|text\.format",
     re.IGNORECASE,
 )
-"""Pattern of error messages about a field that the endpoint does not accept."""
+"""Pattern of error messages about a field that the endpoint does not accept. Any message about a schema is one of them."""
 encode = msgspec.json.Encoder().encode
 
 
@@ -59,7 +59,8 @@ class Wire(ABC):
     ) -> None:
         """`guided`, `max_choices` and `session_field` override the dialect."""
         self.dialect, self._name = dialect, name
-        self._guided_by_dialect = guided is None and dialect.guided != "none"
+        # Unknown endpoints get the schema of a result, too, until they reject it.
+        self._guided_by_dialect = guided is None and (dialect.guided != "none" or not dialect.hosts)
         self.guided: Guide | None = guided or (None if dialect.guided == "none" else dialect.guided)
         self._max_choices = max_choices or dialect.max_choices
         self._session_field = session_field or dialect.session_field
@@ -67,7 +68,7 @@ class Wire(ABC):
         """Settings that the endpoint has rejected, each with the name to use instead. Empty name: the setting is omitted."""
         self._left_out: set[str] = set()
         """Requested settings that are omitted because the endpoint is known to reject them."""
-        self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
+        self._tails: dict[tuple[Any, ...], tuple[Any, bytes]] = {}
 
     @abstractmethod
     def encode(self, request: Request) -> bytes:
@@ -86,10 +87,16 @@ class Wire(ABC):
 
     def constraint(self, request: Request) -> str:
         """Return the name of the grammar or schema that constrains the reply, as recorded. Empty if there is none."""
-        if not self.guided or not request.expects:
+        guide = self._guide_for(request.schema)
+        if not guide or not request.expects:
             return ""
-        held = self.guided != "openai" or request.expects in CRITICS
-        return f"{self.guided}:{request.expects}" if held else ""
+        held = guide != "openai" or request.expects in CRITICS
+        return f"{guide}:{request.expects}" if held else ""
+
+    def _guide_for(self, schema: dict[str, Any] | None) -> Guide | None:
+        """Return how to constrain a reply, or None if it is not constrained."""
+        tried = schema is not None and self._guided_by_dialect and "guided" not in self._learned
+        return self.guided or ("openai" if tried else None)
 
     # --- rejections --------------------------------------------------------------------------------------------------
 
@@ -171,18 +178,17 @@ class Wire(ABC):
     def _thought(self, sampling: Sampling) -> dict[str, Any]:
         return {} if "reasoning" in self._learned else self.dialect.thought(sampling)
 
-    def fields(
-        self, sampling: Sampling, expects: Expects | None, options: int, streaming: bool
-    ) -> dict[str, Any]:
+    def fields(self, request: Request) -> dict[str, Any]:
         """Return all fields of a body except the model and the messages."""
+        sampling = request.sampling
         fields: dict[str, Any] = {**self.dialect.body, **self._thought(sampling)}
-        for name, value in self._settings(sampling, streaming).items():
+        for name, value in self._settings(sampling, request.watch is not None).items():
             if now := self._name_of(name, sampling):
                 fields |= self._setting(now, value)
             elif name in _SAMPLING_FIELDS or name in ("stop", "logprobs"):
                 self._left_out.add(name)
-        if self.guided and expects:
-            fields = merged(fields, self._held(self.guided, expects, options))
+        if request.expects and (guide := self._guide_for(request.schema)):
+            fields = merged(fields, self._held(guide, request))
         return {**fields, **sampling.extra}
 
     def _setting(self, name: str, value: Any) -> dict[str, Any]:
@@ -191,21 +197,22 @@ class Wire(ABC):
             return {"logprobs": True, "top_logprobs": value}
         return {name: value}
 
-    def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
+    def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
         """Return the fields that constrain a reply to its format."""
-        return guided_fields(guide, expects, options)
+        assert request.expects
+        return guided_fields(guide, request.expects, request.options, request.schema)
 
     def tail(self, request: Request) -> bytes:
         """Return the part of the body after the messages. Cached, because the same few settings recur in millions of calls."""
-        sampling, streaming = request.sampling, request.watch is not None
-        key = (id(sampling), request.expects, request.options, streaming)
+        held = request.sampling, request.schema
+        key = (*map(id, held), request.expects, request.options, request.watch is not None)
         kept = self._tails.get(key)
         if kept is None:
-            encoded = encode(self.fields(sampling, request.expects, request.options, streaming))
+            encoded = encode(self.fields(request))
             if len(self._tails) >= 256:
                 self._tails.clear()
-            # Keep a reference to the sampling, so that Python does not reuse its id.
-            kept = self._tails[key] = sampling, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
+            # Keep references to both objects, so that Python does not reuse their ids.
+            kept = self._tails[key] = held, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
         if self._session_field and request.session:
             # Routes a speaker's growing prompt to the machine that has it cached; other servers may reject the field.
             return b"".join(

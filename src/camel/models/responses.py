@@ -12,7 +12,7 @@ import msgspec
 
 from camel.core.errors import MalformedReply
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Expects, Reply, Request
+from camel.core.model import Reply, Request
 from camel.models.guided import Guide, schema_of
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
@@ -43,8 +43,8 @@ class OpenAIResponses(Wire):
             ]
         )
 
-    def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-        held = schema_of(guide, expects, options)
+    def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
+        held = schema_of(guide, request)
         return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
 
     def stream(self) -> EventStream:

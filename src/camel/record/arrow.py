@@ -100,6 +100,13 @@ class _Json(_Column):
         return [None if index is None else values[index] for index in encoded.indices.to_pylist()]
 
 
+class _JsonObject(_Json):
+    """Stores objects that differ from row to row and that a caller may change."""
+
+    def read(self, array: Any) -> list[Any]:
+        return [None if text is None else self._decode(text) for text in array.to_pylist()]
+
+
 class _List(_Column):
     blank = ()
 
@@ -208,6 +215,8 @@ def _column_of(name: str, info: inspect.Type) -> _Column:
             return _Json(info.cls)
         case inspect.ListType():
             return _List(_column_of(name, info.item_type))
+        case inspect.DictType() if isinstance(info.value_type, inspect.AnyType):
+            return _JsonObject(dict[str, Any])
         case inspect.DictType() if isinstance(info.value_type, inspect.ListType):
             return _Json(dict[str, list[str]])
         case inspect.DictType():
@@ -338,10 +347,9 @@ def _batch(transcripts: list[Transcript]) -> Any:
     for name in (*_TOTALS, "usd"):
         of = attrgetter(name)
         sums = list(accumulate(map(of, usages), initial=0))
-        specified = [of(transcript.task.usage) for transcript in transcripts]
+        others = [of(one.task.usage) + of(one.result_call.usage) for one in transcripts]
         row_sums = [
-            sums[end] - sums[start] + more
-            for (start, end), more in zip(pairwise(ends), specified, strict=True)
+            sums[end] - sums[start] + more for (start, end), more in zip(pairwise(ends), others, strict=True)
         ]
         totals.append(pa.array(row_sums, pa.float64() if name == "usd" else pa.int64()))
     return pa.RecordBatch.from_arrays([*_transcript().arrays(transcripts), *totals], schema=schema())

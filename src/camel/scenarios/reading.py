@@ -18,6 +18,7 @@ from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry
+from camel.core.results import ResultSettings
 from camel.scenarios.critics import CriticSettings
 from camel.scenarios.declarations import parse_declaration
 from camel.scenarios.lists import NamedList, read_lists
@@ -98,6 +99,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     question: Question | None = None
     translate: Translate | None = None
     critic: CriticSettings | None = None
+    result: ResultSettings | None = None
     labels: tuple[str, ...] = ()
     requires_acknowledgement: bool = False
     canary: str = ""
@@ -167,6 +169,7 @@ def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
         labels=declaration.labels,
         requires_acknowledgement=declaration.requires_acknowledgement,
         canary=declaration.canary,
+        result=_result(declaration.result, folder),
     )
     return scenario, folder.problems
 
@@ -249,6 +252,14 @@ def _level(table: LevelTable, folder: _Folder) -> Level:
         names=table.names,
         sampling=table.sampling,
     )
+
+
+def _result(table: ResultSettings | None, folder: _Folder) -> ResultSettings | msgspec.UnsetType:
+    try:
+        return table.load(folder.text) if table else msgspec.UNSET
+    except InputError as error:
+        folder.report(FILE, str(error))
+        return msgspec.UNSET
 
 
 def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tuple[NamedList, ...]]:

@@ -23,6 +23,7 @@ from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
+from camel.core.results import ResultSettings
 from camel.core.society import PLACEHOLDERS, Society
 from camel.core.stops import STOP_RULES, StopRule, paper_rules
 from camel.core.task import TaskSpecifier
@@ -272,6 +273,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     requires_acknowledgement: bool = False
     canary: str = ""
     """A GUID in every release of its data, so that training sets that contain the data can be detected."""
+    result: ResultSettings | msgspec.UnsetType = msgspec.UNSET
 
     # --- items ---------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from importlib import import_module
-from typing import NamedTuple
+from operator import getitem
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -111,6 +112,9 @@ def society(facts: Facts) -> str:
         return f"Solution: {_paragraph(facts, block)}\n\nNext request."
     if facts.system.startswith("You are a critic."):
         return _judged(facts)
+    if facts.system.startswith("You read a conversation and answer with one JSON"):
+        schema = msgspec.json.decode(facts.messages[1].text.rpartition("\n")[2])
+        return f"Here it is:\n```json\n{write_json(schema, facts)}\n```"
     asked = facts.messages[-1].text if facts.messages else ""
     if asked.startswith("You are an impartial judge."):
         return _compared(facts)
@@ -119,6 +123,38 @@ def society(facts: Facts) -> str:
     if wanted := _LIST.search(asked):
         return "\n".join(f"{n + 1}. {_item(mix(facts.draw, n))}" for n in range(min(int(wanted[1]), 1000)))
     return _paragraph(facts, mix(facts.draw, 2))
+
+
+def write_json(schema: Any, facts: Facts) -> str:
+    """Return JSON that is valid under the schema."""
+    return msgspec.json.encode(_example(schema, schema, facts.draw)).decode()
+
+
+def _example(schema: Any, root: Any, draw: int) -> Any:
+    if reference := schema.get("$ref"):
+        return _example(reduce(getitem, reference.split("/")[1:], root), root, draw)
+    kinds = schema.get("type", "string")
+    if options := schema.get("enum") or schema.get("anyOf") or (kinds if isinstance(kinds, list) else None):
+        one: Any = cast("list[Any]", options)[draw % len(options)]
+        if "enum" in schema:
+            return one
+        return _example(one if "anyOf" in schema else {**schema, "type": one}, root, mix(draw))
+    low = schema.get("minimum", 0)
+    match kinds:
+        case "object":
+            fields = schema.get("properties", {}).items()
+            return {name: _example(its, root, mix(draw, n)) for n, (name, its) in enumerate(fields)}
+        case "array":
+            count = schema.get("minItems", draw % 3)
+            return [_example(schema.get("items", {}), root, mix(draw, n)) for n in range(count)]
+        case "integer" | "number":
+            return low + draw % (schema.get("maximum", low + 9) - low + 1)
+        case "boolean":
+            return bool(draw & 1)
+        case "null":
+            return None
+        case _:
+            return _item(draw)
 
 
 _OPTION = re.compile(r"^Option \d+:$", re.MULTILINE)

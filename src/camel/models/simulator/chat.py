@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from camel.models.simulator import wire
-from camel.models.simulator.authors import Author, ChatMessage, Facts
+from camel.models.simulator.authors import Author, ChatMessage, Facts, write_json
 from camel.models.simulator.ledger import TokenCount
 from camel.models.simulator.settings import SimulatorSettings, fraction, mix
 
@@ -45,6 +46,7 @@ class ChatRequest(msgspec.Struct):
     stream_options: _StreamOptions | None = None
     max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
+    response_format: dict[str, Any] | None = None
 
 
 decode_request = msgspec.json.Decoder(ChatRequest).decode
@@ -101,7 +103,9 @@ class PrefixCache:
 def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
 ) -> Completion:
-    """Let the author write every choice, and count the tokens."""
+    """Let the author write every choice, and count the tokens. A request with a JSON schema gets an example of it."""
+    if schema := (request.response_format or {}).get("json_schema"):
+        author = partial(write_json, schema["schema"])
     roles = [message.role for message in request.messages]
     contents = b"\n".join([message.content for message in request.messages])
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())

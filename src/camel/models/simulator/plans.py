@@ -70,6 +70,10 @@ class ReplyPlanner:
         row = self.ledger.arrive(request.session, digest, client)
         try:
             asked = chat.decode_request(request.body)
+            if self._settings.rejects:
+                sent = msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
+                for name in sent.keys() & {*self._settings.rejects}:
+                    return self._error(row, "rejected", 400, f"Unsupported parameter: '{name}'")
             fault = self._draw_fault(row, digest)
             refusal = self._refuse(row) or self._fail(row, fault)
             if refusal is not None:

@@ -115,6 +115,8 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """Seconds in the `Retry-After` of every 429."""
     faults: dict[FaultKind, float] = {}
     """Rate of each fault. A repeated request draws again."""
+    rejects: tuple[str, ...] = ()
+    """Fields of a request that the endpoint rejects, such as `response_format`."""
     burst: Burst | None = None
     hang_seconds: float = 600.0
     drip_seconds: float = 0.05
