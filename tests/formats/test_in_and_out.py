@@ -47,6 +47,7 @@ def asked(id: str = "a", turns: tuple[str, ...] = ("Hi", "Hello"), **changes: An
         "messages": [Message(at, said[at % 2][1], said[at % 2][0], text) for at, text in enumerate(turns)],
         "inputs": {"customer": f"c-{id}"},
         "scores": {"helpful": Score(4.0), "language": Score(None, text="English")},
+        "result": {"resolved": True, "reasons": ["a"]},
     }
     return Transcript(**{**fields, **changes})
 
@@ -227,7 +228,7 @@ def test_sharegpt_has_many_names_for_two_seats(person: str, model: str, tmp_path
         ({"messages": [{"role": "user", "content": "x"}, {"role": "system", "content": "y"}]}, "message 2"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "message 1.*image_url"),
         ({"messages": ["x"]}, "message 1.*'x'"),
-        ({"messages": [], "metadata": {"inputs": "[1]"}}, "metadata"),
+        ({"messages": [], "metadata": {"run": "", "inputs": "[1]"}}, "metadata"),
         ({"text": "x"}, "no messages"),
     ],
 )

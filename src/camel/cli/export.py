@@ -78,14 +78,8 @@ def export(
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
-    if by and format != "preferences":
-        raise InputError(f"--by works only with the format preferences, not {format}: remove it")
-    if margin and not by:
-        raise InputError("--margin needs --by")
-    if split_by and not split:
-        raise InputError("--split-by needs --split")
-    if format == SITE and (split or metadata is not None):
-        raise InputError("--split and --metadata do not work with the format site: remove them")
+    if format == SITE and (split or by or metadata is not None):
+        raise InputError("--split, --by and --metadata do not work with the format site: remove them")
     shares = read_shares(split) if split else {}
     endings = ("",) if format == SITE or split else FORMATS[format].endings
     folders = "" in endings

@@ -279,7 +279,8 @@ def _described(
 ) -> Transcript:
     """Return the transcript of a chat with the values of its key `metadata`. Other values of the row become its inputs."""
     about: Any = row.get("metadata")
-    about = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+    # Other programs have other metadata.
+    about = cast("dict[str, Any]", about) if isinstance(about, dict) and "run" in about else {}
     try:
         inputs = _decoded(about, "inputs", dict[str, str])
         scores = _decoded(about, "scores", dict[str, float | str | None])
@@ -291,7 +292,7 @@ def _described(
         for name, value in row.items()
         if name not in _KNOWN and isinstance(value, str | int | float)
     }
-    made = Transcript(
+    return Transcript(
         document.id(about if row.get("id") is None else row, "id"),
         task,
         [Speaker(USER, USER.title()), Speaker(ASSISTANT, ASSISTANT.title(), system)],
@@ -304,14 +305,12 @@ def _described(
             name: Score(None, text=value) if isinstance(value, str) else Score(value)
             for name, value in (scores or {}).items()
         },
+        result=result,
     )
-    if hasattr(made, "result"):
-        made.result = result
-    return made
 
 
 def _decoded(about: dict[str, Any], name: str, kind: Any) -> Any:
-    """Return a value of `metadata`, which an export wrote as JSON. Values of other programs are ignored."""
+    """Return a value of `metadata`, which an export wrote as JSON."""
     value = about.get(name)
     return msgspec.json.decode(value, type=kind) if isinstance(value, str) and value else None
 

@@ -65,6 +65,6 @@ def metadata_of(transcript: Transcript, run: str) -> dict[str, str]:
     Their names differ from row to row, and `datasets` needs the same types in all rows: so they are JSON texts.
     """
     scores = {name: score.text or score.value for name, score in transcript.scores.items()}
-    named = {"inputs": transcript.inputs, "scores": scores, "result": getattr(transcript, "result", None)}
+    named = {"inputs": transcript.inputs, "scores": scores, "result": transcript.result}
     texts = {name: _encode(value).decode() for name, value in named.items()}
     return {"id": transcript.id, "run": run, **texts}

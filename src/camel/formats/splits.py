@@ -73,7 +73,7 @@ def value_of(transcript: Transcript, column: str) -> Any:
     named: dict[str, Mapping[str, Any] | None] = {
         "input": transcript.inputs,
         "score": scores,
-        "result": getattr(transcript, "result", None),
+        "result": transcript.result,
     }
     own = {"id": transcript.id, "scenario": transcript.scenario, "task": transcript.task.original}
     if not name and kind in own:

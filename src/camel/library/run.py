@@ -132,6 +132,8 @@ class Run(RunReader):
         value of `split_by`, such as `input.customer`, stay together. `by="score.helpful"` compares scores for the format
         preferences, at least `margin` apart. `title` and `license` are for the card of the format dataset.
         """
+        if (margin and not by) or (split_by and not split):
+            raise InputError("`margin` needs `by`, and `split_by` needs `split`")
         canary = canary_of(self.folder) if acknowledge else ""
         options: dict[str, Any] = {**card, **({"by": by, "margin": margin} if by else {})}
         if format == "dataset":
