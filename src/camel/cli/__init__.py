@@ -23,6 +23,7 @@ from camel.cli.map import map_
 from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.preview import preview
+from camel.cli.push import push
 from camel.cli.rows import rows
 from camel.cli.run import app as run
 from camel.cli.scenarios import app as scenarios
@@ -38,7 +39,7 @@ from camel.core.errors import CamelError, Damaged, InputError, advice_for
 GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
     "Generate": (generate, preview, plan, translate, scenarios),
-    "Read": (explore, show, export, import_),
+    "Read": (explore, show, export, import_, push),
     "Measure": (study, ablate, vote, evaluate, map_),
     "Train": (rows, train),
     "Operate": (run,),

@@ -25,6 +25,11 @@ FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems,
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
 SeatOption = Annotated[str, option("For messages and sharegpt: speaker to train on. Default: assistant, or else of two speakers the one that did not begin.", "NAME")]  # fmt: skip
+SplitOption = Annotated[str, option("Write a folder with one file per split, with these shares, such as train=0.9,test=0.1.", "NAME=SHARE,...")]  # fmt: skip
+SplitByOption = Annotated[str, option("With --split: keep conversations with the same value of this column together, such as input.customer.", "COLUMN")]  # fmt: skip
+ByOption = Annotated[str, option("For preferences: compare conversations by this column, such as score.helpful, instead of a critic's choices.", "COLUMN")]  # fmt: skip
+MarginOption = Annotated[float, option("With --by: minimum difference of the two values.", "NUMBER", min=0)]
+MetadataOption = Annotated[bool | None, option("Add the key metadata to each row: id, run, inputs, scores and result.", None, "--metadata/--no-metadata")]  # fmt: skip
 
 
 def export(
@@ -35,6 +40,11 @@ def export(
     language: LanguageOption = "",
     with_reasoning: WithReasoningOption = False,
     seat: SeatOption = "",
+    metadata: MetadataOption = None,
+    split: SplitOption = "",
+    split_by: SplitByOption = "",
+    by: ByOption = "",
+    margin: MarginOption = 0.0,
     force: shared.Force = False,
     title: shared.Title = "",
     license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
@@ -46,15 +56,15 @@ def export(
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
-    from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
+    from camel.formats.splits import read_shares
+    from camel.library.run import Run
     from camel.query.columns import narrow
     from camel.record.release import Release
     from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
-    from camel.runs.scores import with_scores
     from camel.storage.files import in_place_of
 
     if format not in (*FORMATS, SITE):
@@ -72,7 +82,10 @@ def export(
         raise InputError("--seat works only with the formats messages and sharegpt: remove it")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
-    endings = ("",) if format == SITE else FORMATS[format].endings
+    if format == SITE and (split or by or metadata is not None):
+        raise InputError("--split, --by and --metadata do not work with the format site: remove them")
+    shares = read_shares(split) if split else {}
+    endings = ("",) if format == SITE or split else FORMATS[format].endings
     folders = "" in endings
     # `.` has no name that a title or a temporary folder could be derived from.
     out = out if out.name not in ("", "..") else out.resolve()
@@ -97,16 +110,20 @@ def export(
         _write_site(run, out, force, release, title or out.name, license, where, choice)
         committed = len(RunReader(run, stage)) if stage else 0
     else:
-        records = with_scores(narrow(RunReader(run, stage), where))
+        options: dict[str, Any] = {"metadata": metadata, "by": by, "margin": margin}
+        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning, "seat": seat}
+        if format == "dataset":
+            options |= {
+                "title": title or out.name,
+                "license": license,
+                "planned": planned,
+                "language": language,
+            }
+        records = narrow(Run(run, stage), where)
         with in_place_of(out, force and folders) as place:
-            if format == "dataset":
-                card: dict[str, Any] = {"title": title or out.name, "license": license, "planned": planned}
-                written = dataset(records, place, release=release, **card)
-            else:
-                write: Any = FORMATS[format].write
-                written = write(records, place, release=release, **({"seat": seat} if seat else {}))
-        committed = written.conversations
-        what = counted(committed, "conversation" if language else stage.removesuffix("s"))
+            written = records.export(format, place, split=shares, split_by=split_by, **options)
+        committed = len(records) if by else written.conversations
+        what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
     if committed < planned and not where:
@@ -158,8 +175,8 @@ def _write_site(
         )
 
 
-FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")]  # fmt: skip
-FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems or transcript.", "FORMAT")]  # fmt: skip
+FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, or hf:OWNER/NAME, and the folder of the new run.")]  # fmt: skip
+FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems, messages, sharegpt, alpaca, dataset or transcript.", "FORMAT")]  # fmt: skip
 
 
 def import_(

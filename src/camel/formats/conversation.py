@@ -64,7 +64,10 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
         # A role play of two messages never ends as done, because the token would be in the third.
         answered = len(transcript.speakers) == 1 or (transcript.stop and transcript.stop.reason == "done")
         if answered and (found := problem_of(transcript)):
-            yield {"instruction": found[0], "input": "", "output": found[1]}
+            asked, given = (transcript.inputs.get(name, "") for name in ("instruction", "input"))
+            imported = found[0] == f"{asked}\n\n{given}"
+            asked, given = (asked, given) if imported else (found[0], "")
+            yield {"instruction": asked, "input": given, "output": found[1]}
             return
         for pair in pairs(transcript):
             yield {"instruction": pair.instruction, "input": pair.input, "output": pair.output}
@@ -88,6 +91,8 @@ def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[s
         if system or entry.role != "system"
     ]
     first = next((place for place, (role, _) in enumerate(turns) if role != "system"), 0)
-    if turns and turns[first][0] == "assistant":  # it spoke first, and imported data has no opening
+    if (
+        turns and turns[first][0] == "assistant" and transcript.task.text
+    ):  # it spoke first, and imported data has no opening
         turns.insert(first, ("user", transcript.task.text))
     return turns

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.formats.dataset import dataset_rows, dataset_schema
-from camel.formats.exporters import FORMATS
+from camel.formats.dataset import dataset_rows, dataset_schema, licenses_of
+from camel.formats.exporters import write_format
 from camel.query.columns import narrow
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import Exported, Release
@@ -88,6 +90,11 @@ class Run(RunReader):
             before += len(ids)
         raise KeyError(f"{self.folder.address} has no conversation {id!r}")
 
+    @property
+    def name(self) -> str:
+        """The name of the run's folder. The folders above it are private."""
+        return PurePath(self.folder.address).name
+
     def where(self, text: str) -> Self:
         """Return a view of the run with the conversations that a filter expression selects.
 
@@ -104,15 +111,39 @@ class Run(RunReader):
         return read_status(self.folder.address)
 
     def export(
-        self, format: str, path: str | Path, *, acknowledge: bool = False, with_reasoning: bool = False
+        self,
+        format: str,
+        path: str | Path,
+        *,
+        acknowledge: bool = False,
+        with_reasoning: bool = False,
+        metadata: bool | None = None,
+        split: Mapping[str, float] | None = None,
+        split_by: str = "",
+        by: str = "",
+        margin: float = 0.0,
+        seat: str = "",
+        **card: Any,
     ) -> Exported:
         """Export committed conversations: `run.export("messages", "rows.jsonl")`. docs/formats.md lists the formats.
 
         `acknowledge` is required for conversations that simulate misuse; the export then includes their scenario's canary.
-        `with_reasoning` adds the models' reasoning, in the formats that support it.
+        `with_reasoning` adds the models' reasoning, in the formats that support it. `metadata` adds or removes the key with
+        id, run, inputs, scores and result. `split={"train": 0.9, "test": 0.1}` writes a folder; conversations with the same
+        value of `split_by`, such as `input.customer`, stay together. `by="score.helpful"` compares scores for the format
+        preferences, at least `margin` apart. `seat` is the speaker to train on, in the formats messages and sharegpt. `title` and `license` are for the card of the format dataset.
         """
-        release = Release(acknowledge, canary_of(self.folder) if acknowledge else "", with_reasoning)
-        return FORMATS.find(format).write(with_scores(self), Path(path), release=release)
+        if (margin and not by) or (split_by and not split):
+            raise InputError("`margin` needs `by`, and `split_by` needs `split`")
+        canary = canary_of(self.folder) if acknowledge else ""
+        options: dict[str, Any] = {**card, **({"by": by, "margin": margin} if by else {})}
+        options |= {"seat": seat} if seat else {}
+        if format == "dataset":
+            options["input_licenses"] = licenses_of(self.settings.config.get("inputs"))
+        release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
+        return write_format(
+            format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options
+        )
 
     def to_hf(self) -> Any:
         """Return all conversations as a Hugging Face `Dataset` in the layout of the export. It is stored in the cache of
@@ -125,6 +156,7 @@ class Run(RunReader):
         given = {
             "files": [str(file.resolve()) for file in self.files],
             "content": " ".join(marker.sha256 for marker in self.markers),
+            "run": self.name,
         }
         features = datasets.Features.from_arrow_schema(dataset_schema())
         return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)

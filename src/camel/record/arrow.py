@@ -38,6 +38,8 @@ _TOTALS = ("prompt", "completion", "cached", "calls")
 _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
 """Fields whose texts differ from row to row. In all other text fields, equal values share one object after reading."""
 _AS_JSON = (Sampling, Deliberation)
+IN_DATASETS = {"role": "name"}
+"""Fields of a message that have another name in exported datasets. There, trainers take `role` for that of a chat."""
 
 
 class _Column:
@@ -167,7 +169,8 @@ class _Struct(_Column):
     def read(self, array: Any) -> list[Any]:
         names = {field.name for field in array.type}
         there = array.drop_null() if self.optional else array
-        made = self.made({name: there.field(name) for name in self._fields if name in names}, len(there))
+        places = {name: name if name in names else IN_DATASETS.get(name, name) for name in self._fields}
+        made = self.made({name: there.field(at) for name, at in places.items() if at in names}, len(there))
         if len(there) == len(array):
             return made
         found = iter(made)

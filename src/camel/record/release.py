@@ -31,6 +31,10 @@ class Release:
     """A GUID by which others can find these rows and keep them out of training data. Required for restricted rows."""
     reasoning: bool = False
     """Whether the models' reasoning is included."""
+    run: str = ""
+    """Name of the run that the conversations come from."""
+    metadata: bool | None = None
+    """Whether rows have a key `metadata` with id, run, inputs, scores and result. None: as usual for the format."""
 
 
 class Exported(NamedTuple):
