@@ -31,8 +31,11 @@ StopReason = Literal[
     "agreed",
     "message_loop",
     "stopped",
+    "rejected",
     "error",
 ]
+EXCLUDED = frozenset({"error", "rejected", "superseded"})
+"""Reasons of conversations that exports, training rows and counts skip."""
 
 
 MAX_MESSAGES = 40

@@ -16,7 +16,7 @@ from camel.core.errors import InputError
 from camel.core.heard import heard_by, sent_for
 from camel.core.message import Deliberation, Message, Sampling, Usage, in_one_line
 from camel.core.resolve import resolvers
-from camel.core.stops import Stop
+from camel.core.stops import EXCLUDED, Stop
 from camel.core.task import Task
 
 SCHEMA = 2
@@ -47,6 +47,18 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 1
 
 
+class RejectedAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt at a conversation that did not pass the run's validation."""
+
+    stop: str
+    """Why the attempt ended."""
+    why: str
+    """Why it was rejected."""
+    messages: list[Message]
+    usage: Usage = Usage()
+    """Usage of all calls of the attempt, including the specifier's and the judge's."""
+
+
 class Transcript(msgspec.Struct):
     """One conversation, finished or not."""
 
@@ -71,16 +83,23 @@ class Transcript(msgspec.Struct):
     wording: str = ""
     """How listeners read messages: `plain`, `by_name`, or your own wording's name; empty: depends on the number of speakers."""
     scores: dict[str, Score] = {}
+    rejected: list[RejectedAttempt] = []
+    """Earlier attempts that did not pass the run's validation. Their usage counts; exports do not contain them."""
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all calls, the task specifier's included."""
-        return sum((message.usage for message in self.messages), self.task.usage)
+        """Tokens of all calls, including those of the task specifier and of rejected attempts."""
+        return sum((one.usage for one in (*self.messages, *self.rejected)), self.task.usage)
 
     @property
     def failed(self) -> bool:
-        """Whether it ended because a call failed; exports skip such conversations."""
+        """Whether it ended because a call failed."""
         return self.stop is not None and self.stop.reason == "error"
+
+    @property
+    def excluded(self) -> bool:
+        """Whether exports, training rows and counts skip it: it failed, was rejected, or its row was deleted or changed."""
+        return self.stop is not None and self.stop.reason in EXCLUDED
 
     def to_json(self) -> bytes:
         """Serialize the record as indented JSON."""
