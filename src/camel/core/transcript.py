@@ -45,6 +45,8 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
     """The rater: a model, a rule or a person."""
     version: int = 1
+    text: str = ""
+    """The score, if it is a word such as a language. Then `value` may be None."""
 
 
 class RejectedAttempt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -105,6 +105,15 @@ def _expected(transcript: Transcript, task: str) -> str | None:
     return None
 
 
+_SAMPLE = 600
+"""Number of characters of a message from which the language of a conversation is detected."""
+
+
+def language_in(transcript: Transcript) -> str | None:
+    """Return the language of a conversation, detected in its first two messages. Return None if it is not clear."""
+    return language_of(" ".join(message.content[:_SAMPLE] for message in transcript.messages[:2]))
+
+
 @lru_cache(maxsize=256)
 def language_of(text: str, least_words: int = _LEAST_WORDS) -> str | None:
     """Return the language of a text, or None if it is too short or in an unknown language."""
