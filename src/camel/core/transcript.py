@@ -46,7 +46,7 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rater: a model, a rule or a person."""
     version: int = 1
     text: str = ""
-    """The score, if it is a word such as a language. Then `value` may be None."""
+    """The score if it is a word, such as a language."""
 
 
 class RejectedAttempt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -71,9 +71,14 @@ class RunReader:
         return sum(marker.rows for marker in self.markers)
 
     def __iter__(self) -> Iterator[Transcript]:
+        for _, transcripts in self.by_part():
+            yield from (transcript for _, transcript in transcripts)
+
+    def by_part(self) -> Iterator[tuple[Part, Iterator[tuple[int, Transcript]]]]:
+        """Yield each data file with its transcripts, numbered by their row in the file. Read one file before the next."""
         with self.opened(self.parts) as files:
-            for file in files:
-                yield from stream_shard(file)
+            for part, file in zip(self.parts, files, strict=False):
+                yield part, enumerate(stream_shard(file))
 
     def opened(self, parts: Sequence[Part]) -> AbstractContextManager[Iterator[Path]]:
         """Open the files of some parts. Each file is compared with its marker the first time."""
