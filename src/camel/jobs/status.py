@@ -26,6 +26,7 @@ from camel.models.replica import ReplicaState
 from camel.runs.again import StageName
 from camel.runs.control import read_wish
 from camel.runs.run import RunFolder, open_folder
+from camel.runs.scores import SCORE_STAGE
 from camel.runs.settings import Planned, Settings
 from camel.storage import inside
 from camel.storage.store import is_remote, open_store
@@ -163,6 +164,8 @@ def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> l
 
 def _begun(folder: RunFolder, stage: str) -> Planned:
     """Return the planned size of a stage that was added after the run."""
+    if stage.startswith(SCORE_STAGE):  # as many as there are conversations
+        return Planned(0, 1)
     begun = folder.begun_with(stage)
     return Planned(
         int(begun.get("count", 0) or begun.get("conversations", 0)), int(begun.get("shard_size", 1))
