@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from camel.core.errors import InputError
 
-Kind = Literal["text", "number", "set", "any"]
+ColumnKind = Literal["text", "number", "set", "any"]
 """What a column contains. True and false are the numbers 1 and 0. `any`: text that may be a number, or mixed values."""
 
 _MOST_TERMS, _MOST_LEVELS, _MOST_NAMES = 400, 50, 60
@@ -57,7 +57,7 @@ class _Term:
     def negative(self) -> bool:
         return self.operator in ("!=", "not in")
 
-    def check(self, kind: Kind, known: Iterable[str]) -> None:
+    def check(self, kind: ColumnKind, known: Iterable[str]) -> None:
         """Raise if the operator or the values do not fit the kind of the column."""
         if kind != "any" and self.values and isinstance(self.values[0], str) != (kind != "number"):
             what = "a number" if kind == "number" else 'text in quotes, as in "done"'
@@ -93,7 +93,7 @@ class _Term:
         found = any(wanted in members for wanted in self.values)
         return found != self.negative and self.operator not in _ORDER
 
-    def to_sql(self, name: str, kind: Kind) -> tuple[str, list[Any]]:
+    def to_sql(self, name: str, kind: ColumnKind) -> tuple[str, list[Any]]:
         """Return a condition that is never NULL, and its parameters."""
         type_ = "DOUBLE" if self.values and not isinstance(self.values[0], str) else "VARCHAR"
         if kind == "number":
@@ -161,7 +161,7 @@ class Expression:
         """The columns that it mentions."""
         return frozenset(term.column for term in _terms(self.node))
 
-    def check(self, known: Mapping[str, Kind]) -> None:
+    def check(self, known: Mapping[str, ColumnKind]) -> None:
         """Raise an `ExpressionError` if a column is not in `known`, or is compared with a value of another kind."""
         for term in _terms(self.node):
             if term.column not in known:
@@ -174,7 +174,7 @@ class Expression:
         """Return whether it is true for these values. A value that is missing or None makes every comparison false."""
         return self.node.matches(values)
 
-    def to_sql(self, columns: Mapping[str, str], kinds: Mapping[str, Kind]) -> tuple[str, list[Any]]:
+    def to_sql(self, columns: Mapping[str, str], kinds: Mapping[str, ColumnKind]) -> tuple[str, list[Any]]:
         """Return a condition of DuckDB and its parameters. `columns` gives the SQL of each column, `kinds` its kind.
 
         A `set` is a list of VARCHAR, `any` is a VARCHAR. Call `check` with the same kinds first.
@@ -185,7 +185,7 @@ class Expression:
         return str(self.node)
 
 
-def parse_expression(text: str, known: Mapping[str, Kind] | None = None) -> Expression:
+def parse_expression(text: str, known: Mapping[str, ColumnKind] | None = None) -> Expression:
     """Parse a filter expression. If `known`, the columns and their kinds, is given, check it too.
 
     Raises an `ExpressionError` with the position of the first error.
@@ -309,7 +309,9 @@ def _terms(node: _Node) -> Iterator[_Term]:
             yield from _terms(part)
 
 
-def _to_sql(node: _Node, columns: Mapping[str, str], kinds: Mapping[str, Kind]) -> tuple[str, list[Any]]:
+def _to_sql(
+    node: _Node, columns: Mapping[str, str], kinds: Mapping[str, ColumnKind]
+) -> tuple[str, list[Any]]:
     if isinstance(node, _Term):
         return node.to_sql(columns[node.column], kinds[node.column])
     parts = [_to_sql(part, columns, kinds) for part in node.parts]
