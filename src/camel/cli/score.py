@@ -57,12 +57,16 @@ def score(
     if bool(judges) != bool(rubric):
         raise InputError("--judge and --rubric belong together: give both, or neither")
     if len(judges) > 1:
-        raise InputError(f"camel score takes one --judge, not {len(judges)}. Run it once per judge, with another --name")
+        raise InputError(
+            f"camel score takes one --judge, not {len(judges)}. Run it once per judge, with another --name"
+        )
     if name and [bool(judges), bool(classifier), bool(function)].count(True) != 1:
         raise InputError("--name names one column: give it with one of --judge, --classifier and --function")
     columns: dict[str, Any] = {"detectors": detectors, "language": language, "duplicates": duplicates}
     if judges:
-        chat = find_spec(judges[0], base_url=base_url, batch=batch) if isinstance(judges[0], str) else judges[0]
+        chat = (
+            find_spec(judges[0], base_url=base_url, batch=batch) if isinstance(judges[0], str) else judges[0]
+        )
         columns[name or "judge"] = Rubric(read_rubric(rubric), scale, chat)
     if classifier:
         columns[name or "classifier"] = ClassifierScorer(classifier, label)
@@ -72,7 +76,9 @@ def score(
     if questions:
         columns["questions"] = questions
     job = ScoreJob(str(run), find_scorers(columns))
-    in_flight = call.concurrency or (2 if any(getattr(one, "is_here", False) for one in job.models.values()) else 64)
+    in_flight = call.concurrency or (
+        2 if any(getattr(one, "is_here", False) for one in job.models.values()) else 64
+    )
 
     def announce() -> Iterator[str]:
         for column, usage in job.estimate().items():

@@ -88,7 +88,7 @@ class RubricScorer(ItemScorer):
 
     async def score(self, item: Item, name: str, transcript: Transcript) -> Score:
         """Ask the model. Raises `ItemFailed` if no answer contains a rating."""
-        said = await self.rubric.rate(item.model(name), transcript, f"{transcript.id}-{name}")
+        said = await self.rubric.rate(item.model(name), transcript, item.id)
         if said.rating is None:
             raise ItemFailed(f"no rating in {self.rubric.asks} answers, the last: {shown(said.text)}")
         return Score(said.rating.value, said.rating.reason[:MOST_REASON], name_of(self.model))

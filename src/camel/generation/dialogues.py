@@ -21,6 +21,7 @@ from camel.core.transcript import Transcript
 from camel.generation.config import CONVERSATIONS, shard_size_for
 from camel.generation.conversations import conversation_stage
 from camel.generation.opening import open_made_from
+from camel.generation.validation import ATTEMPT, Validator
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
@@ -45,6 +46,7 @@ class Dialogues(Job):
     place: str
     seed: int | None = None
     """Random seed; each item gets its own seed derived from it."""
+    validator: Validator | None = None
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,8 @@ class Dialogues(Job):
             "seed": self.seed,
             "shard_size": size,
         }
+        if self.validator:
+            decisive["validate"] = self.validator.identity()
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         planned = {CONVERSATIONS: Planned(len(self.rows), size)}
@@ -106,12 +110,20 @@ class Dialogues(Job):
         ]
 
     async def _converse(self, fingerprint: str, item: Item) -> Transcript:
-        """Run one conversation."""
-        seed = item_seed(self.seed, item.index)
+        """Run one conversation, several times if the validation rejects it."""
+        attempt = partial(self._attempt, fingerprint, item)
+        if self.validator is None:
+            return await attempt(0, item.id)
+        self.validator.check_inputs(list(self.rows[item.index]))
+        return await self.validator.converse(item, attempt)
+
+    async def _attempt(self, fingerprint: str, item: Item, number: int, session: str) -> Transcript:
+        """Run one attempt at a conversation."""
+        seed = item_seed(self.seed, item.index + number * ATTEMPT)
         item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint)
         try:
             play = self.declaration.fill(self.rows[item.index]).play(
-                CheckedModel(item.model()), id=item.id, seed=seed
+                CheckedModel(item.model()), id=session, seed=seed
             )
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))

@@ -31,7 +31,8 @@ from camel.generation.conversations import conversation_stage
 from camel.generation.forecast import PlanEstimator
 from camel.generation.fork import fork_run
 from camel.generation.opening import open_run
-from camel.generation.seats import MEMBERS, SEATS, key_of, models_at
+from camel.generation.seats import JUDGE, MEMBERS, SEATS, key_of, models_at
+from camel.generation.validation import ATTEMPT
 from camel.jobs.budget import Budget
 from camel.jobs.item import Item, item_seed, seeded
 from camel.jobs.job import ItemFailed, Job, Stage, Step
@@ -135,6 +136,7 @@ class Maker:
         self.config, self.folder = config, folder
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
+        self._validator = config.validate.validator() if config.validate else None
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
 
@@ -262,11 +264,22 @@ class Maker:
         return found
 
     async def _converse(self, item: Item) -> Transcript:
-        """Run one conversation."""
+        """Run one conversation, several times if the validation rejects it."""
         facts = await self._facts(item)
         task = await self._specified(item.index)
+        if self._validator is None:
+            return await self._attempt(item, facts, task, 0, item.id)
+        self._validator.check_inputs(facts)
+        attempt = partial(self._attempt, item, facts, task)
+        return await self._validator.converse(item, attempt, given_task=task is not None)
+
+    async def _attempt(
+        self, item: Item, facts: dict[str, str], task: Task | None, number: int, session: str
+    ) -> Transcript:
+        """Run one attempt at a conversation."""
+        index = item.index + number * ATTEMPT
         try:
-            play = self._play(item, facts, specify=task is None)
+            play = self._play(item, facts, index, session, specify=task is None)
         except NoRoom as error:
             return self._with_labels(item.index, self._without_room(item, facts, error), facts)
         item.draft = self._with_labels(item.index, play.transcript, facts)
@@ -311,11 +324,13 @@ class Maker:
         stop = Stop("token_limit", str(error), USER)
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
-    def _play(self, item: Item, facts: dict[str, str], **other: Any) -> Play:
-        """Return one role play, ready to start. `other` has arguments that override the scenario's."""
-        end, seed, index = self.scenario.end, self.config.seed, item.index
+    def _play(
+        self, item: Item, facts: dict[str, str], index: int | None = None, session: str = "", **other: Any
+    ) -> Play:
+        """Return one role play, ready to start. `index` determines its seeds, `other` overrides the scenario's arguments."""
+        end, seed, index = self.scenario.end, self.config.seed, item.index if index is None else index
         if isinstance(end, Meeting):
-            return self._meeting(item, end, facts)
+            return self._meeting(item, end, facts, index, session)
         assert isinstance(end, RolePlay)
         seats = {name: self._seat(item, name) for name in SEATS}
         models = self._models(item)
@@ -341,10 +356,10 @@ class Maker:
             rules=end.rules(),
             history=seats[ASSISTANT].history or usual_history,
             user_history=seats[USER].history or usual_history,
-            id=self.scenario.id(index),
+            id=session or item.id,
         )
 
-    def _meeting(self, item: Item, end: Meeting, facts: dict[str, str]) -> Play:
+    def _meeting(self, item: Item, end: Meeting, facts: dict[str, str], index: int, session: str) -> Play:
         """Return one conversation of a society, ready to start."""
         models, usual = self._models(item), self.config.sampling or end.sampling
         seated: dict[str, Model] = {"": models("")}
@@ -365,8 +380,8 @@ class Maker:
             seated,
             task=task,
             sampling=None if self.config.models else usual,
-            seed=item_seed(self.config.seed, item.index),
-            id=self.scenario.id(item.index),
+            seed=item_seed(self.config.seed, index),
+            id=session or item.id,
         )
 
     async def _answer(self, item: Item) -> Transcript:
@@ -403,6 +418,8 @@ def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | 
     section = config.model
     usual = section if model is None else NamedModel(model, section.name, section.cost())
     seats: dict[str, Model | ModelSpec] = {"": usual, **models_at(config.models)}
+    if config.validate and config.validate.judge and config.judge:
+        seats[JUDGE] = config.judges[0]
     if model is None and section.batch and last_stage(config.loaded_scenario()) != ANSWERS:
         # Conversations do not use batches: they are sequences of calls, and each batch may take a day.
         once = {name: seats.get(name, section) for name in ("lists", "specifier")}

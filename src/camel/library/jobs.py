@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.core.play import Declaration
 from camel.core.stops import StopRule
+from camel.core.transcript import Transcript
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
 from camel.generation.generate import Generation
+from camel.generation.validation import Validator
 from camel.jobs.job import Job
 from camel.library.execution import run_job
 from camel.library.run import Run
@@ -29,6 +31,8 @@ def generate(
     rules: Sequence[StopRule] | None = None,
     out: str | Path = "",
     seed: int | None = None,
+    validate: str | Callable[[Transcript], Any] | None = None,
+    attempts: int = 3,
     concurrency: int | None = None,
     budget_usd: float | None = None,
     budget_tokens: int | None = None,
@@ -51,8 +55,9 @@ def generate(
 
     `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
     or a configuration, or the path of its TOML file. The id of a conversation is its row's `id`, or a hash of the row.
-    `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. For the other
-    arguments see `run_job`.
+    `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`.
+    `validate` is a filter expression, or a function that returns whether a conversation passes; others are tried again up to
+    `attempts` times, and then rejected. For the other arguments see `run_job`.
     """
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
     spec = find_spec(model) if isinstance(model, str) else model
@@ -66,11 +71,14 @@ def generate(
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
+            validator=None if validate is None else Validator(validate, attempts),
         )
         patience, in_flight = 30.0, concurrency or 64
     else:
-        if inputs is not None or rules is not None:
-            raise InputError("inputs and rules need a RolePlaying or a Society, not a configuration")
+        if inputs is not None or rules is not None or validate is not None:
+            raise InputError(
+                "inputs, rules and validate need a RolePlaying or a Society, not a configuration"
+            )
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)

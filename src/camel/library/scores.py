@@ -26,7 +26,9 @@ from camel.evaluation.scorers import (
 from camel.models.spec import ModelSpec, find_spec
 
 
-def find_scorers(columns: Mapping[str, Any], model: Model | ModelSpec | str | None = None) -> dict[str, Scorer]:
+def find_scorers(
+    columns: Mapping[str, Any], model: Model | ModelSpec | str | None = None
+) -> dict[str, Scorer]:
     """Return the scorers of columns. `model` is for rubrics that name none."""
     found: dict[str, Scorer] = {}
     for name, given in columns.items():
@@ -36,13 +38,17 @@ def find_scorers(columns: Mapping[str, Any], model: Model | ModelSpec | str | No
             found |= _shipped(name) if given else {}
         elif isinstance(given, Rubric):
             asked = given.model if given.model is not None else model
-            found[name] = RubricScorer(given, find_spec(asked or "") if not isinstance(asked, Model | ModelSpec) else asked)
+            found[name] = RubricScorer(
+                given, find_spec(asked or "") if not isinstance(asked, Model | ModelSpec) else asked
+            )
         elif isinstance(given, Scorer):
             found[name] = given
         elif callable(given):
             found[name] = FunctionScorer(given)
         else:
-            raise InputError(f"{name} must be a function of a transcript or a camel.Rubric, not {shown(given)}")
+            raise InputError(
+                f"{name} must be a function of a transcript or a camel.Rubric, not {shown(given)}"
+            )
     return found
 
 
