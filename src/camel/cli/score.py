@@ -42,6 +42,7 @@ def score(
     language: Annotated[bool, flag("--language", "Detect the language.")] = False,
     duplicates: Annotated[bool, flag("--duplicates", "Find exact and near duplicates.")] = False,
     questions: QuestionsOption = None,
+    force: shared.Force = False,
 ) -> None:
     """Add scores to the conversations of a run."""
     from camel.core.rubric import Rubric
@@ -75,7 +76,7 @@ def score(
         columns[name or str(getattr(found, "__name__", "function"))] = found
     if questions:
         columns["questions"] = questions
-    job = ScoreJob(str(run), find_scorers(columns))
+    job = ScoreJob(str(run), find_scorers(columns), replace=force)
     in_flight = call.concurrency or (
         2 if any(getattr(one, "is_here", False) for one in job.models.values()) else 64
     )

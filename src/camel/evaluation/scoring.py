@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from functools import cache, cached_property, lru_cache, partial
 from math import fsum
 from pathlib import Path
@@ -83,6 +84,8 @@ class ScoreJob(Job):
     """The run's folder or address."""
     scorers: Mapping[str, Scorer]
     """The scorers by the names of their columns."""
+    replace: bool = False
+    """Whether to replace paid scores of another rubric or model. Free ones are always replaced."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
@@ -115,14 +118,27 @@ class ScoreJob(Job):
         stages: list[Stage] = []
         for name, scorer in self.scorers.items():
             stage = SCORE_STAGE + name
-            begun, wanted = run.begun_with(stage), msgspec.to_builtins(scorer.identity())
-            if scorer.model is None and begun and any(begun.get(key) != wanted[key] for key in wanted):
-                run.remove_shards(stage, run.committed(stage) | set(run.by_shard("journal", stage)))
+            self._remove_changed(run, stage, name, scorer)
             scored = valid_shards(run, stage, self._scored.reader)
             if isinstance(scorer, ShardScorer):
                 scorer.prepare(self._scored.reader, scored)
             stages.append(self._scored.stage(stage, name, scorer))
         return stages
+
+    def _remove_changed(self, run: RunFolder, stage: str, name: str, scorer: Scorer) -> None:
+        begun, wanted = run.begun_with(stage), msgspec.to_builtins(scorer.identity())
+        differs = [key for key in wanted if begun and begun.get(key) != wanted[key]]
+        there = run.committed(stage) | set(run.by_shard("journal", stage))
+        if not differs or not there:
+            return
+        if scorer.model is not None and not self.replace:
+            if differs == ["model"]:
+                return  # the runner asks whether the change is accepted
+            raise InputError(
+                f"score.{name} was made with another {differs[0]}: choose another name for the column, or replace its scores "
+                "with --force (in Python: replace=True)"
+            )
+        run.remove_shards(stage, there)
 
     def result(self, run: RunFolder) -> list[ScoreColumn]:
         """Return the figures of the columns, from the totals in their markers."""
@@ -144,7 +160,7 @@ class ScoreJob(Job):
 
     def absolute(self) -> ScoreJob:
         """Return the job with an absolute path of the run."""
-        return replace(self, run=absolute_place(self.run))
+        return replace_fields(self, run=absolute_place(self.run))
 
     @cached_property
     def _scored(self) -> _ScoredRun:

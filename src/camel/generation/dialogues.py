@@ -119,7 +119,8 @@ class Dialogues(Job):
 
     async def _attempt(self, fingerprint: str, item: Item, number: int, session: str) -> Transcript:
         """Run one attempt at a conversation."""
-        seed = item_seed(self.seed, item.index + number * ATTEMPT)
+        # Later attempts have a seed, so that no endpoint repeats the first one.
+        seed = item_seed(self.seed or 0 if number else self.seed, item.index + number * ATTEMPT)
         item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint)
         try:
             play = self.declaration.fill(self.rows[item.index]).play(

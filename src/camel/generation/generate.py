@@ -328,9 +328,11 @@ class Maker:
         self, item: Item, facts: dict[str, str], index: int | None = None, session: str = "", **other: Any
     ) -> Play:
         """Return one role play, ready to start. `index` determines its seeds, `other` overrides the scenario's arguments."""
-        end, seed, index = self.scenario.end, self.config.seed, item.index if index is None else index
+        end, index = self.scenario.end, item.index if index is None else index
+        # Later attempts have a seed, so that no endpoint repeats the first one.
+        seed = self.config.seed if index == item.index else self.config.seed or 0
         if isinstance(end, Meeting):
-            return self._meeting(item, end, facts, index, session)
+            return self._meeting(item, end, facts, item_seed(seed, index), session)
         assert isinstance(end, RolePlay)
         seats = {name: self._seat(item, name) for name in SEATS}
         models = self._models(item)
@@ -359,7 +361,9 @@ class Maker:
             id=session or item.id,
         )
 
-    def _meeting(self, item: Item, end: Meeting, facts: dict[str, str], index: int, session: str) -> Play:
+    def _meeting(
+        self, item: Item, end: Meeting, facts: dict[str, str], seed: int | None, session: str
+    ) -> Play:
         """Return one conversation of a society, ready to start."""
         models, usual = self._models(item), self.config.sampling or end.sampling
         seated: dict[str, Model] = {"": models("")}
@@ -380,7 +384,7 @@ class Maker:
             seated,
             task=task,
             sampling=None if self.config.models else usual,
-            seed=item_seed(self.config.seed, index),
+            seed=seed,
             id=session or item.id,
         )
 

@@ -108,6 +108,7 @@ class Run(RunReader):
         budget_hours: float | None = None,
         accept: Collection[str] = (),
         retry_failed: bool = False,
+        replace: bool = False,
         progress: bool = True,
         **columns: Any,
     ) -> Run:
@@ -120,13 +121,14 @@ class Run(RunReader):
 
         A column is a function that returns a number, a bool, a word or None, each alone or with a reason as `(value,
         reason)`; a `Rubric` by which `model` rates; or `language=True`, `duplicates=True`, `detectors=True`,
-        `questions="humaneval"`. A function is identified by its name and `version`. For the rest see `run_job`.
+        `questions="humaneval"`. A function is identified by its name and `version`. `replace` replaces paid
+        scores of another rubric. For the rest see `run_job`.
         """
         from camel.evaluation.scoring import ScoreJob
         from camel.library.execution import finish_job
         from camel.library.scores import find_scorers
 
-        job = ScoreJob(self.folder.address, find_scorers(columns, model))
+        job = ScoreJob(self.folder.address, find_scorers(columns, model), replace)
         finish_job(
             job,
             concurrency=concurrency,
