@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.expressions import Expression, ExpressionError, ColumnKind, parse_expression
+from camel.core.expressions import ColumnKind, Expression, ExpressionError, parse_expression
 
 KINDS: dict[str, ColumnKind] = {
     "stop": "text",
