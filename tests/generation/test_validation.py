@@ -118,7 +118,7 @@ def test_a_killed_run_replays_its_attempts(tmp_path: Path, at: int):
         score = one.scores["judge"].value
         assert score is not None
         assert (score >= 6) == (one.stop is not None and one.stop.reason == "done")
-        assert all(attempt.usage.calls == 4 for attempt in one.rejected)
+        assert all(attempt.usage.calls == 5 for attempt in one.rejected), "with specifier and judge"
 
 
 async def test_a_condition_on_findings_and_lengths(tmp_path: Path):
@@ -154,7 +154,14 @@ def test_a_wrong_condition_is_reported_before_anything_is_paid(tmp_path: Path):
 
 
 def test_a_failed_attempt_keeps_the_rejected_ones(tmp_path: Path):
-    said = iter(["Instruction: Go.\nInput: None", "Solution: Yes.\nNext request.", "<CAMEL_TASK_DONE>"])
+    said = iter(
+        [
+            "Tell him the time.",
+            "Instruction: Go.\nInput: None",
+            "Solution: Yes.\nNext request.",
+            "<CAMEL_TASK_DONE>",
+        ]
+    )
     model = ScriptedModel(lambda request: next(said, ContentRejected("no")))
     run = camel.generate(
         PLAY, inputs=ROWS[:1], model=model, out=tmp_path / "run", validate="messages > 50", progress=False
@@ -162,8 +169,8 @@ def test_a_failed_attempt_keeps_the_rejected_ones(tmp_path: Path):
     (one,) = run
     assert one.failed
     assert (one.id, len(one.rejected), len(one.messages)) == ("r0", 1, 0)
-    assert one.rejected[0].usage.calls == 3
-    assert spent_on(RunFolder(tmp_path / "run"), ["conversations"]).calls == one.usage.calls == 3
+    assert one.rejected[0].usage.calls == 4
+    assert spent_on(RunFolder(tmp_path / "run"), ["conversations"]).calls == one.usage.calls == 4
 
 
 def test_rejected_attempts_are_stored_and_read():
