@@ -24,7 +24,6 @@ SITE = "site"
 FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
-WhereOption = Annotated[str, option("For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.", "QUERY")]  # fmt: skip
 
 
 def export(
@@ -41,17 +40,19 @@ def export(
     first: Annotated[int | None, option("For site: include the first N conversations.", "N")] = None,
     random: Annotated[int, option("For site: include N conversations, drawn at random.", "N")] = 0,
     seed: shared.Seed = None,
-    where: WhereOption = "",
+    where: shared.Where = "",
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
+    from camel.query.columns import narrow
     from camel.record.release import Release
     from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
+    from camel.runs.scores import with_scores
     from camel.storage.files import in_place_of
 
     if format not in (*FORMATS, SITE):
@@ -59,9 +60,9 @@ def export(
     restricted = bool(acknowledged(acknowledge))
     if (title or license) and format not in ("dataset", SITE):
         raise InputError("--title and --license work only with the formats dataset and site: remove them")
-    if format != SITE and (id or random or where or first is not None or seed is not None):
+    if format != SITE and (id or random or first is not None or seed is not None):
         raise InputError(
-            "--id, --first, --random, --seed and --where work only with the format site. Remove them: other formats export all conversations"
+            "--id, --first, --random and --seed work only with the format site. Remove them, or choose conversations with --where"
         )
     if with_reasoning and format not in REASONING:
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
@@ -92,7 +93,7 @@ def export(
         _write_site(run, out, force, release, title or out.name, license, where, choice)
         committed = len(RunReader(run, stage)) if stage else 0
     else:
-        records = RunReader(run, stage)
+        records = with_scores(narrow(RunReader(run, stage), where))
         with in_place_of(out, force and folders) as place:
             if format == "dataset":
                 card: dict[str, Any] = {"title": title or out.name, "license": license, "planned": planned}
@@ -103,7 +104,7 @@ def export(
         what = counted(committed, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
-    if committed < planned:
+    if committed < planned and not where:
         typer.echo(
             f"camel: the run is unfinished: {committed:,} of {planned:,} conversations are done. Resume it "
             f"(`camel run status {run}` shows how), then export again",
@@ -122,27 +123,19 @@ def _write_site(
     choice: dict[str, Any],
 ) -> None:
     """Write the chosen conversations as web pages."""
-    from urllib.parse import parse_qsl
-
     from camel.record.release import RESTRICTED
     from camel.reports.numbers import counted
     from camel.storage.files import in_place_of
 
     try:
-        from camel.explorer.reading import terms_of
         from camel.explorer.site import chosen, write_site
         from camel.query.answers import NeedsConsent
         from camel.query.catalogue import Catalogue
-        from camel.query.where import PAGING, PARAMETERS, Query
+        from camel.query.where import Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
-    # A complete address copied from the explorer works too.
-    address, mark, rest = where.partition("?")
-    asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
-    if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
-        raise InputError(f"--where has no filter {unknown[0]!r}. Use one of {', '.join(sorted(PARAMETERS))}")
-    query = Query.from_params(asked)
-    page: dict[str, Any] = {"title": title, "license": license, "terms": terms_of(query.text)}
+    query = Query(where=where.strip())
+    page: dict[str, Any] = {"title": title, "license": license}
     with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, **choice)

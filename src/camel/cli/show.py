@@ -24,6 +24,7 @@ def show(
     run: shared.RunPlace,
     id: Annotated[str, argument("ID", "Conversation to print, instead of the summary.")] = "",
     acknowledge: shared.Acknowledge = None,
+    where: shared.Where = "",
     show_prompts: shared.ShowPrompts = False,
     show_reasoning: shared.ShowReasoning = False,
     as_json: shared.AsJson = False,
@@ -33,9 +34,12 @@ def show(
 
     from camel.library.run import Run
 
-    records, labels, console = Run(run), acknowledged(acknowledge), Console(highlight=False)
+    records, labels = Run(run).where(where), acknowledged(acknowledge)
+    console = Console(highlight=False)
     if not id:
         _show_run(console, records.status(), list(islice(records, FIRST)), len(records), labels, as_json)
+        if where and not as_json:
+            console.print(f"matches   {len(records):,} of {len(Run(run)):,} conversations")
         return
     try:
         found = records[id].transcript

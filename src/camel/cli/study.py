@@ -32,6 +32,7 @@ def study(
     out: shared.Out = "",
     processes: shared.Processes = None,
     acknowledge: shared.Acknowledge = None,
+    where: shared.Where = "",
 ) -> None:
     """Measure behaviors such as role flipping in a run."""
     from camel.evaluation.findings import study_folder
@@ -61,6 +62,7 @@ def study(
         judge=None if chat is None else AskedModel(chat.name, "", chat.window, chat.weights),
         sample=sample,
         acknowledge=acknowledged(acknowledge),
+        where=where,
         models={} if chat is None else {"": chat},
     )
 

@@ -29,7 +29,7 @@ from camel.core.rubric import Rubric
 from camel.core.stops import EXCLUDED
 from camel.core.transcript import Score, Transcript
 from camel.detectors import DETECTORS
-from camel.detectors.languages import language_in
+from camel.detectors.languages import beginning_of, language_of
 from camel.detectors.marks import find_in
 from camel.jobs.item import Item
 from camel.jobs.job import ItemFailed
@@ -171,7 +171,8 @@ class LanguageScorer(ShardScorer):
 
     def scores(self, transcripts: Sequence[Transcript], shard: int) -> list[Score]:
         """Return each language as text. It is empty if no language is recognized."""
-        return [Score(None, text=language_in(one) or "") for one in transcripts]
+        said = (beginning_of([message.content for message in one.messages]) for one in transcripts)
+        return [Score(None, text=language_of(text) or "") for text in said]
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,10 @@ def draw_tasks(
         sizes = columns["messages"].combine_chunks().value_lengths().to_pylist()
         reasons = columns["stop"].combine_chunks().field("reason").to_pylist()
         rows = zip(columns["id"].to_pylist(), columns["labels"].to_pylist(), sizes, reasons, strict=True)
+        chosen = None if first.chosen is None else {*first.chosen[first.parts[part].file]}
         for row, (id, labels, size, reason) in enumerate(rows):
+            if chosen is not None and row not in chosen:
+                continue
             if closed.intersection(labels or ()):
                 excluded += 1
             elif not size or reason in EXCLUDED:

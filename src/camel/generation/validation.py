@@ -8,8 +8,8 @@ with the stop reason `rejected`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,17 +25,14 @@ from camel.core.rubric import Rubric
 from camel.core.stops import Stop
 from camel.core.transcript import RejectedAttempt, Score, Transcript
 from camel.jobs.item import Item
-from camel.query.values import transcript_values
+from camel.query.columns import COLUMNS, transcript_values
 
 JUDGE = "judge"
 """The seat of the judge, and the name of its score."""
 ATTEMPT = 500_009
 """Added to the index from which a conversation's seeds are derived, for each attempt after the first."""
-_KINDS: dict[str, ColumnKind] = {
-    **dict.fromkeys(("id", "scenario", "task", "stop", "model", "assistant", "user", "language"), "text"),
-    **dict.fromkeys(("label", "finding"), "set"),
-    **dict.fromkeys(("messages", "tokens", "calls", "cost", "chars"), "number"),
-}  # pyright: ignore[reportAssignmentType] - literals
+_LATER = ("starred", "tag", "duplicate", "near_duplicate", "overlap")
+"""Columns that a conversation does not have before its run is scored or annotated."""
 
 
 class ValidationJudge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -75,7 +72,6 @@ class Validator:
     """A filter expression, or a function that returns whether a conversation passes, alone or with a reason."""
     attempts: int = 3
     rubric: Rubric | None = None
-    known: Mapping[str, ColumnKind] = field(default_factory=lambda: dict(_KINDS))
 
     def __post_init__(self) -> None:
         whole("attempts", self.attempts, 1, 100)
@@ -93,9 +89,11 @@ class Validator:
         if not isinstance(self.condition, str):
             return None
         expression = parse_expression(self.condition)
-        inputs = {name: "any" for name in expression.columns if name.startswith("input.")}
-        judged = {f"score.{JUDGE}": "number"} if self.rubric else {}
-        expression.check({**self.known, **inputs, **judged})  # pyright: ignore[reportArgumentType]
+        known: dict[str, ColumnKind] = {name: kind for name, kind in COLUMNS.items() if name not in _LATER}
+        for name in expression.columns:
+            if name.startswith("input.") or (self.rubric and name == f"score.{JUDGE}"):
+                known[name] = "any" if name.startswith("input.") else "number"
+        expression.check(known)
         return expression
 
     def check_inputs(self, names: Collection[str]) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from camel.core.errors import InputError
 from camel.core.transcript import Transcript
 from camel.formats.dataset import dataset_rows, dataset_schema
 from camel.formats.exporters import FORMATS
+from camel.query.columns import narrow
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import Exported, Release
 from camel.reports.notebook import facts_html
 from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader, need_module
+from camel.runs.scores import with_scores
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -64,10 +67,13 @@ class Run(RunReader):
             )
         place = range(len(self))[which] if isinstance(which, int) else self._place_of(which)
         for part in self.parts:
-            if place < sum(part.rows):
+            rows = range(sum(part.rows)) if self.chosen is None else self.chosen[part.file]
+            if place < len(rows):
                 with self.opened([part]) as files:
-                    return StoredConversation(self, next(stream_shard(next(files), place, place + 1)))
-            place -= sum(part.rows)
+                    return StoredConversation(
+                        self, next(stream_shard(next(files), rows[place], rows[place] + 1))
+                    )
+            place -= len(rows)
         raise AssertionError("a run has as many rows as its parts")
 
     def _place_of(self, id: str) -> int:
@@ -75,10 +81,20 @@ class Run(RunReader):
         for part in self.parts:
             with self.opened([part]) as files:
                 ids: list[str] = read_shard(next(files), ["id"])["id"].to_pylist()
+            ids = ids if self.chosen is None else [ids[row] for row in self.chosen[part.file]]
             if id in ids:
                 return before + ids.index(id)
             before += len(ids)
         raise KeyError(f"{self.folder.address} has no conversation {id!r}")
+
+    def where(self, text: str) -> Self:
+        """Return a view of the run with the conversations that a filter expression selects.
+
+            run.where('score.helpful >= 4 and stop = "done"').export("messages", "good.jsonl")
+
+        A view has all methods of a run. docs/formats.md lists the columns.
+        """
+        return narrow(self, text)
 
     def status(self) -> Snapshot:
         """Return the run's progress, its usage, and the estimated total."""
@@ -95,7 +111,7 @@ class Run(RunReader):
         `with_reasoning` adds the models' reasoning, in the formats that support it.
         """
         release = Release(acknowledge, canary_of(self.folder) if acknowledge else "", with_reasoning)
-        return FORMATS.find(format).write(self, Path(path), release=release)
+        return FORMATS.find(format).write(with_scores(self), Path(path), release=release)
 
     def score(
         self,
@@ -147,6 +163,8 @@ class Run(RunReader):
         `datasets`."""
         datasets = need_module("datasets")
         self.need_some()
+        if self.chosen is not None:
+            raise InputError('to_hf works only for a whole run: use where(...).export("dataset", path)')
         # `datasets` identifies its cache by these; the hashes distinguish runs that were at the same path.
         given = {
             "files": [str(file.resolve()) for file in self.files],
@@ -161,6 +179,9 @@ class Run(RunReader):
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()
+        if self.chosen is not None:
+            connection.register("run", self.to_arrow())
+            return connection.sql(query)
         # By name, because shards of earlier versions have other columns.
         connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)

@@ -67,6 +67,7 @@ def study(
     judge: Model | str | None = None,
     sample: int = 100,
     acknowledge: Collection[str] = (),
+    where: str = "",
     progress: bool = True,
     **limits: Any,
 ) -> Study:
@@ -87,6 +88,7 @@ def study(
         judge=asked,
         sample=sample,
         acknowledge=tuple(acknowledge),
+        where=where,
         models=models,
     )
     return finish_job(job, progress=progress, **limits)

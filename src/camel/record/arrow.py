@@ -10,6 +10,7 @@ and converts no value to a `dict`. Only trees that few rows have (deliberations,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
@@ -295,6 +296,17 @@ def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterato
     """Yield the transcripts from row `start` to row `stop` of a Parquet file. Only one row group is in memory at a time."""
     for group in _groups(path, start, stop):
         yield from rows(group)
+
+
+def stream_rows(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, Transcript]]:
+    """Yield some rows of a Parquet file, given in ascending order, with their numbers."""
+    before = at = 0
+    for group in stream_groups(path):
+        end = bisect_left(wanted, before + group.num_rows, at)
+        chosen = wanted[at:end]
+        if chosen:
+            yield from zip(chosen, rows(group.take([row - before for row in chosen])), strict=True)
+        before, at = before + group.num_rows, end
 
 
 def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Table]:

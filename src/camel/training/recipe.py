@@ -8,7 +8,6 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.toml import convert_table, read_table
-from camel.detectors import DETECTORS
 from camel.training.shaping import Shape
 
 
@@ -28,12 +27,8 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which conversations and rows to use."""
 
-    stop: tuple[str, ...] = ()
-    """Stop reasons of the conversations to use. Empty means all."""
-    without: tuple[str, ...] = ()
-    """Names of detectors. A conversation is excluded if one of them finds something in it."""
-    language: str = ""
-    """The language of the conversations to use, e.g. `English`. Conversations in an unknown language are also used."""
+    where: str = ""
+    """A filter expression that selects the conversations to use, e.g. `stop = "done" and language = "English"`."""
     least_messages: int = 1
     exact: bool = True
     """Whether to remove rows whose text equals that of an earlier row."""
@@ -44,8 +39,6 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     contain one of them are excluded."""
 
     def __post_init__(self) -> None:
-        if unknown := set(self.without) - DETECTORS.keys():
-            raise InputError(f"unknown detector {sorted(unknown)[0]!r}. Use one of {', '.join(DETECTORS)}")
         if not (self.near == 0 or 0.5 <= self.near <= 1):
             raise InputError(f"filters.near must be 0 or between 0.5 and 1, not {self.near:g}")
 
