@@ -20,13 +20,13 @@ from camel.core.rubric import Rubric
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.evaluation.scorers import (
-    ClassifierScorer,
-    DetectorScorer,
-    FunctionScorer,
-    LanguageScorer,
-    OverlapScorer,
-    RubricScorer,
     Scorer,
+    classifier_scorer,
+    detector_scorer,
+    function_scorer,
+    language_scorer,
+    overlap_scorer,
+    rubric_scorer,
 )
 from camel.evaluation.scoring import ScoreColumn, ScoreJob, column_of
 from camel.jobs.budget import Budget
@@ -95,7 +95,7 @@ def values(folder: RunFolder, name: str) -> dict[str, float | None]:
 async def test_a_judge_is_asked_about_each_conversation_once(tmp_path: Path):
     folder = a_run(tmp_path)
     model = ScriptedModel(lambda request: "4\nIt is clear.")
-    scorers: dict[str, Scorer] = {"clear": RubricScorer(Rubric("Is it clear?"), model)}
+    scorers: dict[str, Scorer] = {"clear": rubric_scorer(Rubric("Is it clear?"), model)}
     outcome = await scored(folder, scorers)
     assert outcome.result == [ScoreColumn("clear", 9, 3, 4.0)]
     assert len(model.requests) == 9, "none about failed conversations"
@@ -117,7 +117,7 @@ async def test_an_answer_without_a_rating_is_asked_for_again_and_then_fails(tmp_
     folder = a_run(tmp_path, 1, 2)
     lines = iter(["It depends.", "7", "Good.", "Score: 9 of 10"])
     model = ScriptedModel(lambda request: next(lines))
-    scorers: dict[str, Scorer] = {"clear": RubricScorer(Rubric("Is it clear?", scale="1-5"), model)}
+    scorers: dict[str, Scorer] = {"clear": rubric_scorer(Rubric("Is it clear?", scale="1-5"), model)}
     outcome = await scored(folder, scorers)
     assert outcome.status == "failures"
     assert outcome.result == [ScoreColumn("clear", 0, 2, None)]
@@ -137,7 +137,7 @@ async def test_failures_of_the_endpoint_follow_the_policy(tmp_path: Path):
         return ServerFailed("it is down") if failing and "002" in request.session else "yes, it is"
 
     model = ScriptedModel(reply)
-    scorers: dict[str, Scorer] = {"ok": RubricScorer(Rubric("Is it fine?", scale="yes/no"), model)}
+    scorers: dict[str, Scorer] = {"ok": rubric_scorer(Rubric("Is it fine?", scale="yes/no"), model)}
     outcome = await scored(folder, scorers)
     assert [one.count for one in outcome.failed] == [1]
     assert values(folder, "ok") == {"000": None, "001": 1.0, "002": None}
@@ -149,7 +149,7 @@ async def test_failures_of_the_endpoint_follow_the_policy(tmp_path: Path):
 async def test_a_budget_stops_and_the_rest_is_scored_later(tmp_path: Path):
     folder = a_run(tmp_path)
     model = ScriptedModel(lambda request: "4")
-    scorers: dict[str, Scorer] = {"clear": RubricScorer(Rubric("Is it clear?"), model)}
+    scorers: dict[str, Scorer] = {"clear": rubric_scorer(Rubric("Is it clear?"), model)}
     for most in (3, 7):
         outcome = await scored(folder, scorers, budget=Budget(calls=most), concurrency=1)
         assert "the budget of" in outcome.reason
@@ -169,8 +169,8 @@ async def test_only_new_and_rewritten_shards_are_scored(tmp_path: Path):
         return len(transcript.messages)
 
     scorers: dict[str, Scorer] = {
-        "clear": RubricScorer(Rubric("Is it clear?"), model),
-        "length": FunctionScorer(length),
+        "clear": rubric_scorer(Rubric("Is it clear?"), model),
+        "length": function_scorer(length),
     }
     assert (await scored(folder, scorers)).complete
     # A later shard, larger than the others, and with a gap before it.
@@ -221,18 +221,18 @@ async def test_a_new_version_of_a_function_replaces_its_scores(tmp_path: Path):
         return bonus + len(transcript.messages)
 
     bonus = 0
-    assert (await scored(folder, {"length": FunctionScorer(length)})).result[0].mean == 2
+    assert (await scored(folder, {"length": function_scorer(length)})).result[0].mean == 2
     bonus = 5
-    assert (await scored(folder, {"length": FunctionScorer(length)})).result[0].mean == 2
+    assert (await scored(folder, {"length": function_scorer(length)})).result[0].mean == 2
     length.version = 2  # pyright: ignore[reportFunctionMemberAccess]
-    assert (await scored(folder, {"length": FunctionScorer(length)})).result[0].mean == 7
+    assert (await scored(folder, {"length": function_scorer(length)})).result[0].mean == 7
     assert verify(folder).sound
 
 
 async def test_paid_scores_of_another_rubric_are_replaced_only_on_request(tmp_path: Path):
     folder = a_run(tmp_path, 1)
     model = ScriptedModel(lambda request: "4")
-    first, second = (RubricScorer(Rubric(text), model) for text in ("Clear?", "Short?"))
+    first, second = (rubric_scorer(Rubric(text), model) for text in ("Clear?", "Short?"))
     assert (await scored(folder, {"it": first})).complete
     with pytest.raises(InputError, match=r"score\.it.*rubric.*--force"):
         await scored(folder, {"it": second})
@@ -279,9 +279,9 @@ async def test_languages_detectors_and_test_questions(tmp_path: Path):
         ],
     )
     scorers: dict[str, Scorer] = {
-        "language": LanguageScorer(),
-        "refusal": DetectorScorer("refusal"),
-        "overlap": OverlapScorer((str(tmp_path / "questions.jsonl"),)),
+        "language": language_scorer(),
+        "refusal": detector_scorer("refusal"),
+        "overlap": overlap_scorer((str(tmp_path / "questions.jsonl"),)),
     }
     language, refusal, overlap = (await scored(folder, scorers)).result
     assert language.words == {"English": 4, "German": 1}
@@ -295,7 +295,7 @@ async def test_languages_detectors_and_test_questions(tmp_path: Path):
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x~1", "1st", "a" * 61])
 def test_a_column_needs_a_plain_name(name: str):
     with pytest.raises(InputError, match="name"):
-        ScoreJob("runs/x", {name: LanguageScorer()})
+        ScoreJob("runs/x", {name: language_scorer()})
 
 
 def test_what_cannot_score_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -347,7 +347,7 @@ import asyncio, os, signal, sys
 from camel import ChatModel
 from camel.core.model import WrappedModel
 from camel.core.rubric import Rubric
-from camel.evaluation.scorers import RubricScorer
+from camel.evaluation.scorers import rubric_scorer
 from camel.evaluation.scoring import ScoreJob
 from camel.jobs.runner import Runner
 
@@ -363,7 +363,7 @@ class Killing(WrappedModel):
 
 async def main():
     async with ChatModel("simulated", base_url=sys.argv[2], api_key="") as model:
-        scorers = {"clear": RubricScorer(Rubric("Is it clear?"), Killing(model))}
+        scorers = {"clear": rubric_scorer(Rubric("Is it clear?"), Killing(model))}
         await Runner(ScoreJob(sys.argv[1], scorers), concurrency=1).run()
 
 asyncio.run(main())
@@ -409,18 +409,18 @@ def test_a_local_classifier(tmp_path: Path):
         tokenizer.save_pretrained(tmp_path / name)
     folder = a_run(tmp_path / "run", 2)
     scorers: dict[str, Scorer] = {
-        "reward": ClassifierScorer(str(tmp_path / "reward"), batch=2),
-        "label": ClassifierScorer(str(tmp_path / "classes")),
-        "share": ClassifierScorer(str(tmp_path / "classes"), "LABEL_1"),
+        "reward": classifier_scorer(str(tmp_path / "reward")),
+        "label": classifier_scorer(str(tmp_path / "classes")),
+        "share": classifier_scorer(str(tmp_path / "classes"), "LABEL_1"),
     }
     reward, label, share = asyncio.run(scored(folder, scorers)).result
     assert reward.scored == label.scored == share.scored == 6
     assert set(label.words) <= {"LABEL_0", "LABEL_1", "LABEL_2"}
     assert 0 < share.mean < 1
     with pytest.raises(InputError, match="LABEL_0"):
-        asyncio.run(scored(folder, {"x": ClassifierScorer(str(tmp_path / "classes"), "nice")}))
+        asyncio.run(scored(folder, {"x": classifier_scorer(str(tmp_path / "classes"), "nice")}))
     with pytest.raises(InputError, match="no-such-model"):
-        asyncio.run(scored(folder, {"y": ClassifierScorer(str(tmp_path / "no-such-model"))}))
+        asyncio.run(scored(folder, {"y": classifier_scorer(str(tmp_path / "no-such-model"))}))
 
 
 def test_usage_of_rejected_attempts_counts():

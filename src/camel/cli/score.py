@@ -46,7 +46,7 @@ def score(
 ) -> None:
     """Add scores to the conversations of a run."""
     from camel.core.rubric import Rubric
-    from camel.evaluation.scorers import ClassifierScorer
+    from camel.evaluation.scorers import classifier_scorer
     from camel.evaluation.scoring import ScoreJob
     from camel.jobs.progress import expect_line
     from camel.jobs.state import name_of, price_of
@@ -70,7 +70,7 @@ def score(
         )
         columns[name or "judge"] = Rubric(read_rubric(rubric), scale, chat)
     if classifier:
-        columns[name or "classifier"] = ClassifierScorer(classifier, label)
+        columns[name or "classifier"] = classifier_scorer(classifier, label)
     if function:
         found = import_function(function)
         columns[name or str(getattr(found, "__name__", "function"))] = found

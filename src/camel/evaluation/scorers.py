@@ -1,7 +1,7 @@
 """Scorers: each makes one column of scores for the conversations of a run.
 
-An item scorer gets one conversation at a time, and what it pays for or computes is journaled: a model with a rubric, your own
-function. A shard scorer gets all conversations of a shard at once, costs no call and is repeated after a kill.
+A scorer of items gets one conversation at a time, and what it pays for or computes is journaled: a model with a rubric, your own
+function. A scorer of shards gets all conversations of a shard at once, costs no call and is repeated after a kill.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import asyncio
 import inspect
 import math
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any, cast
@@ -43,86 +42,59 @@ MOST_REASON = 1_000
 """Maximum number of characters of a reason that are stored."""
 NEAR = 0.8
 """Similarity to an earlier conversation from which one is a near duplicate."""
+BATCH = 16
+"""Number of conversations that a classifier gets at once."""
+ScoreShard = Callable[[Sequence[Transcript], int], list[Score]]
+"""Returns the scores of a shard's conversations, in order, from them and the shard's number."""
 
 
-class Scorer(ABC):
-    """Makes one column of scores."""
+@dataclass(frozen=True, kw_only=True)
+class Scorer:
+    """Makes one column of scores: of each item, or of a shard at once."""
 
+    identity: Mapping[str, Any]
+    """What determines the scores, as JSON."""
+    item: Callable[[Item, str, Transcript], Awaitable[Score]] | None = None
+    """Returns the score of a conversation. The name of the column is also the seat of the model."""
+    shard: ScoreShard | None = None
+    prepare: Callable[[RunReader, Collection[int]], None] = lambda run, scored: None
+    """Called before the first shard, with the numbers of the shards that have scores already."""
     model: Model | ModelSpec | None = None
     """The model that is called. None if the scores cost nothing; then a changed scorer replaces its earlier scores."""
-
-    @abstractmethod
-    def identity(self) -> dict[str, Any]:
-        """Return what determines the scores, as JSON."""
+    rubric: Rubric | None = None
 
 
-class ItemScorer(Scorer):
-    """Scores one conversation at a time."""
+def rubric_scorer(rubric: Rubric, model: Model | ModelSpec) -> Scorer:
+    """Return a scorer that asks a model. An item fails if no answer contains a rating."""
 
-    @abstractmethod
-    async def score(self, item: Item, name: str, transcript: Transcript) -> Score:
-        """Return the score of a conversation. `name` is the column, and the seat of the scorer's model."""
-
-
-class ShardScorer(Scorer):
-    """Scores all conversations of a shard at once."""
-
-    def prepare(self, run: RunReader, scored: Collection[int]) -> None:
-        """Called before the first shard, with the numbers of the shards that have scores already."""
-
-    @abstractmethod
-    def scores(self, transcripts: Sequence[Transcript], shard: int) -> list[Score]:
-        """Return the scores of a shard's conversations, in order."""
-
-
-@dataclass(frozen=True)
-class RubricScorer(ItemScorer):
-    """Asks a model that rates by a rubric."""
-
-    rubric: Rubric
-    model: Model | ModelSpec
-
-    def identity(self) -> dict[str, Any]:
-        """Return the rubric and the model."""
-        return {**self.rubric.identity(), "model": name_of(self.model)}
-
-    async def score(self, item: Item, name: str, transcript: Transcript) -> Score:
-        """Ask the model. Raises `ItemFailed` if no answer contains a rating."""
-        said = await self.rubric.rate(item.model(name), transcript, item.id)
+    async def score(item: Item, name: str, transcript: Transcript) -> Score:
+        said = await rubric.rate(item.model(name), transcript, item.id)
         if said.rating is None:
-            raise ItemFailed(f"no rating in {self.rubric.asks} answers, the last: {shown(said.text)}")
-        return Score(said.rating.value, said.rating.reason[:MOST_REASON], name_of(self.model))
+            raise ItemFailed(f"no rating in {rubric.asks} answers, the last: {shown(said.text)}")
+        return Score(said.rating.value, said.rating.reason[:MOST_REASON], name_of(model))
+
+    identity = {**rubric.identity(), "model": name_of(model)}
+    return Scorer(identity=identity, item=score, model=model, rubric=rubric)
 
 
-@dataclass(frozen=True)
-class FunctionScorer(ItemScorer):
-    """Calls your function with each conversation. It is identified by its name and, if it has one, its `version`."""
+def function_scorer(function: Callable[[Transcript], Any]) -> Scorer:
+    """Return a scorer that calls your function: an async one for several conversations at once, another one in one thread."""
+    thread = ThreadPoolExecutor(1, "camel-score")
 
-    function: Callable[[Transcript], Any]
-
-    def identity(self) -> dict[str, Any]:
-        """Return the function's name and version."""
-        return {"function": identity_of(self.function)}
-
-    async def score(self, item: Item, name: str, transcript: Transcript) -> Score:
-        """Call the function: an async one for several conversations at once, another one in a thread of its own."""
-
+    async def score(item: Item, name: str, transcript: Transcript) -> Score:
         async def make() -> bytes:
             try:
-                if inspect.iscoroutinefunction(self.function):
-                    value = await self.function(transcript)
+                if inspect.iscoroutinefunction(function):
+                    value = await function(transcript)
                 else:
-                    loop = asyncio.get_running_loop()
-                    value = await loop.run_in_executor(self._thread, self.function, transcript)
+                    value = await asyncio.get_running_loop().run_in_executor(thread, function, transcript)
             except Exception as error:
                 raise ItemFailed(f"{name} raised {type(error).__name__}: {error}") from error
             return msgspec.json.encode(as_score(value, name))
 
         return msgspec.json.decode(await item.once(f"{name} {item.id}".encode(), make), type=Score)
 
-    @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, "camel-score")
+    return Scorer(identity={"function": identity_of(function)}, item=score)
 
 
 def as_score(value: Any, name: str) -> Score:
@@ -145,90 +117,75 @@ def as_score(value: Any, name: str) -> Score:
     return Score(number, well_formed(str(reason))[:MOST_REASON])
 
 
-@dataclass(frozen=True)
-class DetectorScorer(ShardScorer):
-    """Counts the findings of one detector."""
+def detector_scorer(detector: str) -> Scorer:
+    """Return a scorer that counts the findings of one detector."""
 
-    detector: str
-
-    def identity(self) -> dict[str, Any]:
-        """Return the detector and its version."""
-        return {"detector": self.detector, "version": DETECTORS[self.detector].version}
-
-    def scores(self, transcripts: Sequence[Transcript], shard: int) -> list[Score]:
-        """Run the detector."""
-        found = [find_in(one, [self.detector]) for one in transcripts]
+    def scores(transcripts: Sequence[Transcript], shard: int) -> list[Score]:
+        found = [find_in(one, [detector]) for one in transcripts]
         return [Score(float(len(its)), its[0].reason if its else "") for its in found]
 
+    return Scorer(identity={"detector": detector, "version": DETECTORS[detector].version}, shard=scores)
 
-@dataclass(frozen=True)
-class LanguageScorer(ShardScorer):
-    """Detects the language of each conversation."""
 
-    def identity(self) -> dict[str, Any]:
-        """Return the method's name."""
-        return {"language": 1}
+def language_scorer() -> Scorer:
+    """Return a scorer of languages as text. A language that is not recognized is empty."""
 
-    def scores(self, transcripts: Sequence[Transcript], shard: int) -> list[Score]:
-        """Return each language as text. It is empty if no language is recognized."""
+    def scores(transcripts: Sequence[Transcript], shard: int) -> list[Score]:
         said = (beginning_of([message.content for message in one.messages]) for one in transcripts)
         return [Score(None, text=language_of(text) or "") for text in said]
 
+    return Scorer(identity={"language": 1}, shard=scores)
 
-@dataclass(frozen=True)
-class OverlapScorer(ShardScorer):
-    """Finds conversations that contain a test question."""
 
-    questions: tuple[str, ...]
-    """Files of JSON lines, or names of shipped sets such as `humaneval`."""
+def overlap_scorer(questions: Sequence[str]) -> Scorer:
+    """Return a scorer that finds test questions, from files of JSON lines or shipped sets. The reason names the question."""
+    from camel.evaluation.exam_questions import digest_of, read_questions
+    from camel.evaluation.overlap import ExamQuestions
 
-    def identity(self) -> dict[str, Any]:
-        """Return hashes of the questions."""
-        from camel.evaluation.exam_questions import digest_of
+    index = ExamQuestions(one for name in questions for one in read_questions(name))
 
-        return {"questions": [digest_of(one) for one in self.questions]}
-
-    @cached_property
-    def _index(self) -> Any:
-        from camel.evaluation.exam_questions import read_questions
-        from camel.evaluation.overlap import ExamQuestions
-
-        return ExamQuestions(one for name in self.questions for one in read_questions(name))
-
-    def scores(self, transcripts: Sequence[Transcript], shard: int) -> list[Score]:
-        """Return 1 for a conversation that contains a question, whose name is the reason."""
-        found = self._index.found_in(to_table(transcripts))
+    def scores(transcripts: Sequence[Transcript], shard: int) -> list[Score]:
+        found = index.found_in(to_table(transcripts))
         return [
-            Score(float(row in found), self._index.names[found[row]] if row in found else "")
+            Score(1.0, index.names[found[row]]) if row in found else Score(0.0)
             for row in range(len(transcripts))
         ]
 
+    return Scorer(identity={"questions": [digest_of(one) for one in questions]}, shard=scores)
 
-@dataclass(frozen=True)
-class DuplicateScorer(ShardScorer):
-    """Finds copies. Of equal conversations, the first one has no mark: the first in order among those scored together."""
 
-    near: float = 0.0
-    """Minimum similarity of near duplicates. 0 finds only exact duplicates."""
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    _found: dict[int, Any] = field(default_factory=dict[int, Any], init=False, repr=False, compare=False)
-    """An array for each shard: whether each conversation is a copy."""
-    _order: list[Any] = field(default_factory=list[Any], init=False, repr=False, compare=False)
+def duplicate_scorer(near: float = 0.0) -> Scorer:
+    """Return a scorer that finds copies, or conversations with at least the similarity `near`.
 
-    def identity(self) -> dict[str, Any]:
-        """Return the similarity."""
-        return {"similarity": self.near or 1.0}
+    Of equal conversations, the first one has no mark: the first in order among those that are scored together.
+    """
+    copies = _Copies(near)
+    return Scorer(identity={"similarity": near or 1.0}, shard=copies.scores, prepare=copies.prepare)
+
+
+def classifier_scorer(name: str, label: str = "") -> Scorer:
+    """Return a scorer that runs a sequence classifier or reward model of Hugging Face here, on a GPU if there is one.
+
+    The score is the probability of `label`. Default: the most likely label as text, with its probability.
+    """
+    return Scorer(identity={"classifier": name, "label": label}, shard=_Classifier(name, label).scores)
+
+
+class _Copies:
+    """Compares all conversations of a run, when the first shard is scored."""
+
+    def __init__(self, near: float) -> None:
+        self._near, self._lock = near, Lock()
+        self._found: dict[int, Any] = {}
 
     def prepare(self, run: RunReader, scored: Collection[int]) -> None:
-        """Note the run. Conversations with scores come first, because their scores do not change."""
-        self._order[:] = [run, frozenset(scored)]
-        self._found.clear()
+        # Conversations with scores come first in the order, because their scores do not change.
+        self._run, self._scored = run, frozenset(scored)
+        self._found = {}
 
     def scores(self, transcripts: Sequence[Transcript], shard: int) -> list[Score]:
-        """Return 1 for each copy. The first call compares all conversations of the run."""
         with self._lock:
-            if not self._found:
-                self._found.update(self._compare(*self._order))
+            self._found = self._found or self._compare(self._run, self._scored)
         return [Score(float(copy)) for copy in self._found[shard]]
 
     def _compare(self, run: RunReader, scored: Collection[int]) -> dict[int, Any]:
@@ -239,7 +196,7 @@ class DuplicateScorer(ShardScorer):
         count, at = int(ends[-1]), 0
         keys, usable = np.zeros(count, np.int64), np.zeros(count, bool)
         with tempfile.TemporaryFile(prefix="camel-") as scratch:
-            signed = np.memmap(scratch, np.uint16, "w+", shape=(count, BINS)) if self.near else None
+            signed = np.memmap(scratch, np.uint16, "w+", shape=(count, BINS)) if self._near else None
             for part in run.parts:
                 with run.opened([part]) as files:
                     for group in stream_groups(next(files)):
@@ -265,7 +222,7 @@ class DuplicateScorer(ShardScorer):
                 for band in range(BANDS):
                     alive = ~copies
                     firsts, others = equal_rows(bands(rows[alive])[:, band], ranks[alive])
-                    copies[others[similarity(rows, firsts, others) >= self.near]] = True
+                    copies[others[similarity(rows, firsts, others) >= self._near]] = True
         found = np.zeros(count, bool)
         found[order] = copies
         return {
@@ -274,32 +231,23 @@ class DuplicateScorer(ShardScorer):
         }
 
 
-@dataclass(frozen=True)
-class ClassifierScorer(ShardScorer):
-    """Runs a sequence classifier or reward model of Hugging Face on this machine, on a GPU if there is one."""
+class _Classifier:
+    """A model of transformers, loaded when the first shard is scored."""
 
-    name: str
-    """A model on the Hugging Face hub, or a folder."""
-    label: str = ""
-    """The label whose probability is the score. Default: the most likely label as text, with its probability."""
-    batch: int = 16
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-
-    def identity(self) -> dict[str, Any]:
-        """Return the model and the label."""
-        return {"classifier": self.name, "label": self.label}
+    def __init__(self, name: str, label: str) -> None:
+        self._name, self._label, self._lock = name, label, Lock()
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, Any]:
         torch, transformers = need_module("torch", "train"), need_module("transformers", "train")
         try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(self.name)
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(self.name)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self._name)
+            model = transformers.AutoModelForSequenceClassification.from_pretrained(self._name)
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot load the classifier {shown(self.name)}: {error}") from None
+            raise InputError(f"cannot load the classifier {shown(self._name)}: {error}") from None
         labels = dict[str, int](model.config.label2id or {})
-        if self.label and self.label not in labels:
-            raise InputError(f"{self.name} has no label {self.label!r}. Use one of {', '.join(labels)}")
+        if self._label and self._label not in labels:
+            raise InputError(f"{self._name} has no label {self._label!r}. Use one of {', '.join(labels)}")
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
@@ -314,9 +262,9 @@ class ClassifierScorer(ShardScorer):
                 tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or 512
             )
             made: list[Score] = []
-            for at in range(0, len(texts), self.batch):
+            for at in range(0, len(texts), BATCH):
                 given = tokenizer(
-                    texts[at : at + self.batch],
+                    texts[at : at + BATCH],
                     truncation=True,
                     max_length=most,
                     padding=True,
@@ -329,12 +277,12 @@ class ClassifierScorer(ShardScorer):
 
     def _score(self, logits: Any, config: Any) -> Score:
         if len(logits) == 1:
-            return Score(float(logits[0]), by=self.name)
+            return Score(float(logits[0]), by=self._name)
         shares = logits.softmax(0)
-        if self.label:
-            return Score(float(shares[config.label2id[self.label]]), by=self.name)
+        if self._label:
+            return Score(float(shares[config.label2id[self._label]]), by=self._name)
         best = int(shares.argmax())
-        return Score(float(shares[best]), by=self.name, text=str(config.id2label[best]))
+        return Score(float(shares[best]), by=self._name, text=str(config.id2label[best]))
 
 
 def _text_of(transcript: Transcript, tokenizer: Any) -> str:

@@ -28,7 +28,7 @@ from camel.core.message import Usage, well_formed
 from camel.core.model import Model
 from camel.core.transcript import Score, Transcript
 from camel.engine.stage import Written
-from camel.evaluation.scorers import ItemScorer, RubricScorer, Scorer, ShardScorer
+from camel.evaluation.scorers import Scorer
 from camel.jobs.item import Item
 from camel.jobs.job import Job, Stage, Step
 from camel.models.spec import ModelSpec
@@ -120,13 +120,12 @@ class ScoreJob(Job):
             stage = SCORE_STAGE + name
             self._remove_changed(run, stage, name, scorer)
             scored = valid_shards(run, stage, self._scored.reader)
-            if isinstance(scorer, ShardScorer):
-                scorer.prepare(self._scored.reader, scored)
+            scorer.prepare(self._scored.reader, scored)
             stages.append(self._scored.stage(stage, name, scorer))
         return stages
 
     def _remove_changed(self, run: RunFolder, stage: str, name: str, scorer: Scorer) -> None:
-        begun, wanted = run.begun_with(stage), msgspec.to_builtins(scorer.identity())
+        begun, wanted = run.begun_with(stage), msgspec.to_builtins(scorer.identity)
         differs = [key for key in wanted if begun and begun.get(key) != wanted[key]]
         there = run.committed(stage) | set(run.by_shard("journal", stage))
         if not differs or not there:
@@ -150,7 +149,7 @@ class ScoreJob(Job):
         for name, scorer in self.scorers.items():
             done = run.folder.committed(SCORE_STAGE + name)
             left = [marker for marker in run.markers if marker.shard not in done]
-            if isinstance(scorer, RubricScorer) and (calls := sum(marker.rows for marker in left)):
+            if scorer.rubric and (calls := sum(marker.rows for marker in left)):
                 some = self._scored.shard(left[0].shard)[:20]
                 sizes = [estimate_tokens(scorer.rubric.question(one)) for one in some]
                 # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens.
@@ -199,7 +198,7 @@ class _ScoredRun:
             failure=_why_failed,
             id=lambda index: self._transcript(index).id,
             read=self._stored,
-            identity=scorer.identity(),
+            identity=scorer.identity,
             seat=name if scorer.model is not None else "",
             shard_size=SPACING,
             items={
@@ -209,17 +208,17 @@ class _ScoredRun:
         )
 
     async def _work(self, name: str, scorer: Scorer, item: Item) -> Score | None:
-        if not isinstance(scorer, ItemScorer):
+        if scorer.item is None:
             return None  # the shard is scored when it is written
         transcript = self._transcript(item.index)
-        return _excluded(transcript) or await scorer.score(item, name, transcript)
+        return _excluded(transcript) or await scorer.item(item, name, transcript)
 
     def _write(self, scorer: Scorer, path: Path, records: Sequence[Score | None]) -> Written:
         shard = int(path.name.partition("-")[0])
         transcripts = self.shard(shard)
         scores = [one for one in records if one is not None]
-        if isinstance(scorer, ShardScorer):
-            made = scorer.scores(transcripts, shard)
+        if scorer.shard is not None:
+            made = scorer.shard(transcripts, shard)
             scores = [_excluded(one) or score for one, score in zip(transcripts, made, strict=True)]
         columns = {
             "id": [one.id for one in transcripts],

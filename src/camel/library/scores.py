@@ -15,13 +15,13 @@ from camel.core.rubric import Rubric
 from camel.detectors import DETECTORS
 from camel.evaluation.scorers import (
     NEAR,
-    DetectorScorer,
-    DuplicateScorer,
-    FunctionScorer,
-    LanguageScorer,
-    OverlapScorer,
-    RubricScorer,
     Scorer,
+    detector_scorer,
+    duplicate_scorer,
+    function_scorer,
+    language_scorer,
+    overlap_scorer,
+    rubric_scorer,
 )
 from camel.models.spec import ModelSpec, find_spec
 
@@ -33,18 +33,18 @@ def find_scorers(
     found: dict[str, Scorer] = {}
     for name, given in columns.items():
         if name == "questions" and not callable(given):
-            found["overlap"] = OverlapScorer((given,) if isinstance(given, str) else tuple(given))
+            found["overlap"] = overlap_scorer((given,) if isinstance(given, str) else tuple(given))
         elif isinstance(given, bool) and name in ("language", "duplicates", "detectors"):
             found |= _shipped(name) if given else {}
         elif isinstance(given, Rubric):
             asked = given.model if given.model is not None else model
-            found[name] = RubricScorer(
+            found[name] = rubric_scorer(
                 given, find_spec(asked or "") if not isinstance(asked, Model | ModelSpec) else asked
             )
         elif isinstance(given, Scorer):
             found[name] = given
         elif callable(given):
-            found[name] = FunctionScorer(given)
+            found[name] = function_scorer(given)
         else:
             raise InputError(
                 f"{name} must be a function of a transcript or a camel.Rubric, not {shown(given)}"
@@ -54,10 +54,10 @@ def find_scorers(
 
 def _shipped(name: str) -> dict[str, Scorer]:
     if name == "language":
-        return {name: LanguageScorer()}
+        return {name: language_scorer()}
     if name == "duplicates":
-        return {"duplicate": DuplicateScorer(), "near_duplicate": DuplicateScorer(NEAR)}
-    return {detector: DetectorScorer(detector) for detector in DETECTORS}
+        return {"duplicate": duplicate_scorer(), "near_duplicate": duplicate_scorer(NEAR)}
+    return {detector: detector_scorer(detector) for detector in DETECTORS}
 
 
 def import_function(where: str) -> Any:
