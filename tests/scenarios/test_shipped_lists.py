@@ -12,10 +12,10 @@ import pytest
 
 from camel import scenarios
 from camel.core.dialogue import Dialogue
+from camel.evaluation.exam_questions import QUESTION_SETS, read_questions
 from camel.scenarios import Level, RolePlay, Scenario, load, shipped
 from camel.scenarios.duplicates import Distinct
 from camel.scenarios.reading import QUESTIONS
-from camel.training.recipe import QUESTION_SETS, read_questions
 
 ROOT = Path(scenarios.__file__).parent
 SUBJECTS = ("math", "physics", "chemistry", "biology")

@@ -75,6 +75,7 @@ PARTS = {
             "generation.plan",
             "generation.generate",
             "generation.dialogues",
+            "library.execution",
             "library.jobs",
             "jobs.job",
             "engine.stage",

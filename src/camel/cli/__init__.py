@@ -27,6 +27,7 @@ from camel.cli.push import push
 from camel.cli.rows import rows
 from camel.cli.run import app as run
 from camel.cli.scenarios import app as scenarios
+from camel.cli.score import score
 from camel.cli.serve import serve
 from camel.cli.show import show
 from camel.cli.society import society
@@ -40,7 +41,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
     "Generate": (generate, preview, plan, translate, scenarios),
     "Read": (explore, show, export, import_, push),
-    "Measure": (study, ablate, vote, evaluate, map_),
+    "Measure": (study, score, ablate, vote, evaluate, map_),
     "Train": (rows, train),
     "Operate": (run,),
     "Setup": (init, doctor, serve),

@@ -33,8 +33,11 @@ StopReason = Literal[
     "goodbye",
     "goal",
     "stopped",
+    "rejected",
     "error",
 ]
+EXCLUDED = frozenset({"error", "rejected", "superseded"})
+"""Reasons of conversations that exports, training rows and counts skip."""
 
 
 MAX_MESSAGES = 40

@@ -26,7 +26,7 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, Damaged, InputError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
-from camel.core.judge import quoted
+from camel.core.judge import quoted, quoted_talk, shortened
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Request
 from camel.engine.stage import Written, write_whole
@@ -46,7 +46,7 @@ from camel.evaluation.contest_records import (
 )
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, DrawnTasks, draw_tasks
-from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
+from camel.evaluation.windows import AskedModel, read_prompt
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.jobs.replies import CheckedModel

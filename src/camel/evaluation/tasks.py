@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from camel.core.errors import InputError
+from camel.core.stops import EXCLUDED
 from camel.core.transcript import Transcript
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import RESTRICTED
@@ -70,7 +71,7 @@ def draw_tasks(
                 continue
             if closed.intersection(labels or ()):
                 excluded += 1
-            elif not size or reason == "error":
+            elif not size or reason in EXCLUDED:
                 empty += 1
             else:
                 of += 1
@@ -82,7 +83,7 @@ def draw_tasks(
     found = [
         one
         for one in found
-        if not any(one.id in theirs and theirs[one.id].failed for theirs in also.values())
+        if not any(one.id in theirs and theirs[one.id].excluded for theirs in also.values())
     ]
     matched: list[dict[str, Transcript]] = []
     for one in found:

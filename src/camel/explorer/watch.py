@@ -38,6 +38,7 @@ from camel.reports.numbers import money, short
 from camel.runs.again import named
 from camel.runs.control import read_wish
 from camel.runs.plan import PlanRow, RunPlan, planned_layouts, read_plan
+from camel.runs.scores import SCORE_STAGE
 from camel.scenarios import RolePlay, Scenario, load
 from camel.scenarios.lists import read_lists
 from camel.storage.journal import Tail
@@ -203,7 +204,7 @@ class RunWatch:
         """Count the usage of newly committed shards from their markers, and no longer from their journals."""
         folder = self.source.folder
         for stage in folder.stages():
-            if stage.startswith(TRANSLATED):  # another model may have done it
+            if stage.startswith((TRANSLATED, SCORE_STAGE)):  # another model may have done it
                 continue
             marked = self._marked.setdefault(stage, set())
             new = folder.committed(stage) - marked

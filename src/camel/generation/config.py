@@ -21,6 +21,7 @@ from camel.core.message import Sampling
 from camel.core.results import ResultSettings
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import JUDGE, MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
+from camel.generation.validation import Validation
 from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
@@ -125,6 +126,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Random seed. Each item gets its own seed derived from it, so that endpoints with seeds give reproducible replies."""
     shard_size: int | None = None
     """Items per shard, which are committed together. Default: 5 % of all items, at most 512. Fixed when a run is created."""
+    validate: Validation | None = None
+    """The condition that conversations must meet. Others are tried again, a limited number of times."""
     acknowledge: tuple[str, ...] = ()
     """Names or labels of gated scenarios that you acknowledge."""
     run: RunSection = RunSection()
@@ -157,8 +160,9 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
         self.check_seats(scenario)
         self.check_inputs(scenario)
-        if self.history and not scenario.has_conversations:
-            raise InputError(f"'{scenario.name}' has no conversations: remove history")
+        for name, given in (("history", self.history), ("[validate]", self.validate)):
+            if given and not scenario.has_conversations:
+                raise InputError(f"'{scenario.name}' has no conversations: remove {name}")
         return scenario
 
     @property
@@ -264,6 +268,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         optional |= {"result": msgspec.to_builtins(self.result)} if self.result else {}
         # Absent if the model is asked for all lists.
         optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
+        optional |= {"validate": self.validate.validator().identity()} if self.validate else {}
         if self.history:  # the window decides when turns are dropped
             optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():

@@ -24,6 +24,7 @@ from camel.generation.config import CONVERSATIONS
 from camel.generation.conversations import conversation_stage
 from camel.generation.opening import open_made_from
 from camel.generation.table_plan import plan_rows
+from camel.generation.validation import ATTEMPT, Validator
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
@@ -53,6 +54,7 @@ class Dialogues(Job):
     """Number of conversations of a preview. 0: all rows."""
     result_settings: ResultSettings | None = None
     """The structured result of each conversation."""
+    validator: Validator | None = None
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +76,8 @@ class Dialogues(Job):
             "seed": self.seed,
         }
         decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
+        if self.validator:
+            decisive["validate"] = self.validator.identity()
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         settings = Settings(fingerprint(decisive), decisive, __version__)
@@ -107,20 +111,38 @@ class Dialogues(Job):
         ]
 
     async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:
-        """Run one conversation."""
+        """Run one conversation, several times if the validation rejects it."""
         if found := await asyncio.to_thread(earlier_record, plan, CONVERSATIONS, item.index):
             return found
-        row = plan.row(item.index)
-        seed = item_seed(self.seed, int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16))
-        item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, row.values)
+        values = plan.row(item.index).values
+        attempt = partial(self._attempt, fingerprint, item, values)
+        if self.validator is None:
+            transcript = await attempt(0, item.id)
+        else:
+            self.validator.check_inputs(values)
+            transcript = await self.validator.converse(item, attempt)
+        usual = Sampling(seed=self._seed_of(item))
+        return await add_result(transcript, item.model, self.result_settings, usual)
+
+    def _seed_of(self, item: Item, attempt: int = 0) -> int | None:
+        """Return the seed of an attempt. It depends on the row's id, not on its place."""
+        number = int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16)
+        # Later attempts have a seed, so that no endpoint repeats the first one.
+        return item_seed(self.seed or 0 if attempt else self.seed, number + attempt * ATTEMPT)
+
+    async def _attempt(
+        self, fingerprint: str, item: Item, values: Mapping[str, str], number: int, session: str
+    ) -> Transcript:
+        """Run one attempt at a conversation."""
+        seed = self._seed_of(item, number)
+        item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, values)
         try:
-            play = self.declaration.fill(row.values).play(CheckedModel(item.model()), id=item.id, seed=seed)
+            play = self.declaration.fill(values).play(CheckedModel(item.model()), id=session, seed=seed)
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
-        item.draft = self._with_labels(item, play.transcript, fingerprint, row.values)
-        transcript, usual = await play.finish(), Sampling(seed=seed)
-        return await add_result(transcript, item.model, self.result_settings, usual)
+        item.draft = self._with_labels(item, play.transcript, fingerprint, values)
+        return await play.finish()
 
     def _with_labels(
         self, item: Item, transcript: Transcript, fingerprint: str, values: Mapping[str, str]

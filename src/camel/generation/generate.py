@@ -34,8 +34,9 @@ from camel.generation.conversations import conversation_stage
 from camel.generation.forecast import PlanEstimator
 from camel.generation.fork import fork_run
 from camel.generation.opening import item_stages, open_run
-from camel.generation.seats import MEMBERS, SEATS, key_of, models_at
+from camel.generation.seats import JUDGE, MEMBERS, SEATS, key_of, models_at
 from camel.generation.table_plan import first_segments, plan_preview, plan_rows
+from camel.generation.validation import ATTEMPT
 from camel.inputs.settings import column_key
 from camel.jobs.budget import Budget
 from camel.jobs.item import Item, item_seed, with_seed
@@ -157,6 +158,7 @@ class Maker:
         self._settings = folder.settings()
         self._plan = read_plan(folder)
         self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
+        self._validator = config.validate.validator() if config.validate else None
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
 
@@ -291,19 +293,31 @@ class Maker:
         return found
 
     async def _converse(self, item: Item) -> Transcript:
-        """Run one conversation."""
+        """Run one conversation, several times if the validation rejects it."""
         if returned := await self._returned(item.index):
             return returned
         facts = await self._facts(item)
         task = await self._specified(item.index)
+        attempt = partial(self._attempt, item, facts, task)
+        if self._validator is None:
+            transcript = await attempt(0, item.id)
+        else:
+            self._validator.check_inputs(facts)
+            transcript = await self._validator.converse(item, attempt, given_task=task is not None)
+        return await self._with_result(item, transcript)
+
+    async def _attempt(
+        self, item: Item, facts: dict[str, str], task: Task | None, number: int, session: str
+    ) -> Transcript:
+        """Run one attempt at a conversation."""
         try:
-            play = self._play(item, facts, specify=task is None)
+            play = self._play(item, facts, number, session, specify=task is None)
         except NoRoom as error:
             return self._with_labels(item.index, self._without_room(item, facts, error), facts)
         item.draft = self._with_labels(item.index, play.transcript, facts)
         if task:
             play.transcript.task = task
-        return await self._with_result(item, await play.finish())
+        return await play.finish()
 
     def _seat(self, item: Item, name: str) -> Seated:
         """Return the model of a seat in one conversation."""
@@ -324,7 +338,7 @@ class Maker:
 
     async def _returned(self, item: int) -> Transcript | None:
         """Return the conversation that an item had before its row was deleted. None if it has to be made."""
-        if self._plan is None:
+        if self._plan is None or item not in self._plan.ever_inactive:
             return None
         return await asyncio.to_thread(earlier_record, self._plan, last_stage(self.scenario), item)
 
@@ -332,11 +346,14 @@ class Maker:
         """Return the id of an item's conversation."""
         return self._plan.row(index).id if self.config.inputs and self._plan else self.scenario.id(index)
 
-    def _seed_of(self, item: Item) -> int | None:
-        """Return the seed of an item's calls. For a row of a table it depends on the row's id, not on its place."""
-        if self.config.inputs is None:
-            return item_seed(self.config.seed, item.index)
-        return item_seed(self.config.seed, int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16))
+    def _seed_of(self, item: Item, attempt: int = 0) -> int | None:
+        """Return the seed of an attempt at an item. For a row of a table it depends on the row's id, not on its place."""
+        number = item.index
+        if self.config.inputs is not None:
+            number = int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16)
+        # Later attempts have a seed, so that no endpoint repeats the first one.
+        seed = self.config.seed or 0 if attempt else self.config.seed
+        return item_seed(seed, number + attempt * ATTEMPT)
 
     def _limited(self, end: RolePlay, sampling: Sampling, facts: dict[str, str]) -> tuple[RolePlay, Sampling]:
         """Return the role play and the sampling with the limits of a table's row."""
@@ -370,13 +387,15 @@ class Maker:
         stop = Stop("token_limit", str(error), USER)
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
-    def _play(self, item: Item, facts: dict[str, str], **other: Any) -> Play:
-        """Return one role play, ready to start. `other` has arguments that override the scenario's."""
-        end, seed = self.scenario.end, self._seed_of(item)
+    def _play(
+        self, item: Item, facts: dict[str, str], attempt: int = 0, session: str = "", **other: Any
+    ) -> Play:
+        """Return one conversation, ready to start. `attempt` determines its seeds, `other` overrides the scenario's arguments."""
+        end, seed, session = self.scenario.end, self._seed_of(item, attempt), session or item.id
         if isinstance(end, Meeting):
-            return self._meeting(item, end, facts)
+            return self._meeting(item, end, facts, seed, session)
         if isinstance(end, Dialogue):
-            return self._dialogue(item, end, facts)
+            return self._dialogue(item, end, facts, seed, session)
         assert isinstance(end, RolePlay)
         seats = {name: self._seat(item, name) for name in SEATS}
         models = self._models(item)
@@ -403,10 +422,12 @@ class Maker:
             rules=end.rules(),
             history=seats[ASSISTANT].history or usual_history,
             user_history=seats[USER].history or usual_history,
-            id=item.id,
+            id=session,
         )
 
-    def _meeting(self, item: Item, end: Meeting, facts: dict[str, str]) -> Play:
+    def _meeting(
+        self, item: Item, end: Meeting, facts: dict[str, str], seed: int | None, session: str
+    ) -> Play:
         """Return one conversation of a society, ready to start."""
         models, usual = self._models(item), self.config.sampling or end.sampling
         seated: dict[str, Model] = {"": models("")}
@@ -427,11 +448,13 @@ class Maker:
             seated,
             task=task,
             sampling=None if self.config.models else usual,
-            seed=self._seed_of(item),
-            id=item.id,
+            seed=seed,
+            id=session,
         )
 
-    def _dialogue(self, item: Item, end: Dialogue, facts: dict[str, str]) -> Play:
+    def _dialogue(
+        self, item: Item, end: Dialogue, facts: dict[str, str], seed: int | None, session: str
+    ) -> Play:
         """Return one dialogue, ready to start."""
         models, seated = self._models(item), {name: self._seat(item, name) for name in (*end.names, GOAL)}
         seats: list[Participant] = []
@@ -447,8 +470,8 @@ class Maker:
         end = replace(end, seats=tuple(seats), stops=replace(end.stops, goal=goal))
         return end.fill(facts).play(
             {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
-            seed=item_seed(self.config.seed, item.index),
-            id=self.scenario.id(item.index),
+            seed=seed,
+            id=session,
         )
 
     async def _answer(self, item: Item) -> Transcript:
@@ -490,6 +513,8 @@ def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | 
     section = config.model
     usual = section if model is None else NamedModel(model, section.name, section.cost())
     seats: dict[str, Model | ModelSpec] = {"": usual, **models_at(config.models)}
+    if config.validate and config.validate.judge and config.judge:
+        seats[JUDGE] = config.judges[0]
     if model is None and section.batch and last_stage(config.loaded_scenario()) != ANSWERS:
         # Conversations do not use batches: they are sequences of calls, and each batch may take a day.
         once = {name: seats.get(name, section) for name in ("lists", "specifier")}

@@ -288,8 +288,8 @@ class Translator:
         original = self._originals[item.index]
         inputs = {**original.inputs, "language": self.language}
         translated = item.draft = replaced(original, messages=[], inputs=inputs)
-        if original.failed:
-            return translated  # failed conversations are not exported
+        if original.excluded:
+            return translated  # excluded conversations are not exported
         model, tries = item.model(), [_Try(one) for one in original.messages]
         left = [
             one for one in tries if _letters(one.said.content, self.translate)

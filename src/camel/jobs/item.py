@@ -81,10 +81,10 @@ class Item:
             return None
         return self.usage.usd
 
-    def release(self) -> None:
-        """Report the end of the item to its models, so that their replicas can accept another one."""
+    def release(self, session: str = "") -> None:
+        """Report the end of the item, or of another session of it, to its models, so that their replicas can accept another."""
         for one in self._used:
-            one.inner.release(self.id)
+            one.inner.release(session or self.id)
 
 
 def item_seed(seed: int | None, index: int) -> int | None:

@@ -323,7 +323,7 @@ class JobState:
             for name, its in [pair for one in ended for pair in one.by_model.items()]:
                 used_by[name] = used_by.get(name, Usage()) + its
             used |= model_totals(used_by)
-        totals = {**used, **totals_in(stage, records)} if self.job.models else {}
+        totals = {**(used if self.job.models else {}), **totals_in(stage, records)}
         return Written(written.rows, written.sha256, {**totals, **written.totals})
 
     # --- counting ----------------------------------------------------------------------------------------------------

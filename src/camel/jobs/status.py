@@ -28,6 +28,7 @@ from camel.runs.control import read_wish
 from camel.runs.layout import Layout, Segment
 from camel.runs.plan import planned_layouts
 from camel.runs.run import RunFolder, open_folder
+from camel.runs.scores import SCORE_STAGE
 from camel.runs.settings import Settings
 from camel.storage import inside
 from camel.storage.store import is_remote, open_store
@@ -165,6 +166,8 @@ def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> l
 
 def _begun(folder: RunFolder, stage: str) -> Layout:
     """Return the planned size of a stage that was added after the run."""
+    if stage.startswith(SCORE_STAGE):  # as many as there are conversations
+        return Layout([])
     begun = folder.begun_with(stage)
     count = int(begun.get("count", 0) or begun.get("conversations", 0))
     return Layout([Segment(count, int(begun.get("shard_size", 1)))])

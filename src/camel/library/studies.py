@@ -22,7 +22,7 @@ from camel.evaluation.windows import AskedModel
 from camel.generation.config import read_config
 from camel.jobs.budget import Budget
 from camel.jobs.job import KEPT
-from camel.library.jobs import finish_job
+from camel.library.execution import finish_job
 from camel.models.spec import ModelSpec, find_spec
 from camel.reports.intervals import Rate
 from camel.reports.numbers import percent

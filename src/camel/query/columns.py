@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,13 +16,13 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.expressions import ColumnKind, Expression, parse_expression
-from camel.core.transcript import Score
-from camel.detectors.languages import language_of
+from camel.core.transcript import Score, Transcript
+from camel.detectors.languages import beginning_of, language_of
 from camel.detectors.marks import marks_of
 from camel.index.build import INDEX_COLUMNS, table_of
 from camel.index.facets import elements
 from camel.models.prices import cost
-from camel.record.arrow import rows, upgraded
+from camel.record.arrow import rows, to_table, upgraded
 from camel.record.parquet import Table, arrow, open_parquet, readable
 from camel.runs.annotations import Annotation, Annotations, files_for
 from camel.runs.compact import Part
@@ -58,7 +58,7 @@ _READ = {
     "score": ["scores"],
     "result": ["result"],
 }
-_LANGUAGE_CHARS, _FIRST_ROWS = 600, 256
+_FIRST_ROWS = 256
 T = TypeVar("T", bound=RunReader)
 
 
@@ -130,6 +130,12 @@ def select_by_shard(run: RunReader, text: str) -> Iterator[tuple[int, list[int]]
             )
 
 
+def transcript_values(transcript: Transcript, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of some columns of one conversation, without annotations."""
+    made = _Values(to_table([transcript]), [transcript.scores], {})
+    return {name: made.column(name)[0] for name in names}
+
+
 class _Values:
     """The columns of the rows of one row group."""
 
@@ -156,7 +162,7 @@ class _Values:
             case "language":
                 stored = self._scored(name, [None] * self._table.num_rows)
                 return [
-                    one or language_of(_beginning(said))
+                    one or language_of(beginning_of(said))
                     for one, said in zip(stored, self._said(), strict=True)
                 ]
             case "chars":
@@ -199,11 +205,6 @@ def _scores(run: RunReader, part: Part, names: Sequence[str]) -> Sequence[dict[s
 
 def _value(score: Score) -> Any:
     return score.text or None if score.value is None else score.value
-
-
-def _beginning(said: Sequence[str]) -> str:
-    """Return the text in which a conversation's language is detected."""
-    return " ".join(text[:_LANGUAGE_CHARS] for text in said[:2])
 
 
 def _named(table: Table, prefix: str) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from msgspec import inspect
 
 from camel.core.errors import InputError
 from camel.core.message import Deliberation, Sampling, well_formed
-from camel.core.transcript import Transcript, check_schema, upgrade
+from camel.core.transcript import RejectedAttempt, Transcript, check_schema, upgrade
 from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
 
 ROW_GROUP = 2_000
@@ -37,7 +37,7 @@ _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
 _TOTALS = ("prompt", "completion", "cached", "calls")
 _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
 """Fields whose texts differ from row to row. In all other text fields, equal values share one object after reading."""
-_AS_JSON = (Sampling, Deliberation)
+_AS_JSON = (Sampling, Deliberation, RejectedAttempt)
 IN_DATASETS = {"role": "name"}
 """Fields of a message that have another name in exported datasets. There, trainers take `role` for that of a chat."""
 
@@ -347,7 +347,12 @@ def _batch(transcripts: list[Transcript]) -> Any:
     for name in (*_TOTALS, "usd"):
         of = attrgetter(name)
         sums = list(accumulate(map(of, usages), initial=0))
-        others = [of(one.task.usage) + of(one.result_call.usage) for one in transcripts]
+        others = [
+            of(one.task.usage)
+            + of(one.result_call.usage)
+            + sum([of(attempt.usage) for attempt in one.rejected])
+            for one in transcripts
+        ]
         row_sums = [
             sums[end] - sums[start] + more for (start, end), more in zip(pairwise(ends), others, strict=True)
         ]

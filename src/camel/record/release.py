@@ -46,10 +46,10 @@ class Exported(NamedTuple):
 
 
 def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[Transcript]:
-    """Yield the transcripts to export, without failed ones. Raises an `InputError` for labels that the release does not
+    """Yield the transcripts to export, without excluded ones. Raises an `InputError` for labels that the release does not
     acknowledge."""
     for transcript in transcripts:
-        if not transcript.failed:
+        if not transcript.excluded:
             marks(transcript, release)
             yield transcript if release.reasoning else without_reasoning(transcript)
 

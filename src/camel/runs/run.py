@@ -27,7 +27,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -318,6 +318,16 @@ class RunFolder(LocalFiles):
         return self.store.create(
             marker_name(marker.stage, marker.shard, marker.retry), msgspec.json.encode(marker)
         )
+
+    def remove_shards(self, stage: str, shards: Collection[int]) -> None:
+        """Remove the markers and journals of shards, also those of retries, so that the shards are made again."""
+        for name in (stage, *map(str, again.retries(self.store, stage))) if shards else ():
+            self.store.remove([marker_name(name, shard) for shard in sorted(shards)])
+            for shard, paths in self.by_shard("journal", name).items():
+                _remove(paths if shard in shards else ())
+        self._known.pop(stage, None)
+        self._recent = {}
+        self._look_for_retries(stage)
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Return the path to which an attempt at a shard writes its data file."""

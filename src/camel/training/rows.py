@@ -29,7 +29,19 @@ import msgspec
 from camel._version import __version__
 from camel.core.errors import InputError
 from camel.core.expressions import parse_expression
+from camel.core.stops import EXCLUDED
 from camel.engine.stage import Written
+from camel.evaluation.exam_questions import digest_of, read_questions
+from camel.evaluation.overlap import (
+    BANDS,
+    BINS,
+    ExamQuestions,
+    bands,
+    digests,
+    equal_rows,
+    signatures,
+    similarity,
+)
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.query.columns import known_columns, select_rows
@@ -43,17 +55,7 @@ from camel.runs.scores import SCORE_STAGE
 from camel.runs.settings import Settings
 from camel.runs.verify import missing_files
 from camel.storage.store import DiskStore
-from camel.training.overlap import (
-    BANDS,
-    BINS,
-    ExamQuestions,
-    bands,
-    digests,
-    equal_rows,
-    signatures,
-    similarity,
-)
-from camel.training.recipe import Recipe, digest_of, read_questions
+from camel.training.recipe import Recipe
 from camel.training.rows_card import rows_card
 from camel.training.shaping import layout, shape
 from camel.training.stored_rows import MIXED, SHAPED, reporting_damage
@@ -253,7 +255,9 @@ class RowBuilder:
         keep("speakers", pc.less_equal(pc.list_value_length(table.column("speakers")), 2))
         keep("messages", pc.greater_equal(table.column("num_messages"), filters.least_messages))
         reasons = pc.struct_field(table.column("stop"), "reason")
-        keep("failed", pc.fill_null(pc.not_equal(reasons, "error"), True))
+        keep(
+            "failed or rejected", pc.fill_null(pc.invert(pc.is_in(reasons, pa.array(sorted(EXCLUDED)))), True)
+        )
         return table
 
     def _without_questions(self, rows: Table, counts: Counter[str]) -> Table:

@@ -83,6 +83,12 @@ def summary() -> str:
     return _read(Path(__file__).parent / "summary.txt")
 
 
+@cache
+def rubric() -> str:
+    """Return the prompt that asks a model to rate a conversation. It was written for CAMEL."""
+    return _read(Path(__file__).parent / "rubric.txt")
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
