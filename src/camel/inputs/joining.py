@@ -16,14 +16,13 @@ _MOST_ROWS = 1_000_000
 """Maximum number of rows of every table but the first, which are kept in memory."""
 
 
-def open_inputs(inputs: Inputs, problems: TableProblems) -> InputTable:
+def open_inputs(inputs: Inputs) -> InputTable:
     """Open the table, or the tables as one."""
-    first, *others = [open_table(one.source, inputs.encoding, problems) for one in inputs.tables] or [
-        open_table(inputs.source, inputs.encoding, problems)
-    ]
+    problems, sources = TableProblems(), [one.source for one in inputs.tables] or [inputs.source]
+    first, *others = [open_table(source, inputs.encoding, problems) for source in sources]
     for settings, table in zip(inputs.tables[1:], others, strict=True):
         on = (settings.on,) if isinstance(settings.on, str) else settings.on
-        first = _combine(first, table, on, problems)
+        first = _combine(first, table, on)
     return first
 
 
@@ -43,7 +42,7 @@ def find_column(table: InputTable, name: str) -> str:
     raise InputError(f"{table.name} has no column {shown(name)}{hint}. Columns: {listed}")
 
 
-def _combine(left: InputTable, right: InputTable, on: Sequence[str], problems: TableProblems) -> InputTable:
+def _combine(left: InputTable, right: InputTable, on: Sequence[str]) -> InputTable:
     pa = arrow()
     keys = [find_column(left, name) for name in on]
     other_keys = [find_column(right, name) for name in on]
@@ -86,14 +85,14 @@ def _combine(left: InputTable, right: InputTable, on: Sequence[str], problems: T
     ) -> Iterator[tuple[int, int]]:
         for place, key in enumerate(found):
             if key not in rows:
-                text = ", ".join(map(shown, key))
-                problems.add(
-                    f"{left.place(batch.lines[place], ', '.join(keys))}: no row of {right.name} has {text}"
+                values = ", ".join(map(shown, key))
+                left.report(
+                    batch.lines[place], ", ".join(keys), f"is not in {right.name}: add a row for {values}"
                 )
             yield from ((place, number) for number in rows.get(key, ()))
 
     columns = [*left.columns, *(column for column in right.columns if column not in other_keys)]
-    return InputTable(name, columns, read, left.unit)
+    return InputTable(name, columns, read, left.problems, left.unit)
 
 
 def _values(columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

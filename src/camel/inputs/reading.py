@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain, islice
 from numbers import Number
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 
@@ -41,14 +41,16 @@ _LOOKED_AT = 100
 """Number of objects in which the reader looks for columns."""
 _MOST_PROBLEMS = 5
 _BOM = codecs.BOM_UTF8
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SIGNATURES = {
     b"PAR1": "is a Parquet file: rename it to .parquet",
     b"\x1f\x8b": "is compressed with gzip: add .gz to its name",
     b"\x28\xb5\x2f\xfd": "is compressed with zstd: add .zst to its name",
     b"PK\x03\x04": "is an Excel or zip file: save the table as CSV",
-    codecs.BOM_UTF16_LE: 'is in UTF-16: save it as UTF-8, or set encoding = "utf-16" for a CSV file',
-    codecs.BOM_UTF16_BE: 'is in UTF-16: save it as UTF-8, or set encoding = "utf-16" for a CSV file',
-}
+    b'{"': "contains JSON objects: rename it to .jsonl, .ndjson or .json",
+    b"[": "contains a JSON list: rename it to .json",
+} | dict.fromkeys(_UTF16, 'is in UTF-16: save it as UTF-8, or set encoding = "utf-16" for a CSV file')
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -90,34 +92,34 @@ class InputTable(NamedTuple):
     columns: Sequence[str]
     read: Callable[[Sequence[str]], Iterator[TableBatch]]
     """Read these columns. Objects in memory can be read only once."""
+    problems: TableProblems
     unit: str = "line"
     """What the numbers of `TableBatch.lines` count."""
 
-    def place(self, line: int, column: str) -> str:
-        """Return the place of a cell for messages."""
-        return f"{self.name}, {self.unit} {line}, column {shown(column)}"
+    def report(self, line: int, column: str, problem: str) -> None:
+        """Add a problem of a cell."""
+        self.problems.add(f"{self.name}, {self.unit} {line}, column {shown(column)} {problem}")
 
 
 def open_table(source: Any, encoding: str, problems: TableProblems) -> InputTable:
     """Open a file, a folder of text files, a dataset of the Hub, or an object in memory."""
+    codec = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     if not isinstance(source, str):
         table = _open_object(source, problems)
     elif source.startswith(HUB):
-        table = _open_dataset(source)
+        table = _open_dataset(source, problems)
     else:
-        table = _open_path(Path(source).expanduser(), encoding, problems)
+        table = _open_path(Path(source).expanduser(), codec, problems)
     for column, count in Counter(table.columns).items():
-        if count > 1:
-            raise InputError(f"{table.name} has {count} columns named {shown(column)}: rename all but one")
-        if not column.strip():
-            number = list(table.columns).index(column) + 1
-            raise InputError(f"{table.name}: column {number} has no name. Add a name to the header")
+        if count > 1 or not column.strip():
+            what = f"has {count} columns named {shown(column)}" if count > 1 else "has a column with no name"
+            raise InputError(f"{table.name} {what}: give each column its own name")
     return table
 
 
-def _open_path(path: Path, encoding: str, problems: TableProblems) -> InputTable:
+def _open_path(path: Path, codec: str, problems: TableProblems) -> InputTable:
     if path.is_dir():
-        return _open_folder(path, encoding, problems)
+        return _open_folder(path, codec, problems)
     if not path.is_file():
         what = "is neither a file nor a folder" if path.exists() else "does not exist"
         raise InputError(f"'{path}' {what}: check `from` in [inputs]")
@@ -126,30 +128,31 @@ def _open_path(path: Path, encoding: str, problems: TableProblems) -> InputTable
     if ending == ".parquet" and not compression:
         with _reading(path):
             columns = arrow("pyarrow.parquet").read_schema(path).names
-        return InputTable(f"'{path}'", columns, partial(_read_parquet, path), "row")
-    if ending not in (".csv", ".tsv", ".jsonl", ".ndjson", ".json"):
+        return InputTable(f"'{path}'", columns, partial(_read_parquet, path), problems, "row")
+    if ending not in _ENDINGS:
         raise InputError(
-            f"'{path}' has an unknown ending: use .csv, .tsv, .jsonl, .ndjson or .json (also with .gz or .zst), or .parquet"
+            f"'{path}' has an unknown ending: use {', '.join(_ENDINGS)} (also with .gz or .zst), or .parquet"
         )
-    opened = partial(_open_stream, path, compression)
+
+    def opened() -> IO[bytes]:
+        if not compression:
+            return path.open("rb")
+        return io.BufferedReader(arrow().input_stream(str(path), compression=compression))
+
+    is_csv = ending in (".csv", ".tsv")
     with _reading(path), opened() as stream:
         start = stream.read(5)
-    text = start.removeprefix(_BOM)
     for signature, what in _SIGNATURES.items():
-        if start.startswith(signature) and (
-            ending[1:] not in ("csv", "tsv") or len(signature) > 2 or _is_utf8(encoding)
-        ):
+        found = start.removeprefix(_BOM).startswith(signature)
+        allowed = is_csv and (signature == b"[" or (signature in _UTF16 and codec != "utf-8-sig"))
+        if found and not allowed and ending not in what:
             raise InputError(f"'{path}' {what}")
-    if ending in (".csv", ".tsv"):
-        if text.startswith(b'{"'):
-            raise InputError(f"'{path}' contains JSON: rename it to .jsonl")
-        rows = partial(_csv_rows, path, opened, encoding, "\t" if ending == ".tsv" else ",")
-        return _open_csv(path, rows, problems)
-    if text.startswith(b"[") and ending != ".json":
-        raise InputError(f"'{path}' contains a JSON list: rename it to .json")
-    return _open_json(
-        path, partial(_json_items if ending == ".json" else _json_lines, path, opened), problems
-    )
+    if is_csv:
+        return _open_csv(
+            path, partial(_csv_rows, path, opened, codec, "\t" if ending == ".tsv" else ","), problems
+        )
+    items = _json_items if ending == ".json" else _json_lines
+    return _open_json(path, partial(items, path, opened), "row" if ending == ".json" else "line", problems)
 
 
 @contextlib.contextmanager
@@ -164,16 +167,6 @@ def _reading(path: Path | str) -> Generator[None]:
         ) from None
 
 
-def _open_stream(path: Path, compression: str) -> io.BufferedReader:
-    if not compression:
-        return path.open("rb")
-    return io.BufferedReader(arrow().input_stream(str(path), compression=compression))
-
-
-def _is_utf8(encoding: str) -> bool:
-    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
-
-
 def _lines(stream: Any, path: Path) -> Iterator[Any]:
     """Yield the lines of a stream. A line that would fill the memory raises an `InputError`."""
     number = 1
@@ -186,39 +179,49 @@ def _lines(stream: Any, path: Path) -> Iterator[Any]:
         number += 1
 
 
-def _in_batches(
-    table: InputTable,
-    rows: Iterator[tuple[int, Sequence[Any]]],
-    wanted: Sequence[str],
+def _make_table(
+    name: str,
+    columns: Iterable[str],
+    cells: Callable[[Sequence[str]], Iterator[tuple[int, Sequence[Any]]]],
     problems: TableProblems,
-) -> Iterator[TableBatch]:
-    """Make batches of rows that are Python texts, in the order of `wanted`."""
-    pa = arrow()
-    while some := list(islice(rows, BATCH)):
-        columns: list[Any] = []
-        for number, name in enumerate(wanted):
-            values = [row[number] for _, row in some]
-            try:
-                columns.append(pa.array(values, pa.string()))
-            except UnicodeEncodeError:  # a lone surrogate is a byte that could not be decoded
-                for place, (line, _) in enumerate(some):
-                    try:
-                        (values[place] or "").encode()
-                    except UnicodeEncodeError:
-                        values[place] = ""
-                        problems.add(
-                            f"{table.place(line, name)} is not valid text in the encoding of the table"
-                        )
-                columns.append(pa.array(values, pa.string()))
-        yield TableBatch([line for line, _ in some], columns)
+    unit: str = "line",
+) -> InputTable:
+    """Make a table of a function that yields rows with the wanted cells as Python texts."""
+
+    def read(wanted: Sequence[str]) -> Iterator[TableBatch]:
+        pa, rows = arrow(), cells(wanted)
+        while some := list(islice(rows, BATCH)):
+            found: list[Any] = []
+            for number, column in enumerate(wanted):
+                values = [row[number] for _, row in some]
+                try:
+                    found.append(pa.array(values, pa.string()))
+                except UnicodeEncodeError:
+                    for place, (line, _) in enumerate(some):
+                        if not _is_text(values[place] or ""):
+                            table.report(line, column, "is not valid text: save it as UTF-8, or set encoding")
+                            values[place] = ""
+                    found.append(pa.array(values, pa.string()))
+            yield TableBatch([line for line, _ in some], found)
+
+    table = InputTable(name, list(columns), read, problems, unit)
+    return table
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text has no lone surrogate, which is a byte that could not be decoded."""
+    try:
+        return bool(text.encode()) or True
+    except UnicodeEncodeError:
+        return False
 
 
 def _csv_rows(
-    path: Path, opened: Callable[[], Any], encoding: str, delimiter: str
+    path: Path, opened: Callable[[], Any], codec: str, delimiter: str
 ) -> Generator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file, the header too, with the number of their first line. Skips empty lines."""
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
-    codec, start = "utf-8-sig" if _is_utf8(encoding) else encoding, 1
+    start = 1
     with _reading(path), opened() as stream:
         # Bytes that cannot be decoded become lone surrogates. They are reported with their line if the column is used.
         text = io.TextIOWrapper(stream, codec, errors="surrogateescape", newline="")
@@ -241,12 +244,10 @@ def _open_csv(
         _, header = next(reader, (0, []))
     if not header:
         raise InputError(f"'{path}' is empty: its first line must contain the names of the columns")
-    try:
-        "".join(header).encode()
-    except UnicodeEncodeError:
+    if not _is_text("".join(header)):
         raise InputError(
-            f"'{path}', line 1 is not UTF-8: save the file as UTF-8, or set encoding in [inputs]"
-        ) from None
+            f"'{path}', line 1 is not valid text: save the file as UTF-8, or set encoding in [inputs]"
+        )
 
     def cells(wanted: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         places = [header.index(name) for name in wanted]
@@ -254,14 +255,10 @@ def _open_csv(
             if len(row) == len(header):
                 yield line, [row[place] for place in places]
             else:
-                problems.add(
-                    f"'{path}', line {line} has {len(row)} columns, the header has {len(header)}: fix the line"
-                )
+                counts = f"has {len(row)} columns, the header has {len(header)}"
+                problems.add(f"'{path}', line {line} {counts}: fix the line")
 
-    table = InputTable(
-        f"'{path}'", header, lambda wanted: _in_batches(table, cells(wanted), wanted, problems)
-    )
-    return table
+    return _make_table(f"'{path}'", header, cells, problems)
 
 
 def _json_lines(path: Path, opened: Callable[[], Any]) -> Iterator[tuple[int, bytes]]:
@@ -288,10 +285,8 @@ def _json_items(path: Path, opened: Callable[[], Any]) -> Iterator[tuple[int, by
 
 
 def _open_json(
-    path: Path, items: Callable[[], Iterator[tuple[int, bytes]]], problems: TableProblems
+    path: Path, items: Callable[[], Iterator[tuple[int, bytes]]], unit: str, problems: TableProblems
 ) -> InputTable:
-    unit = "line" if items.func is _json_lines else "row"  # type: ignore[attr-defined]
-
     def cells(wanted: Sequence[str]) -> Iterator[tuple[int, list[str | None]]]:
         for line, data in items():
             try:
@@ -309,10 +304,7 @@ def _open_json(
             pass
         problems.check()
         raise InputError(f"'{path}' has no rows: add objects")
-    table = InputTable(
-        f"'{path}'", list(columns), lambda wanted: _in_batches(table, cells(wanted), wanted, problems), unit
-    )
-    return table
+    return _make_table(f"'{path}'", columns, cells, problems, unit)
 
 
 def _json_object(data: bytes) -> dict[str, msgspec.Raw]:
@@ -336,9 +328,8 @@ def _json_cell(value: msgspec.Raw) -> str | None:
     return None if data == b"null" else data.decode()
 
 
-def _open_folder(path: Path, encoding: str, problems: TableProblems) -> InputTable:
+def _open_folder(path: Path, codec: str, problems: TableProblems) -> InputTable:
     """Open a folder as a table with one row per file. Links in it are not followed."""
-    codec = "utf-8-sig" if _is_utf8(encoding) else encoding
 
     def files() -> Iterator[Path]:
         for place, folders, names in os.walk(path):
@@ -367,16 +358,10 @@ def _open_folder(path: Path, encoding: str, problems: TableProblems) -> InputTab
 
     if next(files(), None) is None:
         raise InputError(f"'{path}' has no files: add text files, or give another folder")
-    table = InputTable(
-        f"'{path}'",
-        ["name", "file", "text"],
-        lambda wanted: _in_batches(table, rows(wanted), wanted, problems),
-        "file",
-    )
-    return table
+    return _make_table(f"'{path}'", ["name", "file", "text"], rows, problems, "file")
 
 
-def _open_dataset(source: str) -> InputTable:
+def _open_dataset(source: str, problems: TableProblems) -> InputTable:
     """Open a dataset of the Hub, without downloading all of it."""
     datasets = need_module("datasets")
     path, _, split = source.removeprefix(HUB).partition(":")
@@ -400,7 +385,11 @@ def _open_dataset(source: str) -> InputTable:
     if first is None:
         raise InputError(f"'{source}' has no rows: choose another split")
     return InputTable(
-        f"'{source}'", first.schema.names, partial(_read_arrow, source, chain([first], found)), "row"
+        f"'{source}'",
+        first.schema.names,
+        partial(_read_arrow, source, chain([first], found)),
+        problems,
+        "row",
     )
 
 
@@ -412,7 +401,9 @@ def _open_object(source: Any, problems: TableProblems) -> InputTable:
     if hasattr(source, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(source)
-            return InputTable("inputs", reader.schema.names, partial(_read_arrow, "inputs", reader), "row")
+            return InputTable(
+                "inputs", reader.schema.names, partial(_read_arrow, "inputs", reader), problems, "row"
+            )
         except pa.ArrowException:  # a column of pandas has values of several types
             source = source.to_dict("records")
     if isinstance(source, bytes | Mapping) or not isinstance(source, Iterable):
@@ -439,10 +430,7 @@ def _open_object(source: Any, problems: TableProblems) -> InputTable:
         for _ in cells([]):
             pass
         problems.check()
-    table = InputTable(
-        "inputs", list(columns), lambda wanted: _in_batches(table, cells(wanted), wanted, problems), "row"
-    )
-    return table
+    return _make_table("inputs", columns, cells, problems, "row")
 
 
 def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[TableBatch]:

@@ -20,7 +20,7 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.inputs.joining import find_column, open_inputs
-from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch, TableProblems
+from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch
 from camel.inputs.settings import HUB, Inputs, column_key
 from camel.record.parquet import arrow, open_parquet, write_batches
 from camel.runs.reader import need_module
@@ -81,18 +81,17 @@ def scan(inputs: Inputs | Iterable[Mapping[str, Any]] | Any, used: Collection[st
     groups of 4,096 rows. A missing value of a kept column is null. Problems raise one `InputError` with the first five.
     """
     settings = inputs if isinstance(inputs, Inputs) else Inputs(source=cast("Any", inputs))
-    fingerprint, problems = fingerprint_of(settings), TableProblems()
-    table = open_inputs(settings, problems)
-    stager = _Stager(settings, used, table, problems)
+    fingerprint, table = fingerprint_of(settings), open_inputs(settings)
+    stager = _Stager(settings, used, table)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".scan-") as scratch:
         staged = Path(scratch, "staged.parquet")
         rows = write_batches(staged, _regroup(stager.batches()), stager.schema).rows
-        problems.check()
+        table.problems.check()
         if not rows:
             why = "the sample is empty" if stager.read > stager.excluded else "the table has no rows"
             why = "where excludes all rows" if 0 < stager.read == stager.excluded else why
             raise InputError(f"{table.name}: {why}. Change [inputs]")
-        selection, duplicates = _select(staged, settings, table, problems)
+        selection, duplicates = _select(staged, settings, table)
         if selection:
             changed = Path(scratch, "changed.parquet")
             names = [field for field in stager.schema if field.name != "draw"]
@@ -129,11 +128,9 @@ def fingerprint_of(inputs: Any) -> str:
 class _Stager:
     """Checks rows and adds their ids and hashes."""
 
-    def __init__(
-        self, settings: Inputs, used: Collection[str], table: InputTable, problems: TableProblems
-    ) -> None:
+    def __init__(self, settings: Inputs, used: Collection[str], table: InputTable) -> None:
         pa = arrow()
-        self._settings, self._table, self._problems = settings, table, problems
+        self._settings, self._table = settings, table
         self.read = self.excluded = 0
         names = sorted({column_key(name) for name in (*used, *settings.limits)})
         kept = sorted({column_key(name) for name in settings.keep} - {*names})
@@ -222,7 +219,7 @@ class _Stager:
 
         def add(wrong: Any, what: str) -> None:
             for line in lines.filter(wrong).to_pylist():
-                self._problems.add(f"{self._table.place(line, column)} {what}")
+                self._table.report(line, column, what)
 
         is_id = column == self._id and not self._may_lack_id
         if array.null_count and (column in self._used or is_id):
@@ -270,9 +267,7 @@ def _regroup(batches: Iterable[Any]) -> Iterator[Any]:
         yield rest
 
 
-def _select(
-    staged: Path, settings: Inputs, table: InputTable, problems: TableProblems
-) -> tuple[Path | None, int]:
+def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | None, int]:
     """Find equal ids. Return a file with the positions of the rows to use, or None for all, and the number of duplicates.
 
     DuckDB compares the ids and spills to disk, so memory stays flat.
@@ -286,11 +281,11 @@ def _select(
         database.read_parquet(str(staged), file_row_number=True).project(columns).create_view("staged")
         database.execute(_EQUAL)
         for id, earlier, line in database.execute(_CONFLICTS).fetchall():
-            problems.add(
+            table.problems.add(
                 f"{table.name}, {table.unit}s {earlier} and {line} have the id {shown(id)} but different values: "
                 "give each row its own id, or remove id from [inputs]"
             )
-        problems.check()
+        table.problems.check()
         ((rows, duplicates),) = database.execute(_COUNTS).fetchall()
         kept = settings.duplicates == "keep"
         if not sample and not duplicates and (settings.limit or rows) >= rows:
