@@ -119,7 +119,7 @@ class LikeAnOldPolars:
         (pd.DataFrame({"a": ["x", 1, None]}), [(1, "x"), (2, "1"), (3, None)]),
         (LikeAnOldPolars(), [(1, "x")]),
     ],
-    ids=str,
+    ids=["generator", "nan", "numpy", "nested", "missing", "frame", "objects", "arrow"],
 )
 def test_objects_in_memory(source: Any, expected: list[tuple[Any, ...]]):
     assert rows(source) == expected

@@ -266,3 +266,11 @@ def test_the_fingerprint_changes_with_files_and_settings(people: Path, tmp_path:
     assert fingerprint_of(Inputs(source=str(tmp_path / "texts"))) != empty
     assert fingerprint_of(Inputs(source="hf:a/b")) == fingerprint_of([{"a": 1}]) == ""
     assert fingerprint_of(Inputs(source=[{"a": 1}])) == ""  # type: ignore[arg-type]
+
+
+def test_rows_are_repeated(people: Path, tmp_path: Path):
+    once, rows = scanned(Inputs(source=str(people), limit=2), "name", out=tmp_path / "once")
+    thrice, repeated = scanned(Inputs(source=str(people), limit=2, repeat=3), "name", out=tmp_path / "thrice")
+    assert (once.rows, thrice.rows) == (2, 6)
+    assert [row["id"] for row in repeated[:3]] == [rows[0]["id"], f"{rows[0]['id']}~2", f"{rows[0]['id']}~3"]
+    assert {row["hash"] for row in repeated[:3]} == {rows[0]["hash"]}

@@ -98,10 +98,25 @@ def scan(inputs: Inputs | Iterable[Mapping[str, Any]] | Any, used: Collection[st
             kept = _regroup(_take(staged, selection, [field.name for field in names], settings.limit))
             rows = write_batches(changed, kept, arrow().schema(names)).rows
             staged = changed
+        if settings.repeat > 1:
+            rows, changed = rows * settings.repeat, Path(scratch, "repeated.parquet")
+            with open_parquet(staged) as file:
+                write_batches(changed, _regroup(_repeat(file, settings.repeat)), file.schema_arrow)
+            staged = changed
         staged.replace(out)
     sync_folder(out.parent)
     columns = tuple(field.name.removeprefix(VALUE) for field in stager.schema if field.name.startswith(VALUE))
     return TableScan(rows, stager.read, duplicates, stager.excluded, columns, table.name, fingerprint)
+
+
+def _repeat(file: Any, times: int) -> Iterator[Any]:
+    """Yield each row several times. The copies get `~2`, `~3` … at the end of their ids."""
+    pa = arrow()
+    for batch in file.iter_batches(BATCH):
+        copies = batch.take(pa.array([row for row in range(batch.num_rows) for _ in range(times)]))
+        ids = copies.column("id").to_pylist()
+        named = [f"{id}~{number % times + 1}" if number % times else id for number, id in enumerate(ids)]
+        yield copies.set_column(0, "id", pa.array(named, pa.string()))
 
 
 def fingerprint_of(inputs: Any) -> str:

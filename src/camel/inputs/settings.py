@@ -53,6 +53,8 @@ class Inputs(
     """Seed of the sample."""
     duplicates: Literal["skip", "keep"] = "skip"
     """What to do with a row that is equal to an earlier one. `keep` appends `#2`, `#3` … to its id."""
+    repeat: int = 1
+    """Number of conversations per row, for example to compare their scores. Their ids end in `~2`, `~3` …"""
     keep: tuple[str, ...] = ()
     """Further columns to store. They do not count for a row's identity."""
     max_messages: str = ""
@@ -71,8 +73,9 @@ class Inputs(
             raise InputError(
                 "the first of [[inputs.tables]] must not have on: remove it, and use on in later tables"
             )
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"inputs.limit must be at least 1, not {self.limit}")
+        for name, value in (("limit", self.limit), ("repeat", self.repeat)):
+            if value is not None and value < 1:
+                raise InputError(f"inputs.{name} must be at least 1, not {value}")
         count = self.sample
         if count is not None and not (0 < count < 1 or (isinstance(count, int) and count >= 1)):
             raise InputError(f"inputs.sample must be a number of rows or a share below 1, not {count}")
