@@ -52,6 +52,7 @@ _HOME = {
     "formats.push": "push_dataset",
     "generation.config": "GenerateConfig read_config",
     "generation.plan": "make_plan",
+    "inputs.settings": "Inputs",
     "jobs.item": "Item",
     "jobs.job": "ItemFailed Job Stage",
     "jobs.runner": "Outcome",

@@ -204,6 +204,7 @@ from camel.generation.config import (
     read_config as read_config,
 )
 from camel.generation.plan import make_plan as make_plan
+from camel.inputs.settings import Inputs as Inputs
 from camel.jobs.item import Item as Item
 from camel.jobs.job import (
     ItemFailed as ItemFailed,

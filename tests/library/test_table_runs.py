@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import camel
-from camel import InputError, Model, Reply, Request, RolePlaying
+from camel import InputError, Model, Reply, Request, RolePlaying, Rubric
 from camel.core.message import Usage
 from camel.core.model import Choice
 from camel.generation.translate import Translation
@@ -19,6 +19,7 @@ from camel.runs.garbage import collect_garbage
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
+from camel.runs.scores import with_scores
 from camel.runs.verify import verify
 
 PLAY = RolePlaying("Help <name>", assistant="Agent", user="<persona>", specify=False, max_messages=2)
@@ -224,3 +225,32 @@ def test_a_translation_follows_the_rows(tmp_path: Path):
         "the five rows that are back are not translated again"
     )
     assert translate([*rows, *rows_of(3, 900)]) == each * 3
+
+
+class Rating(Model):
+    """Rates every conversation, and counts its calls."""
+
+    name = "rating"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def reply(self, request: Request) -> Reply:
+        self.calls += 1
+        return Reply((Choice("Rating: 4\nReason: fine"),), Usage(10, 5, calls=1), model="rating")
+
+
+def test_paid_scores_follow_the_rows(tmp_path: Path):
+    rows, model = rows_of(40), Rating()
+
+    def score(wanted: list[dict[str, str]]) -> int:
+        before = model.calls
+        run = generated(tmp_path, Counting(), wanted)
+        run = run.score(helpful=Rubric("Is it helpful?", model=model), progress=False)
+        scored = {one.id: one.scores["helpful"].value for one in with_scores(run)}
+        assert scored == {row["id"]: 4.0 for row in wanted}
+        return model.calls - before
+
+    assert score(rows) == 40
+    assert score(rows[::2]) == 0
+    assert score([*change(rows[::2], "fix", 3), *rows_of(2, 900)]) == 5

@@ -51,8 +51,8 @@ class Declaration(ABC):
         """Return the declared model, or the one that the environment names."""
 
     @abstractmethod
-    def play(self, model: Model, *, id: str = "", seed: int | None = None) -> Play:
-        """Return one conversation, ready to start."""
+    def play(self, model: Model | Mapping[str, Model], *, id: str = "", seed: int | None = None) -> Play:
+        """Return one conversation, ready to start. `model` is one model, or models by seat with `""` for the others."""
 
 
 class Play(ABC):

@@ -197,9 +197,15 @@ class RolePlaying(Play, Declaration):
         """Return the declared model, or the one that the environment names."""
         return checked_model("" if self._given["model"] is None else self._given["model"])
 
-    def play(self, model: Model, *, id: str = "", seed: int | None = None) -> RolePlaying:
-        """Return one conversation, ready to start."""
+    def play(
+        self, model: Model | Mapping[str, Model], *, id: str = "", seed: int | None = None
+    ) -> RolePlaying:
+        """Return one conversation, ready to start. `model` is one model, or models by seat with `""` for the others."""
         changes: dict[str, Any] = {"model": model}
+        if isinstance(model, Mapping):
+            if unknown := sorted({*model} - {"", ASSISTANT, USER}):
+                raise InputError(f"there is no seat {unknown[0]!r} in a role play. Use {ASSISTANT} or {USER}")
+            changes = {"model": model.get(ASSISTANT, model[""]), "user_model": model.get(USER, model[""])}
         if seed is not None:
             changes["sampling"] = replace(self._given["sampling"], seed=seed)
             if self._given["user_sampling"] is not None:

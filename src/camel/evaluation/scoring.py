@@ -34,7 +34,7 @@ from camel.jobs.job import Job, Stage, Step
 from camel.models.spec import ModelSpec
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow, write_batches
-from camel.runs.derived import schema_with_source, valid_shards
+from camel.runs.derived import forget_outdated, outdated_rows, schema_with_source, valid_shards
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
@@ -138,6 +138,7 @@ class ScoreJob(Job):
                 "with --force (in Python: replace=True)"
             )
         run.remove_shards(stage, there)
+        forget_outdated(run, stage)
 
     def result(self, run: RunFolder) -> list[ScoreColumn]:
         """Return the figures of the columns, from the totals in their markers."""
@@ -179,6 +180,7 @@ class _ScoredRun:
         self._places = {marker.shard: place for place, marker in enumerate(reader.markers)}
         largest = max((marker.rows for marker in reader.markers), default=1)
         self.shard = lru_cache(maxsize=max(2, CACHED // max(1, largest)))(self._read)
+        self._earlier = lru_cache(maxsize=8)(partial(outdated_rows, reader.folder))
 
     def _read(self, shard: int) -> list[Transcript]:
         return self.reader.shard(self._places[shard])
@@ -211,6 +213,10 @@ class _ScoredRun:
         if scorer.item is None:
             return None  # the shard is scored when it is written
         transcript = self._transcript(item.index)
+        if scorer.model is not None:  # a rewritten shard has conversations that were already rated
+            earlier = self._earlier(SCORE_STAGE + name, item.index // SPACING).get(transcript.id)
+            if earlier and (earlier["value"] is not None or earlier["text"]):
+                return Score(earlier["value"], earlier["reason"] or "", text=earlier["text"] or "")
         return _excluded(transcript) or await scorer.item(item, name, transcript)
 
     def _write(self, scorer: Scorer, path: Path, records: Sequence[Score | None]) -> Written:

@@ -55,10 +55,12 @@ class Dialogues(Job):
     result_settings: ResultSettings | None = None
     """The structured result of each conversation."""
     validator: Validator | None = None
+    seats: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec])
+    """Models of seats. Other seats use `model`."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "models", {"": self.model})
+        object.__setattr__(self, "models", {"": self.model, **self.seats})
 
     @property
     def title(self) -> str:
@@ -78,6 +80,7 @@ class Dialogues(Job):
         decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
         if self.validator:
             decisive["validate"] = self.validator.identity()
+        decisive |= {f"models.{name}.name": [name_of(one)] for name, one in self.seats.items()}
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
         settings = Settings(fingerprint(decisive), decisive, __version__)
@@ -137,7 +140,9 @@ class Dialogues(Job):
         seed = self._seed_of(item, number)
         item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, values)
         try:
-            play = self.declaration.fill(values).play(CheckedModel(item.model()), id=session, seed=seed)
+            models = {name: CheckedModel(item.model(name)) for name in self.models}
+            given = models if self.seats else models[""]
+            play = self.declaration.fill(values).play(given, id=session, seed=seed)
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ def generate(
     *,
     inputs: Any = None,
     model: Model | ModelSpec | str | None = None,
+    models: Mapping[str, Model | ModelSpec | str] | None = None,
     rules: Sequence[StopRule] | None = None,
     result: Any = None,
     out: str | Path = "",
@@ -61,7 +62,7 @@ def generate(
     texts, `hf:OWNER/NAME`), a DataFrame, an Arrow table, any iterable of dictionaries, or `camel.Inputs` with more settings.
     The id of a conversation is its row's `id`, or a hash of the values that are used. Rows can be added, moved, changed and
     removed between two calls: only new and changed ones are paid for.
-    `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. `result`, a
+    `model` and `rules` replace those of `what`, and `models` are those of seats, by name; your own rule is identified by its `name` and `version`. `result`, a
     Pydantic class or a JSON schema, adds a structured result to each conversation: `run[0].result`.
     `validate` is a filter expression, or a function that returns whether a conversation passes; others are tried again up to
     `attempts` times, and then rejected. For the other arguments see `run_job`.
@@ -80,12 +81,15 @@ def generate(
             seed=seed,
             result_settings=wanted,
             validator=None if validate is None else Validator(validate, attempts),
+            seats={
+                name: find_spec(one) if isinstance(one, str) else one for name, one in (models or {}).items()
+            },
         )
         patience, in_flight = 30.0, concurrency or 64
     else:
-        if inputs is not None or rules is not None or validate is not None:
+        if any(one is not None for one in (inputs, models, rules, validate)):
             raise InputError(
-                "inputs, rules and validate need a RolePlaying or a Society, not a configuration"
+                "inputs, models, rules and validate need a RolePlaying, a Dialogue or a Society, not a configuration"
             )
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from camel.core.errors import InputError
 from camel.record.arrow import read_shard
+from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
 _SOURCE = b"source"
+_OUTDATED = ".outdated.json"
+"""Ending of the marker of a file that was made from an earlier version of its shard."""
 
 
 def schema_with_source(schema: Any, sha256: str) -> Any:
@@ -37,8 +42,31 @@ def valid_shards(kept: RunFolder, name: str, run: RunReader) -> set[int]:
                 source = source_of(read_shard(next(files), ["id"]))
             if source != marker.sha256:
                 gone.add(marker.shard)
+                # The outdated file can still be read: unchanged conversations need not be paid for again.
+                outdated = msgspec.json.encode(kept.marker(name, marker.shard))
+                kept.store.put(_outdated(name, marker.shard), outdated)
     kept.remove_shards(name, gone)
     return there - gone
+
+
+def outdated_rows(kept: RunFolder, name: str, shard: int) -> dict[str, dict[str, Any]]:
+    """Return the rows that a stage had of a shard before the shard was rewritten, by id."""
+    try:
+        marker = msgspec.json.decode(kept.store.get(_outdated(name, shard)), type=Marker)
+        with kept.opened([marker.file]) as files:
+            return {row["id"]: row for row in read_shard(next(files)).to_pylist()}
+    except (FileNotFoundError, InputError):
+        return {}
+
+
+def forget_outdated(kept: RunFolder, name: str) -> None:
+    """Remove the markers of outdated files of a stage, because its settings have changed."""
+    names = [one for one in kept.store.names(f"committed/{name}") if one.endswith(_OUTDATED)]
+    kept.store.remove([f"committed/{name}/{one}" for one in names])
+
+
+def _outdated(name: str, shard: int) -> str:
+    return f"committed/{name}/{shard:06d}{_OUTDATED}"
 
 
 def _is_there(kept: RunFolder, name: str, shard: int) -> bool:
