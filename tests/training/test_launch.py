@@ -34,6 +34,7 @@ from camel.training.stored_rows import Rows
 from camel.training.train import spreading, train
 from camel.training.weights import content_of
 from tests.support import in_process
+from tests.support.tiny_model import make_model
 
 pytest.importorskip("pyarrow")
 IN_ONE_PROCESS = pytest.mark.xdist_group("training")
@@ -80,41 +81,6 @@ def test_a_folder_is_identified_by_its_content(tmp_path: Path):
 
 
 # ---------------------------------------------------------------- real trainings
-
-TEMPLATE = (
-    "{% for m in messages %}{{ m['role'] + ':' + m['content'] + eos_token }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
-)
-
-
-def make_model(folder: Path) -> None:
-    """Write a very small model that transformers can train."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    plain = Tokenizer(models.BPE())
-    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    plain.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    plain.train_from_iterator(["Solution: Next request."], trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="</s>", pad_token="<s>")
-    tokenizer.chat_template = TEMPLATE
-    torch.manual_seed(0)
-    size = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-    )
-    LlamaForCausalLM(size).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def conversation(number: int) -> Transcript:
