@@ -22,6 +22,7 @@ from camel.runs.compact import compact
 from camel.runs.reader import RunReader
 from camel.runs.scores import read_scores, score_names, with_scores
 from tests.support.scored import scored_run
+from tests.support.societies import society
 
 TERMS = [
     'stop = "done"',
@@ -146,6 +147,20 @@ def test_search_sort_and_facets_respect_an_expression(run: tuple[Path, list[Tran
             assert [row.tokens for row in ordered] == sorted((row.tokens for row in ordered), reverse=True)
             done = Query(where=where, facets={"stop": ("done",)})
             assert catalogue.count(done) == len(Run(place).where(where).where('stop = "done"'))
+
+
+def test_a_run_without_a_column_has_no_match_for_it(
+    run: tuple[Path, list[Transcript], set[str]], tmp_path: Path
+):
+    place, _, _ = run
+    society(tmp_path / "plain", 10)
+    with Catalogue([place, tmp_path / "plain"]) as catalogue:
+        for where in ("score.helpful >= 2", "input.age > 3", "messages > 2"):
+            runs = [
+                Run(place).where(where),
+                *([Run(tmp_path / "plain").where(where)] if "messages" in where else []),
+            ]
+            assert catalogue.count(Query(where=where)) == sum(map(len, runs))
 
 
 def test_view_is_a_run(run: tuple[Path, list[Transcript], set[str]]):
