@@ -32,7 +32,7 @@ from benchmarks import recorded
 from camel.core.model import Model, Reply, Request
 from camel.engine.halt import Halt
 from camel.generation.config import CONVERSATIONS, GenerateConfig
-from camel.generation.generate import Maker
+from camel.generation.maker import Maker
 from camel.generation.opening import open_run
 from camel.generation.plan import committed_in, make_plan
 from camel.models.spec import ModelSpec

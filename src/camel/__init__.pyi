@@ -25,6 +25,18 @@ from camel.core.critic import (
 from camel.core.critic import (
     Verdict as Verdict,
 )
+from camel.core.dialogue import (
+    Dialogue as Dialogue,
+)
+from camel.core.dialogue import (
+    DialogueStops as DialogueStops,
+)
+from camel.core.dialogue import (
+    Goal as Goal,
+)
+from camel.core.dialogue import (
+    Participant as Participant,
+)
 from camel.core.errors import (
     CamelError as CamelError,
 )
@@ -108,6 +120,7 @@ from camel.core.planner import (
     plan_task as plan_task,
 )
 from camel.core.role_playing import RolePlaying as RolePlaying
+from camel.core.rubric import Rubric as Rubric
 from camel.core.search import (
     Beam as Beam,
 )
@@ -202,13 +215,9 @@ from camel.jobs.job import (
     Stage as Stage,
 )
 from camel.jobs.runner import Outcome as Outcome
+from camel.library.execution import run_job as run_job
 from camel.library.gallery import open_gallery as open_gallery
-from camel.library.jobs import (
-    generate as generate,
-)
-from camel.library.jobs import (
-    run_job as run_job,
-)
+from camel.library.jobs import generate as generate
 from camel.library.row_making import make_rows as make_rows
 from camel.library.run import (
     Run as Run,

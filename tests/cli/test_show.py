@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from camel.cli.show import _show_conversation  # pyright: ignore[reportPrivateUsage]
+from camel.cli.show import show_conversation  # pyright: ignore[reportPrivateUsage]
 from camel.core.message import Deliberation, Message, Proposal
 from camel.core.transcript import ResultCall, Speaker
 from tests.support.command import camel
@@ -88,7 +88,7 @@ def test_seats_have_colors_and_control_characters_are_replaced():
     plain.result = {evil: evil, "stars": 4}
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True, highlight=False, color_system="standard")
-    _show_conversation(console, plain, prompts=True, reasoning=True)
+    show_conversation(console, plain, prompts=True, reasoning=True)
     text = out.getvalue()
     assert "\x1b]0" not in text
     assert "\x07" not in text
@@ -106,5 +106,5 @@ def test_the_result_is_a_table():
     ):
         record.result, record.result_call = result, ResultCall(error=error)
         out = io.StringIO()
-        _show_conversation(Console(file=out, width=80), record, prompts=False, reasoning=False)
+        show_conversation(Console(file=out, width=80), record, prompts=False, reasoning=False)
         assert all(text in out.getvalue() for text in shown)

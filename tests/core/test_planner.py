@@ -80,7 +80,7 @@ async def test_what_is_asked_for():
     )
     assert [member.name for member in cast.members] == ["A", "B"], "no more than were asked for"
     assert cast.model == "scripted"
-    assert [entry.content for entry in model.heard[0]] == ["2 roles for Build it"]
+    assert [entry.content for entry in model.heard[0]] == ["2 roles for  Build it "]
     (request,) = model.requests
     assert (request.session, request.speaker, request.expects) == ("s", "casting", "list")
     assert request.sampling == sampling

@@ -97,7 +97,7 @@ async def test_the_prompts_are_filled_and_the_rest_stays():
     values = {
         "<ASSISTANT_ROLE>": "Python Programmer",
         "<USER_ROLE>": "Stock Trader",
-        "<TASK>": "Develop a trading bot",
+        "<TASK>": "Develop a trading bot.",
     }
     for speaker in transcript.speakers:
         expected = PAPER[speaker.name]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from camel import InputError, ScriptedModel
 from camel.core.answers import read_comparison
 from camel.core.errors import ContextOverflow, Damaged, ModelError, ServerFailed
+from camel.core.judge import quoted_talk, shortened
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.evaluation.agents import AgentsEvaluation
@@ -22,7 +23,7 @@ from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsCo
 from camel.evaluation.report import report
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.tasks import draw_tasks
-from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
+from camel.evaluation.windows import AskedModel, read_prompt
 from camel.jobs.failures import AGAIN, PLAIN
 from camel.jobs.ledger import spent_on
 from camel.jobs.runner import PASSES, Runner

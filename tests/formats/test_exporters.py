@@ -196,7 +196,7 @@ def test_messages_from_either_seat(tmp_path: Path):
     path = tmp_path / "m.jsonl"
     messages([talk()], path)
     (row,) = lines(path)
-    assert list(row) == ["messages"]
+    assert list(row) == ["messages", "metadata"]
     assert [turn["role"] for turn in row["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     assert row["messages"][0] == {"role": "system", "content": "You are the assistant."}
     messages([talk()], path, seat="user", system=False)
@@ -222,7 +222,7 @@ def test_sharegpt_and_alpaca(tmp_path: Path):
     assert list(row["conversations"][0]) == ["from", "value"]
     asked = talk(said=["What is 3+3?", "6"])
     flake = talk(said=["Hello!", "Hello!"], stop=Stop("max_messages", "two"))
-    alpaca([talk(), solved(), asked, flake], tmp_path / "a.jsonl")
+    alpaca([talk(), solved(), asked, flake], tmp_path / "a.jsonl", release=Release(metadata=False))
     assert lines(tmp_path / "a.jsonl") == [
         {"instruction": "Set up the project.", "input": "", "output": "Done, with poetry."},
         {"instruction": "Fetch prices.", "input": "AAPL, MSFT", "output": 'I call `fetch("AAPL")`.'},
@@ -470,7 +470,9 @@ def test_a_dataset_and_its_card(tmp_path: Path):
 
 def test_a_labeled_dataset_is_gated_and_carries_its_canary(tmp_path: Path):
     pytest.importorskip("pyarrow")
-    from camel.record.arrow import read_shard, rows
+    from pyarrow.parquet import read_table
+
+    from camel.record.arrow import rows
 
     given = [talk("a", labels=["misalignment"])]
     dataset(given, tmp_path / "set", release=RELEASE)
@@ -481,7 +483,7 @@ def test_a_labeled_dataset_is_gated_and_carries_its_canary(tmp_path: Path):
     card = (tmp_path / "set" / "README.md").read_text(encoding="utf-8")
     assert GUID in card
     assert "> **Warning.**" in card
-    table = read_shard(tmp_path / "set" / "data" / "train-00000-of-00001.parquet")
+    table = read_table(tmp_path / "set" / "data" / "train-00000-of-00001.parquet")
     assert table.column("canary").to_pylist() == [GUID]
     assert list(rows(table)) == given
 

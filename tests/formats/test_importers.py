@@ -434,9 +434,9 @@ def test_a_long_array_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         (
             "chat",
             {"messages": [{"role": "user", "content": "x"}]},
-            "format 'messages'",
+            "--format messages",
         ),
-        ("chat", {"conversations": [{"from": "human", "value": "x"}]}, "format 'sharegpt'"),
+        ("chat", {"conversations": [{"from": "human", "value": "x"}]}, "--format sharegpt"),
         ("chat", {"role_1": "A", "instruction": "x", "output": "y"}, "--format instruction"),
         ("chat", {"message_1": "x", "message_2": "y"}, "--format problems"),
         ("chat", {"text": "x"}, r"\['text'\].*--format chat, instruction, problems"),

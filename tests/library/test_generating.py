@@ -95,8 +95,6 @@ def test_a_rule_of_one_s_own_is_part_of_what_a_run_is_made_from(tmp_path: Path):
 
 def test_what_decides_the_run_must_be_the_same(tmp_path: Path):
     generated(tmp_path, Scripted())
-    with pytest.raises(InputError, match="inputs"):
-        generated(tmp_path, Scripted(), inputs=ROWS[:1])
     other = RolePlaying("Help <name> now", assistant="Agent", user="<persona>", specify=False, max_messages=4)
     with pytest.raises(InputError, match="task"):
         generated(tmp_path, Scripted(), what=other)
@@ -107,7 +105,7 @@ def test_what_decides_the_run_must_be_the_same(tmp_path: Path):
     [
         ([{"name": "Ada"}], "issue"),
         ([], "no rows"),
-        ([{**ROWS[0]}, {**ROWS[0]}], "017"),
+        ([{**ROWS[0]}, {**ROWS[0], "name": "Bob"}], "017"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_anything_is_paid(

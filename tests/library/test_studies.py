@@ -10,6 +10,7 @@ import pytest
 
 import camel
 from camel import CamelError, InputError, RolePlaying, Stop, read_config
+from camel.evaluation.competitors import find_models
 from camel.jobs.budget import Budget
 from camel.library.studies import read_judges
 from camel.models.spec import ModelSpec
@@ -132,3 +133,14 @@ def test_the_judge_of_a_configuration(tmp_path: Path):
     # A judge does not change the data, so a run continues with another one.
     configs = [read_config(path) for path in (plain, judged)]
     assert len({msgspec.json.encode(one.decisive(one.loaded_scenario())) for one in configs}) == 1
+    (batched,), _ = read_judges([str(judged)], batch=True)
+    assert isinstance(batched, ModelSpec)
+    assert batched.batch
+
+
+def test_two_judges_of_one_name_are_two_models():
+    here, there = (ModelSpec("judge", base_url=f"http://127.0.0.1:{port}/v1") for port in (1, 2))
+    asked = find_models([], [here, there], base="judge", against=["single-shot"])
+    assert len(asked.judges) == 2
+    assert [asked.models[one.seat] for one in asked.judges] == [here, there]
+    assert len({one.name for one in asked.judges}) == 2

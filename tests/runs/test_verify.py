@@ -22,16 +22,17 @@ from camel.library.run import Run
 from camel.record.arrow import write_shard
 from camel.runs.compact import compact
 from camel.runs.garbage import IDLE, OLD, Garbage, collect_garbage
+from camel.runs.layout import Layout, Segment
 from camel.runs.markers import Marker
 from camel.runs.run import DRIVER, RunFolder
 from camel.runs.settings import Settings
-from camel.runs.verify import Planned, missing_files, verify
+from camel.runs.verify import missing_files, verify
 from tests.support import in_process
 from tests.support.in_process import Done
 from tests.support.records import STAGE, a_run, commit, transcript
 
 Place = Callable[[str], RunFolder]
-PLAN = {STAGE: Planned(12, 3)}
+PLAN = {STAGE: Layout([Segment(12, 3)])}
 
 
 def replace(folder: RunFolder, name: str, data: bytes) -> None:
@@ -57,7 +58,7 @@ def test_what_is_missing_is_counted(place: Place):
         commit(folder, shard)
     assert verify(folder, PLAN).missing == {STAGE: 2}
     assert verify(folder).missing == {STAGE: 1}
-    report = verify(folder, {**PLAN, "tasks": Planned(1, 256)})
+    report = verify(folder, {**PLAN, "tasks": Layout([Segment(1, 256)])})
     assert report.missing == {STAGE: 2, "tasks": 1}
     assert report.sound
     assert not report.complete
@@ -330,8 +331,8 @@ def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):
     # The advice works: without both files the shard is one that is still to be made, and the rest is sound.
     (folder.root / file).unlink()
     (folder.root / f"committed/{STAGE}/000001.json").unlink()
-    report = verify(folder, {STAGE: Planned(6, 3)})
+    report = verify(folder, {STAGE: Layout([Segment(6, 3)])})
     assert report.sound
     assert report.missing == {STAGE: 1}
     commit(folder, 1)
-    assert verify(folder, {STAGE: Planned(6, 3)}).complete
+    assert verify(folder, {STAGE: Layout([Segment(6, 3)])}).complete

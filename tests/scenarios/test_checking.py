@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from camel import InputError
+from camel.core.inception import fill
 from camel.scenarios import RolePlay, Scenario, check, load, sample, scaffold
 
 DECLARATION = """\
@@ -73,8 +74,9 @@ def test_options_of_the_role_play(folder: Path):
     assert play.sampling
     assert play.sampling.temperature == 0.5
     assert "limit=8" in repr(play.rules())
-    assert play.cast({"cook": "Baker", "task": "Bread"}).inception.user == (
-        "Instruct <ASSISTANT_ROLE> of Baker to <TASK>: Instruction: Input: <CAMEL_TASK_DONE>"
+    cast = play.cast({"cook": "Baker", "task": "Bread"})
+    assert fill(cast.inception.user, {**cast.values, "ASSISTANT_ROLE": "A"}) == (
+        "Instruct A of Baker to Bread: Instruction: Input: <CAMEL_TASK_DONE>"
     )
     assert [prompt.title for prompt in sample(load(folder))][1].startswith("system prompt of the assistant")
 

@@ -15,6 +15,9 @@ SHAPES = {
     "ai_society": "50 × 50 × 10 = 25,000 conversations",
     "biology": "25 × 25 × 32 = 20,000 problems",
     "chemistry": "25 × 25 × 32 = 20,000 problems",
+    "customer_support": "12 × 1 × 3 = 36 conversations",
+    "persona_interview": "12 × 1 × 4 = 48 conversations",
+    "socratic_tutor": "12 × 1 × 2 = 24 conversations",
     "code": "20 × 50 × 50 = 50,000 conversations",
     "math": "25 × 25 × 80 = 50,000 problems",
     "misalignment": "50 × 50 × 10 = 25,000 conversations",
@@ -107,9 +110,10 @@ def test_text_that_is_put_in_is_not_searched_again():
     cast = code.end.cast({"language": "<TASK>", "domain": "<LANGUAGE>", "task": "T"})
     assert cast.assistant == "<TASK> Programmer"
     assert cast.user == "Person working in <LANGUAGE>"
-    # The role play fills <TASK> in once more, so there it loses its brackets.
-    assert "a program in TASK." in cast.inception.assistant
-    assert "Here is the task: <TASK>." in cast.inception.assistant
+    play = RolePlaying(**cast._asdict(), model=ScriptedModel(["."]), specify=False, max_messages=1)
+    system = next(one.system for one in play.run().speakers if one.name == "assistant")
+    assert "a program in <TASK>." in system
+    assert "Here is the task: T." in system
     prompt = load("math").list_prompt("problem", {"topic": "<COUNT>", "subtopic": "<TOPIC>"})(5)
     assert prompt.startswith(
         "List 5 diverse problems in mathematics on the subtopic <TOPIC> of the topic <COUNT>."

@@ -163,7 +163,7 @@ def test_a_scenario_that_ends_in_a_society(tmp_path: Path):
     assert task == "Open a shop"
     bob = list(filled.prompts(task))[1]
     assert bob[0].role == "<TASK> Cook <NAME>"
-    assert bob[1] == "Trade TASK Cook NAME: you are Bob. You know <TASK> Cook <NAME>. Open a shop"
+    assert bob[1] == "Trade <TASK> Cook <NAME>: you are Bob. You know <TASK> Cook <NAME>. Open a shop"
     assert [part.title for part in sample(scenario)] == [
         "system prompt of Ada, Ada",
         "system prompt of Bob, Baker",

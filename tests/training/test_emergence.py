@@ -22,6 +22,7 @@ from camel.core.errors import ContextOverflow, ModelError
 from camel.core.history import History
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
+from camel.evaluation.exam_questions import read_questions
 from camel.jobs.runner import Runner
 from camel.models import local
 from camel.models.local import LocalServer
@@ -44,7 +45,7 @@ from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.trained_server import find_place, lend, version_of
-from camel.training.recipe import Recipe, Source, read_questions
+from camel.training.recipe import Recipe, Source
 from camel.training.rows_job import RowsJob
 from camel.training.trained import Trained
 from tests.support.closed_pages import browse

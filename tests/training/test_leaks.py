@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from camel.core.errors import InputError
-from camel.training.overlap import ExamQuestion, ExamQuestions
-from camel.training.recipe import digest_of, read_questions
+from camel.evaluation.exam_questions import digest_of, read_questions
+from camel.evaluation.overlap import ExamQuestion, ExamQuestions
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")

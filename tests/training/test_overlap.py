@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.training.overlap import (
+from camel.evaluation.overlap import (
     BANDS,
     ExamQuestion,
     ExamQuestions,

@@ -38,6 +38,7 @@ PARTS = {
         "Conversations with more than two speakers.",
         (
             "core.society",
+            "core.dialogue",
             "core.member",
             "core.turns",
             "core.graphs",
@@ -74,6 +75,7 @@ PARTS = {
             "generation.plan",
             "generation.generate",
             "generation.dialogues",
+            "library.execution",
             "library.jobs",
             "jobs.job",
             "engine.stage",

@@ -22,9 +22,12 @@ from camel.cli.init import init
 from camel.cli.map import map_
 from camel.cli.plan import plan
 from camel.cli.play import play
+from camel.cli.preview import preview
+from camel.cli.push import push
 from camel.cli.rows import rows
 from camel.cli.run import app as run
 from camel.cli.scenarios import app as scenarios
+from camel.cli.score import score
 from camel.cli.serve import serve
 from camel.cli.show import show
 from camel.cli.society import society
@@ -36,9 +39,9 @@ from camel.core.errors import CamelError, Damaged, InputError, advice_for
 
 GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
-    "Generate": (generate, plan, translate, scenarios),
-    "Read": (explore, show, export, import_),
-    "Measure": (study, ablate, vote, evaluate, map_),
+    "Generate": (generate, preview, plan, translate, scenarios),
+    "Read": (explore, show, export, import_, push),
+    "Measure": (study, score, ablate, vote, evaluate, map_),
     "Train": (rows, train),
     "Operate": (run,),
     "Setup": (init, doctor, serve),

@@ -57,7 +57,7 @@ def agents(
     if local:
         typer.echo(SMALL_MODEL)
 
-    def ready(link: str) -> None:
+    def ready(link: str, runs: int) -> None:
         typer.echo(f"{table.name} is ready at {link}")
         typer.echo(f"Saved conversations go to {table.folder.address}. Press Ctrl-C to stop.")
 

@@ -43,6 +43,7 @@ def agents(
     repeats: RepeatsOption = 20,
     judge_prompt: JudgePromptOption = "",
     acknowledge: shared.Acknowledge = None,
+    where: shared.Where = "",
     out: shared.Out = "",
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -65,6 +66,7 @@ def agents(
         repeats=repeats,
         judge_prompt=judge_prompt or JUDGE_PROMPT,
         acknowledge=acknowledged(acknowledge),
+        where=where,
         **(_short_replies() if local else {}),
     )
     groups, folder = find_groups(runs, against), Path(out) if out else evaluation_folder(runs[0])
@@ -74,7 +76,7 @@ def agents(
             raise InputError("--local uses the small model for everything: remove model names and --batch")
         judge, model = ["local"], "local"
     model = model if local else typed_model(call.context, model, "")[0]
-    judges, budget = read_judges(judge or ())
+    judges, budget = read_judges(judge or (), batch=batch)
     asked = find_models(
         groups,
         judges,

@@ -41,11 +41,9 @@ def open_explorer(runs: list[str], **options: Any) -> None:
         from camel.explorer.serving import serve
     except ImportError as error:
         raise MissingExtra(f"The explorer ({error.name})", "explore") from None
-    from camel.jobs.status import find_runs
+    from camel.reports.numbers import counted
 
-    found = [one for run in runs for one in (find_runs(run) or [run])]
-
-    def ready(link: str) -> None:
-        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nPress Ctrl-C to stop.")
+    def ready(link: str, runs: int) -> None:
+        typer.echo(f"{counted(runs, 'run')} at {link}\nPress Ctrl-C to stop.")
 
     serve(runs, ready=ready, **options)

@@ -24,7 +24,12 @@ SITE = "site"
 FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
-WhereOption = Annotated[str, option("For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.", "QUERY")]  # fmt: skip
+SeatOption = Annotated[str, option("For messages and sharegpt: speaker to train on. Default: assistant, or else of two speakers the one that did not begin.", "NAME")]  # fmt: skip
+SplitOption = Annotated[str, option("Write a folder with one file per split, with these shares, such as train=0.9,test=0.1.", "NAME=SHARE,...")]  # fmt: skip
+SplitByOption = Annotated[str, option("With --split: keep conversations with the same value of this column together, such as input.customer.", "COLUMN")]  # fmt: skip
+ByOption = Annotated[str, option("For preferences: compare conversations by this column, such as score.helpful, instead of a critic's choices.", "COLUMN")]  # fmt: skip
+MarginOption = Annotated[float, option("With --by: minimum difference of the two values.", "NUMBER", min=0)]
+MetadataOption = Annotated[bool | None, option("Add the key metadata to each row: id, run, inputs, scores and result.", None, "--metadata/--no-metadata")]  # fmt: skip
 
 
 def export(
@@ -34,6 +39,12 @@ def export(
     acknowledge: shared.Acknowledge = None,
     language: LanguageOption = "",
     with_reasoning: WithReasoningOption = False,
+    seat: SeatOption = "",
+    metadata: MetadataOption = None,
+    split: SplitOption = "",
+    split_by: SplitByOption = "",
+    by: ByOption = "",
+    margin: MarginOption = 0.0,
     force: shared.Force = False,
     title: shared.Title = "",
     license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
@@ -41,12 +52,14 @@ def export(
     first: Annotated[int | None, option("For site: include the first N conversations.", "N")] = None,
     random: Annotated[int, option("For site: include N conversations, drawn at random.", "N")] = 0,
     seed: shared.Seed = None,
-    where: WhereOption = "",
+    where: shared.Where = "",
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
-    from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
+    from camel.formats.splits import read_shares
+    from camel.library.run import Run
+    from camel.query.columns import narrow
     from camel.record.release import Release
     from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
@@ -59,15 +72,20 @@ def export(
     restricted = bool(acknowledged(acknowledge))
     if (title or license) and format not in ("dataset", SITE):
         raise InputError("--title and --license work only with the formats dataset and site: remove them")
-    if format != SITE and (id or random or where or first is not None or seed is not None):
+    if format != SITE and (id or random or first is not None or seed is not None):
         raise InputError(
-            "--id, --first, --random, --seed and --where work only with the format site. Remove them: other formats export all conversations"
+            "--id, --first, --random and --seed work only with the format site. Remove them, or choose conversations with --where"
         )
     if with_reasoning and format not in REASONING:
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
+    if seat and format not in ("messages", "sharegpt"):
+        raise InputError("--seat works only with the formats messages and sharegpt: remove it")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
-    endings = ("",) if format == SITE else FORMATS[format].endings
+    if format == SITE and (split or by or metadata is not None):
+        raise InputError("--split, --by and --metadata do not work with the format site: remove them")
+    shares = read_shares(split) if split else {}
+    endings = ("",) if format == SITE or split else FORMATS[format].endings
     folders = "" in endings
     # `.` has no name that a title or a temporary folder could be derived from.
     out = out if out.name not in ("", "..") else out.resolve()
@@ -92,18 +110,23 @@ def export(
         _write_site(run, out, force, release, title or out.name, license, where, choice)
         committed = len(RunReader(run, stage)) if stage else 0
     else:
-        records = RunReader(run, stage)
+        options: dict[str, Any] = {"metadata": metadata, "by": by, "margin": margin}
+        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning, "seat": seat}
+        if format == "dataset":
+            options |= {
+                "title": title or out.name,
+                "license": license,
+                "planned": planned,
+                "language": language,
+            }
+        records = narrow(Run(run, stage), where)
         with in_place_of(out, force and folders) as place:
-            if format == "dataset":
-                card: dict[str, Any] = {"title": title or out.name, "license": license, "planned": planned}
-                written = dataset(records, place, release=release, **card)
-            else:
-                written = FORMATS[format].write(records, place, release=release)
-        committed = written.conversations
-        what = counted(committed, "conversation" if language else stage.removesuffix("s"))
+            written = records.export(format, place, split=shares, split_by=split_by, **options)
+        committed = len(records) if by else written.conversations
+        what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
-    if committed < planned:
+    if committed < planned and not where:
         typer.echo(
             f"camel: the run is unfinished: {committed:,} of {planned:,} conversations are done. Resume it "
             f"(`camel run status {run}` shows how), then export again",
@@ -122,27 +145,19 @@ def _write_site(
     choice: dict[str, Any],
 ) -> None:
     """Write the chosen conversations as web pages."""
-    from urllib.parse import parse_qsl
-
     from camel.record.release import RESTRICTED
     from camel.reports.numbers import counted
     from camel.storage.files import in_place_of
 
     try:
-        from camel.explorer.reading import terms_of
         from camel.explorer.site import chosen, write_site
         from camel.query.answers import NeedsConsent
         from camel.query.catalogue import Catalogue
-        from camel.query.where import PAGING, PARAMETERS, Query
+        from camel.query.where import Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
-    # A complete address copied from the explorer works too.
-    address, mark, rest = where.partition("?")
-    asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
-    if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
-        raise InputError(f"--where has no filter {unknown[0]!r}. Use one of {', '.join(sorted(PARAMETERS))}")
-    query = Query.from_params(asked)
-    page: dict[str, Any] = {"title": title, "license": license, "terms": terms_of(query.text)}
+    query = Query(where=where.strip())
+    page: dict[str, Any] = {"title": title, "license": license}
     with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, **choice)
@@ -160,8 +175,8 @@ def _write_site(
         )
 
 
-FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")]  # fmt: skip
-FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems or transcript.", "FORMAT")]  # fmt: skip
+FilesArgument = Annotated[list[Path], argument("FILE... RUN", "Files or folders to read, or hf:OWNER/NAME, and the folder of the new run.")]  # fmt: skip
+FormatOption = Annotated[str, option("Format of the files: chat, instruction, problems, messages, sharegpt, alpaca, dataset or transcript.", "FORMAT")]  # fmt: skip
 
 
 def import_(
@@ -213,7 +228,7 @@ def _planned(folder: RunFolder, stage: str) -> int:
     from camel.jobs.status import planned_shards
 
     plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS)
-    return plan.items if plan else 0
+    return plan.count if plan else 0
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:

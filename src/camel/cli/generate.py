@@ -87,11 +87,17 @@ def start(call: Invocation, settings: GenerateConfig, options: JobOptions, *, fo
 def _done(job: Generation, outcome: Outcome) -> Iterator[str]:
     from camel.generation.config import last_stage
     from camel.reports.numbers import counted
+    from camel.runs.plan import planned_layouts
+    from camel.runs.run import open_folder
 
-    scenario, run = job.config.loaded_scenario(), shlex.quote(job.place)
-    last = last_stage(scenario)
+    last, folder, run = (
+        last_stage(job.config.loaded_scenario()),
+        open_folder(job.place),
+        shlex.quote(job.place),
+    )
+    total = planned_layouts(folder, folder.settings().planned)[last].active
     lost = sum(one.count for one in outcome.failed if one.stage == last)
-    yield f"complete: {counted(scenario.count, last.removesuffix('s'))} in {job.place}" + (
+    yield f"complete: {counted(total, last.removesuffix('s'))} in {job.place}" + (
         f", {lost:,} of them failed and not exported" if lost else ""
     )
     yield f"next    camel explore {run}"

@@ -63,6 +63,7 @@ Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .
 Acknowledge = Annotated[list[str] | None, option("Include harmful conversations with this label, such as misalignment.", "LABEL")]
 Sample = Annotated[int, option("Number of conversations to draw at random from each run.", "N", min=1, max=100_000)]
 Stage = Annotated[str, option("Records to process: conversations, answers (single replies to questions), or a translation such as translated-de.", "NAME")]
+Where = Annotated[str, option("Use only conversations that match this filter, such as 'score.helpful >= 4 and stop = \"done\"'. docs/formats.md lists the columns.", "FILTER")]
 RowLength = Annotated[int | None, option("Maximum length of a row, in tokens.", "TOKENS", min=1)]
 
 # --- how a command runs ------------------------------------------------------------------------------------------

@@ -25,9 +25,6 @@ GivenArgument = Annotated[list[str], argument("RUN... | RECIPE.toml", "Runs to u
 SeatOption = Annotated[str, option("Whose messages to train on: assistant, user or both.", "SEAT")]  # fmt: skip
 MarkersOption = Annotated[bool, flag("--markers", "Keep the words of the format, such as Instruction: and Solution:.")]  # fmt: skip
 InceptionOption = Annotated[bool, flag("--inception", "With --system: use the CAMEL paper's prompts for conversations that have none.")]  # fmt: skip
-StopOption = Annotated[list[str] | None, option("Use only conversations that ended for this reason, such as done.", "REASON")]  # fmt: skip
-WithoutOption = Annotated[list[str] | None, option("Exclude conversations in which `camel study` finds this behavior, such as role_flipping.", "FINDING")]  # fmt: skip
-OnlyLanguageOption = Annotated[str, option("Use only conversations in this language, such as English.", "NAME")]  # fmt: skip
 NearOption = Annotated[float, option("Exclude rows with at least this similarity to an earlier row, from 0.5 to 1; 0 turns this off.", "SHARE")]  # fmt: skip
 QuestionsOption = Annotated[list[str] | None, option("Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, or the Table 2 questions of the CAMEL paper (table2_society, table2_code, table2_math, table2_science).", "FILE")]  # fmt: skip
 
@@ -42,9 +39,7 @@ def rows(
     markers: MarkersOption = False,
     system: Annotated[bool, flag("--system", "Start each row with the system prompt.")] = False,
     inception: InceptionOption = False,
-    stop: StopOption = None,
-    without: WithoutOption = None,
-    only_language: OnlyLanguageOption = "",
+    where: shared.Where = "",
     near: NearOption = 0.0,
     questions: QuestionsOption = None,
     force: shared.Force = False,
@@ -63,13 +58,7 @@ def rows(
         shape = Shape(
             cast("Seat", seat), length=length or LENGTH, markers=markers, system=system, inception=inception
         )
-        filters = Filters(
-            tuple(stop or ()),
-            tuple(without or ()),
-            only_language,
-            near=near,
-            questions=tuple(questions or ()),
-        )
+        filters = Filters(where, near=near, questions=tuple(questions or ()))
         recipe = Recipe(tuple(map(Source, given)), out, shape, filters)
     job = RowsJob(recipe, replace=force)
     call.run(job, call.options(), show=lambda report: _show(call.console, recipe, report))

@@ -24,6 +24,7 @@ def show(
     run: shared.RunPlace,
     id: Annotated[str, argument("ID", "Conversation to print, instead of the summary.")] = "",
     acknowledge: shared.Acknowledge = None,
+    where: shared.Where = "",
     show_prompts: shared.ShowPrompts = False,
     show_reasoning: shared.ShowReasoning = False,
     as_json: shared.AsJson = False,
@@ -33,9 +34,12 @@ def show(
 
     from camel.library.run import Run
 
-    records, labels, console = Run(run), acknowledged(acknowledge), Console(highlight=False)
+    records, labels = Run(run).where(where), acknowledged(acknowledge)
+    console = Console(highlight=False)
     if not id:
         _show_run(console, records.status(), list(islice(records, FIRST)), len(records), labels, as_json)
+        if where and not as_json:
+            console.print(f"matches   {len(records):,} of {len(Run(run)):,} conversations")
         return
     try:
         found = records[id].transcript
@@ -47,7 +51,7 @@ def show(
     if as_json:
         print_json(found)
     else:
-        _show_conversation(console, found, show_prompts, show_reasoning)
+        show_conversation(console, found, show_prompts, show_reasoning)
 
 
 def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
@@ -59,7 +63,8 @@ def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
     )
 
 
-def _show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
+def show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
+    """Print one conversation."""
     from camel.cli.screen import Screen
     from camel.core.results import result_rows
 

@@ -32,6 +32,7 @@ def study(
     out: shared.Out = "",
     processes: shared.Processes = None,
     acknowledge: shared.Acknowledge = None,
+    where: shared.Where = "",
 ) -> None:
     """Measure behaviors such as role flipping in a run."""
     from camel.evaluation.findings import study_folder
@@ -43,7 +44,7 @@ def study(
     from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
-    judges, budget = read_judges(judge or ())
+    judges, budget = read_judges(judge or (), batch=batch)
     if not judge and (batch or call.budget.counts):
         raise InputError("--batch and budgets work only with --judge MODEL: add it, or remove them")
     if len(judges) > 1:
@@ -61,6 +62,7 @@ def study(
         judge=None if chat is None else AskedModel(chat.name, "", chat.window, chat.weights),
         sample=sample,
         acknowledge=acknowledged(acknowledge),
+        where=where,
         models={} if chat is None else {"": chat},
     )
 

@@ -40,6 +40,13 @@ class Ruled(NamedTuple):
     words: str
 
 
+class Rating(NamedTuple):
+    """A rating of one conversation, and the reason. Yes is 1 and no is 0."""
+
+    value: float
+    reason: str
+
+
 class ComparedSolutions(NamedTuple):
     """Scores of two solutions, the better one (1 or 2; 0 for a draw), and the reason."""
 
@@ -126,6 +133,36 @@ def read_ruling(text: str, count: int) -> Ruled | None:
     ruling = (loud or rulings)[0]
     chosen = Chosen(0, "") if count == 1 else read_choice(text[: ruling.start()], count)
     return chosen and _ruled(chosen.choice, ruling[1].lower(), text[ruling.end() :].strip(_EDGES))
+
+
+_VALUE = (
+    r"(?P<value>[-−]?\d{1,9}(?:\.\d{1,9})?)(?![\d%]|\.\d)(?:\s*(?:/|out of|of)\s*(?P<top>\d{1,9}(?:\.0)?)\b)?"
+)
+_RATED_FIRST = re.compile(rf"[\s*_`#>\"'(\[]*+(?:(?:overall|final|my)\s+)?(?:(?:score|rating|answer|grade)\b[^\w\n-]*+(?:is\b[^\w\n-]*+)?)?{_VALUE}(?!\s*(?:[-–]|to|or)\s*\d)", re.IGNORECASE)  # fmt: skip
+_RATED_LATER = re.compile(rf"\b(?:score|rating|grade|rate (?:it|this)|give (?:it|this))\b[^\w\n-]{{0,8}}(?:(?:is|as|a|an|of|at|the conversation|this conversation)\b[^\w\n-]{{0,4}}){{0,3}}{_VALUE}(?!\s*(?:[-–]|to|or)\s*\d)", re.IGNORECASE)  # fmt: skip
+_YES_NO = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
+
+
+def read_rating(text: str, scale: tuple[float, float] | None) -> Rating | None:
+    """Return the rating that `text` gives, on a scale of numbers or as yes or no. Return None if there is no clear one."""
+    text = separate(text).speech
+    found = _object(text, "score", "rating", "answer")
+    if found is not None:
+        value = next((found[key] for key in ("score", "rating", "answer") if key in found), None)
+        reason = found.get("reason", "")
+        text = f"{value}\n{reason}" if isinstance(value, str | int | float) else ""
+        if isinstance(value, bool):
+            text = f"{'yes' if value else 'no'}\n{reason}"
+    if scale is None:
+        said = _YES_NO.match(text)
+        return said and Rating(float(said[1].lower() == "yes"), text[said.end() :].strip(_EDGES))
+    first = _RATED_FIRST.match(text)
+    given = [first] if first else list(_RATED_LATER.finditer(text))
+    values = {float(one["value"].replace("−", "-")) for one in given}
+    tops = {float(one["top"]) for one in given if one["top"]}
+    if len(values) != 1 or tops - {scale[1]} or not scale[0] <= (value := values.pop()) <= scale[1]:
+        return None
+    return Rating(value, (text[first.end() :] if first else text).strip(_EDGES))
 
 
 def read_comparison(text: str) -> ComparedSolutions | None:

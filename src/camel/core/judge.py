@@ -22,7 +22,7 @@ from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Expects, Model, Request, checked_model
-from camel.core.task import as_sentence_part
+from camel.core.transcript import Transcript
 
 Mode = Literal["choose", "score", "feedback"]
 """`choose` the best option, `score` each from 0 to 10, or choose and give `feedback` for a revision."""
@@ -114,7 +114,7 @@ class ModelJudge:
         criteria = self.criteria or prompts.critic()["criteria"].splitlines()
         values = {
             "ROLES": ", ".join(f"{in_one_line(one.role)} ({in_one_line(one.name)})" for one in speakers),
-            "TASK": as_sentence_part(task.text),
+            "TASK": task.inserted,
             "CRITERIA": "\n".join(f"- {in_one_line(one)}" for one in criteria),
         }
         return fill(prompts.critic()["system"], values)
@@ -167,3 +167,18 @@ def _options(case: Case) -> str:
 def quoted(text: str) -> str:
     """Prefix every line with `>`, which the text itself cannot remove."""
     return "\n".join(f"> {line}" for line in text.splitlines()) or ">"
+
+
+def quoted_talk(transcript: Transcript) -> str:
+    """Return a conversation with every line quoted, so that no message can pose as part of the prompt."""
+    return "\n\n".join(
+        f"Message {message.index + 1}:\n{quoted(f'{in_one_line(message.role)} ({message.speaker}) says:')}\n{quoted(message.content)}"
+        for message in transcript.messages
+    )
+
+
+def shortened(text: str, most: int, sign: str = "") -> str:
+    """Shorten a text to `most` characters: a third from its beginning, then `sign`, then the rest from its end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 3]}\n[… {len(text) - most:,} characters are left out …]\n{sign}{text[-(most - most // 3) :]}"

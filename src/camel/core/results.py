@@ -134,7 +134,7 @@ async def add_result(
 ) -> Transcript:
     """Ask for the conversation's result and store it in the transcript. Failed and empty conversations get none, nor if
     `settings` is None. `usual` is the sampling of the conversation."""
-    if settings is None or transcript.failed or not transcript.messages:
+    if settings is None or transcript.excluded or not transcript.messages:
         return transcript
     sampling = settings.sampling or replace(usual, temperature=0.0, stop=(), logprobs=None)
     sampling = replace(sampling, n=1, seed=sampling.seed if usual.seed is None else usual.seed)

@@ -24,14 +24,13 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
-from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
+from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, play_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
     SPECIFIER,
     Task,
     TaskSpecifier,
-    as_sentence_part,
     checked_text,
 )
 from camel.core.transcript import Transcript
@@ -56,10 +55,10 @@ class RolePlaying(Play, Declaration):
 
     It is a declaration: every `run()` is a new conversation, and `camel.generate` fills `<placeholders>` in the task and the
     roles from rows of values. `model` is a name or an object; the default is the one that the environment names.
-    `max_messages=10` limits the length, `rules` replace the paper's other rules. A `critic` chooses what the assistant
+    `max_messages=10` limits the length, `rules` replace the other rules. A `critic` chooses what the assistant
     says, a `user_critic` what the user says; `critic=3` lets the model choose the best of three proposals. `specify=False`
     uses the task as it is. `history="window"` or `"summarize"` lets both continue when a prompt no longer fits;
-    `user_history` overrides it for the user.
+    `user_history` overrides it for the user. `values` are the values of further placeholders of the prompts.
     """
 
     def __init__(
@@ -82,6 +81,7 @@ class RolePlaying(Play, Declaration):
         inception: Inception | None = None,
         history: HistoryPolicy = "full",
         user_history: HistoryPolicy | None = None,
+        values: Mapping[str, str] | None = None,
         watch: Watch | None = None,
         id: str = "",
     ) -> None:
@@ -103,9 +103,11 @@ class RolePlaying(Play, Declaration):
             "inception": inception,
             "history": history,
             "user_history": user_history,
+            "values": values,
             "watch": watch,
         }
         self._roles = {
+            **(values or {}),
             "ASSISTANT_ROLE": checked_text("the assistant's role", assistant, MAX_ROLE_CHARS),
             "USER_ROLE": checked_text("the user's role", user, MAX_ROLE_CHARS),
         }
@@ -115,7 +117,7 @@ class RolePlaying(Play, Declaration):
         self._sampling = {ASSISTANT: sampling, USER: sampling if user_sampling is None else user_sampling}
         self._specifier = _checked("specifier", specifier, TaskSpecifier) if specify else None
         limit = MAX_MESSAGES if max_messages is None else max_messages
-        self._rules = paper_rules(max_messages=limit) if rules is None else checked_rules(rules, max_messages)
+        self._rules = play_rules(max_messages=limit) if rules is None else checked_rules(rules, max_messages)
         self._inception = _checked("inception", inception, Inception) or prompts.paper()
         self._watch = watch
         if watch is not None and not callable(watch):
@@ -140,7 +142,7 @@ class RolePlaying(Play, Declaration):
             ASSISTANT: self._critic(ASSISTANT, self._given["critic"]),
             USER: self._critic(USER, self._given["user_critic"]),
         }
-        self._drafted = self._agents(self._task.original)
+        self._drafted = self._agents(self._task)
         self._check_room()
 
     def _critic(self, seat: str, critic: Critic | int | None) -> Critic | None:
@@ -176,7 +178,11 @@ class RolePlaying(Play, Declaration):
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the models and the rows."""
-        usual = {"history": "full", "user_history": None}  # omitted, so that older runs keep their identity
+        usual = {
+            "history": "full",
+            "user_history": None,
+            "values": None,
+        }  # omitted, so that older runs keep their identity
         left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
             "kind": "role playing",
@@ -213,7 +219,7 @@ class RolePlaying(Play, Declaration):
             if self._specifier and self.transcript.stop is None:
                 await self._specify(self._specifier)
             task = self.transcript.task
-            agents = self._agents(task.text) if task.specified else self._drafted
+            agents = self._agents(task) if task.specified else self._drafted
             self._conversation = Conversation(agents, self.transcript, rules=self._rules, watch=self._watch)
         return self._conversation
 
@@ -236,9 +242,9 @@ class RolePlaying(Play, Declaration):
         self._seat()
         return [*self._models.values(), self._specifier and self._specifier.model]
 
-    def _agents(self, task: str) -> list[Agent]:
+    def _agents(self, task: Task) -> list[Agent]:
         """Build the user, who speaks first, and the assistant."""
-        values = {**self._roles, "TASK": as_sentence_part(task)}
+        values = {**self._roles, "TASK": task.inserted}
         return [
             Agent(
                 name=USER,

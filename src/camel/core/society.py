@@ -100,6 +100,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Further members that a model proposes before the conversation starts."""
     planner: Planner | None = None
     """Lets a model plan the task before the conversation starts."""
+    values: dict[str, str] = {}
+    """Values of further placeholders of the prompts and the opening."""
     history: HistoryPolicy | None = None
     """What happens to members' older turns when a prompt no longer fits. Default: `full`, which ends the society."""
 
@@ -253,6 +255,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         near = self._near()
         for member in self.members:
             values = {
+                **self.values,
                 "NAME": member.name,
                 "ROLE": member.title,
                 "SELF": _introduced(member),
@@ -320,7 +323,7 @@ class SocietyPlay(Play):
         id: str,
     ) -> None:
         self.society = society
-        self._models = _seated(model, society.names)
+        self._models = seat_models(model, society.names)
         Names(society.names).check("critics", critics)
         self._settings = sampling, seed, critics
         self._rules = None if rules is None else checked_rules(rules)
@@ -400,7 +403,7 @@ class SocietyPlay(Play):
         self.transcript.stop = Stop.failed(error, speaker)
 
 
-def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
+def seat_models(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
     """Return the models by member. The key `""` has the model of members that have no own one."""
     if not isinstance(model, Mapping):
         return {"": checked_model(model)}

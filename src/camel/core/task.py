@@ -35,6 +35,11 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         """The text of the task that the agents work on: specified if possible, otherwise as given."""
         return self.specified or self.original
 
+    @property
+    def inserted(self) -> str:
+        """The text that prompts put inside a sentence: exactly as given, or as specified without its final period."""
+        return as_sentence_part(self.specified) if self.specified else self.original
+
 
 class TaskSpecifier(msgspec.Struct, frozen=True):
     """Asks a model for a more specific task, as the paper's Figure 2 does."""
@@ -63,7 +68,7 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
         watch: Watch | None = None,
     ) -> Task:
         """Return `task` with its specified version. Return it unchanged if the model's answer is empty."""
-        values = {**roles, "TASK": as_sentence_part(task.original), "WORD_LIMIT": str(self.word_limit)}
+        values = {**roles, "TASK": task.original, "WORD_LIMIT": str(self.word_limit)}
         history = History()
         history.add("user", fill(template, values))
         request = Request(history, self.sampling, session, SPECIFIER, "task", watch)
@@ -78,16 +83,16 @@ SPECIFIER = "specifier"
 
 
 def as_sentence_part(text: str) -> str:
-    """Drop a final period: the prompts put the task inside a sentence."""
+    """Drop a final period of a text that a model wrote: the prompts put the task inside a sentence."""
     text = text.strip()
     return text[:-1] if text.endswith(".") and not text.endswith("..") else text
 
 
 def checked_text(name: str, value: object, limit: int) -> str:
-    """Return `value` stripped, or raise an `InputError` if it cannot be put into a prompt."""
+    """Return `value` exactly as given, or raise an `InputError` if it cannot be put into a prompt."""
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {type(value).__name__}")
-    text = value.strip()
+    text = value
     if not any(char.isprintable() and not char.isspace() for char in text):
         raise InputError(f"{name} is empty: describe it in a few words")
     if len(text) > limit:

@@ -70,7 +70,7 @@ def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
     sections: dict[str, list[str]] = {}
     for field in root.fields if isinstance(root, StructType) else ():
         if isinstance(field.type, StructType):
-            sections[field.name] = [inner.name for inner in field.type.fields]
+            sections[field.encode_name] = [inner.encode_name for inner in field.type.fields]
     return list(_drop(table, root, "", sections))
 
 
@@ -99,7 +99,7 @@ def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) ->
             yield f"{where}.{tag} is missing: set it to one of {listed}" if chosen is None else wrong
             return
         struct, known = tags[chosen], [tag]
-    known += [field.name for field in struct.fields]
+    known += [field.encode_name for field in struct.fields]
     for key in sorted(table.keys() - {*known}):
         del table[key]
         place = f" in {where}" if where else ""
@@ -107,5 +107,5 @@ def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) ->
         listed = f"{similar(key, known)}. Use one of {', '.join(known)}"
         yield f"unknown key {key!r}{place}" + (f": move it below [{homes[0]}]" if len(homes) == 1 else listed)
     for field in struct.fields:
-        below = f"{where}.{field.name}" if where else field.name
-        yield from _drop(table.get(field.name), field.type, below, sections)
+        below = f"{where}.{field.encode_name}" if where else field.encode_name
+        yield from _drop(table.get(field.encode_name), field.type, below, sections)

@@ -16,7 +16,7 @@ from camel.core.errors import InputError
 from camel.core.heard import heard_by, sent_for
 from camel.core.message import Deliberation, Message, Sampling, Usage, in_one_line
 from camel.core.resolve import resolvers
-from camel.core.stops import Stop
+from camel.core.stops import EXCLUDED, Stop
 from camel.core.task import Task
 
 SCHEMA = 2
@@ -45,6 +45,8 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str = ""
     """The rater: a model, a rule or a person."""
     version: int = 1
+    text: str = ""
+    """The score if it is a word, such as a language."""
 
 
 class ResultCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,6 +57,18 @@ class ResultCall(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     error: str = ""
     """Why there is no result. Empty if there is one, or if none was requested."""
+
+
+class RejectedAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt at a conversation that did not pass the run's validation."""
+
+    stop: str
+    """Why the attempt ended."""
+    why: str
+    """Why it was rejected."""
+    messages: list[Message]
+    usage: Usage = Usage()
+    """Usage of all calls of the attempt, including the specifier's and the judge's."""
 
 
 class Transcript(msgspec.Struct):
@@ -84,16 +98,24 @@ class Transcript(msgspec.Struct):
     result: dict[str, Any] | None = None
     """The structured result, if one was requested and made."""
     result_call: ResultCall = ResultCall()
+    rejected: list[RejectedAttempt] = []
+    """Earlier attempts that did not pass the run's validation. Their usage counts; exports do not contain them."""
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all calls, those for the task and the result included."""
-        return sum((message.usage for message in self.messages), self.task.usage + self.result_call.usage)
+        """Tokens of all calls, including those for the task, the result and rejected attempts."""
+        others = self.task.usage + self.result_call.usage
+        return sum((one.usage for one in (*self.messages, *self.rejected)), others)
 
     @property
     def failed(self) -> bool:
-        """Whether it ended because a call failed; exports skip such conversations."""
+        """Whether it ended because a call failed."""
         return self.stop is not None and self.stop.reason == "error"
+
+    @property
+    def excluded(self) -> bool:
+        """Whether exports, training rows and counts skip it: it failed, was rejected, or its row was deleted or changed."""
+        return self.stop is not None and self.stop.reason in EXCLUDED
 
     def to_json(self) -> bytes:
         """Serialize the record as indented JSON."""

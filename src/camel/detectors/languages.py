@@ -7,7 +7,7 @@ letters by its most common words. That is enough for a few sentences; shorter te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 
@@ -103,6 +103,15 @@ def _expected(transcript: Transcript, task: str) -> str | None:
             if known := language_of(task, _FEW_WORDS):
                 return known
     return None
+
+
+_SAMPLE = 600
+"""Number of characters of a message from which the language of a conversation is detected."""
+
+
+def beginning_of(said: Sequence[str]) -> str:
+    """Return the text in which a conversation's language is detected, from its first two messages."""
+    return " ".join(text[:_SAMPLE] for text in said[:2])
 
 
 @lru_cache(maxsize=256)

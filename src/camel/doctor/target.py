@@ -15,7 +15,7 @@ from camel.core.role_playing import AGENT_SAMPLING
 from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
 from camel.generation.seats import JUDGE, Candidate, key_of
-from camel.jobs.item import seeded
+from camel.jobs.item import item_seed, with_seed
 from camel.models import local as local_server
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl
@@ -75,7 +75,7 @@ def find_targets(
     }
     seen: set[bytes] = set()
     for place, one in asked.items():
-        sampling = seeded(one.sampling or usual, config.seed, 0)
+        sampling = with_seed(one.sampling or usual, item_seed(config.seed, 0))
         if (key := msgspec.json.encode((one.model, sampling))) in seen:
             continue
         seen.add(key)

@@ -11,13 +11,14 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.run import RunFolder
 from camel.storage.files import sync_folder
 
@@ -91,19 +92,28 @@ class Workload:
     """Hash of everything that determines the records; stored with each shard."""
     suffix: str = ".parquet"
     shard_size: int = 1024
+    segments: tuple[Segment, ...] = ()
+    """The segments of items; empty: all items are one segment with shards of `shard_size`."""
+    inactive: ItemSet | None = None
+    """Items that are not worked on."""
     items: Mapping[int, Sequence[int]] | None = None
     """The items to work on, by shard; None: all."""
+    layout: Layout = field(init=False)
+
+    def __post_init__(self) -> None:
+        segments = self.segments or (Segment(self.count, self.shard_size),)
+        object.__setattr__(self, "layout", Layout(segments, self.inactive))
 
     @property
     def numbers(self) -> Sequence[int]:
         """The indexes of the shards to commit, in order."""
-        return range(-(-self.count // self.shard_size)) if self.items is None else sorted(self.items)
+        return range(self.layout.shards) if self.items is None else sorted(self.items)
 
     def indices(self, shard: int) -> Sequence[int]:
         """Return the indexes of the items in a shard to work on."""
         if self.items is not None:
             return self.items[shard]
-        return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))
+        return self.layout.items(shard)
 
 
 class ShardTable:

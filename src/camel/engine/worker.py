@@ -252,6 +252,9 @@ async def run_worker(
                 committed(stage, number)
                 continue
             opened.append(shard)
+            if not shard.left:  # all its items are inactive, or only lose their records
+                await end(shard)
+                continue
             for index in stage.indices(number):
                 await window.acquire()
                 await halt.unpaused()

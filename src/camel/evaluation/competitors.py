@@ -73,7 +73,9 @@ def find_models(
     models: dict[str, Model | ModelSpec] = {}
 
     def model(given: str | ModelSpec) -> AskedModel:
-        spec, url = (given, split_name(given)[1]) if isinstance(given, str) else (given.name, "")
+        # Two models of the same name, at different addresses, are two models.
+        named = given if isinstance(given, str) else f"{given.name}@{given.base_url}".rstrip("@")
+        spec, url = named, split_name(named)[1]
         if spec not in made:
             found = given
             if isinstance(found, str):

@@ -26,7 +26,7 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, Damaged, InputError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
-from camel.core.judge import quoted
+from camel.core.judge import quoted, quoted_talk, shortened
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Request
 from camel.engine.stage import Written, write_whole
@@ -46,10 +46,11 @@ from camel.evaluation.contest_records import (
 )
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, DrawnTasks, draw_tasks
-from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
+from camel.evaluation.windows import AskedModel, read_prompt
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.jobs.replies import CheckedModel
+from camel.query.columns import narrow
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
@@ -98,6 +99,7 @@ class Contest:
         self.samples: dict[str, DrawnTasks] = {}
         for group in groups:
             runs = self.runs[group.name] = {name: RunReader(run) for name, run in group.runs.items()}
+            runs |= {name: narrow(run, config.where) for name, run in [*runs.items()][:1]}
             sample = (
                 draw_tasks(runs, config.tasks, seed=config.seed, acknowledge=config.acknowledge)
                 if runs
@@ -469,8 +471,10 @@ def _unique(steps: Iterable[ContestStage]) -> list[ContestStage]:
 
 
 def _hash_run(run: RunReader) -> str:
-    """Return a hash of all conversations of a run."""
-    hashes = [(marker.shard, marker.sha256) for marker in run.markers]
+    """Return a hash of all conversations of a run, and of those that a filter expression selects."""
+    hashes: list[Any] = [(marker.shard, marker.sha256) for marker in run.markers]
+    if run.chosen is not None:
+        hashes += sorted(run.chosen.items())
     return hashlib.sha256(msgspec.json.encode(hashes)).hexdigest()
 
 

@@ -51,6 +51,8 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
     acknowledge: tuple[str, ...] = ()
     """Restricted labels, such as `misalignment`, whose conversations may be used."""
+    where: str = ""
+    """A filter expression that selects the conversations from which tasks are drawn."""
     cut_replies: Cut = "fail"
     """Whether a solution that reaches the token limit fails, or is used and marked as cut off."""
 

@@ -18,13 +18,13 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
-from camel.core.judge import quoted
+from camel.core.judge import quoted, quoted_talk, shortened
 from camel.core.message import Sampling, Usage
 from camel.core.model import Request
 from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
-from camel.evaluation.windows import AskedModel, quoted_talk, shortened
+from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.reports.intervals import wilson

@@ -90,6 +90,8 @@ class Looked(NamedTuple):
 
     shard: int
     table: Any
+    rows: Sequence[int] | None = None
+    """The rows of the shard that are in the table; None: all."""
 
 
 class Looker:

@@ -250,7 +250,7 @@ class Gatherer:
         self._count_roles(messages, marked)
         self._measure(looked.shard, messages)
         self._keep_examples(ids, messages, findings)
-        self._note_done(looked.shard, ids, stops)
+        self._note_done(looked, ids, stops)
 
     def _count_stops(self, stops: list[str], flagged: Any) -> None:
         named = np.array(stops)
@@ -352,10 +352,11 @@ class Gatherer:
             kept.sort(key=lambda one: one[0])
             del kept[EXAMPLES:]
 
-    def _note_done(self, shard: int, ids: list[str], stops: list[str]) -> None:
+    def _note_done(self, looked: Looked, ids: list[str], stops: list[str]) -> None:
         rows = [row for row, stop in enumerate(stops) if stop == "done"]
         self.ended_done += len(rows)
-        self.done += [Candidate(draw(ids[row]), shard, row, ids[row]) for row in rows]
+        place = range(len(ids)) if looked.rows is None else looked.rows
+        self.done += [Candidate(draw(ids[row]), looked.shard, place[row], ids[row]) for row in rows]
         self.done.sort()
         del self.done[DONE:]
 

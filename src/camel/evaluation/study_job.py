@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from camel.core.errors import InputError
+from camel.core.expressions import parse_expression
 from camel.core.model import Model
 from camel.evaluation.deserved import Judging
 from camel.evaluation.findings import Looker
@@ -21,7 +22,9 @@ from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.ledger import MONEY
 from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
+from camel.query.columns import known_columns, select_by_shard
 from camel.record.arrow import read_shard
+from camel.record.parquet import arrow
 from camel.record.release import Release, check_labels
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader
@@ -45,6 +48,8 @@ class StudyJob(Job):
     """Number of conversations that the judge sees."""
     acknowledge: tuple[str, ...] = ()
     """Restricted labels, such as `misalignment`, whose conversations may be studied."""
+    where: str = ""
+    """A filter expression that selects the conversations to count."""
     models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec])
     place: str = field(init=False)
 
@@ -59,6 +64,8 @@ class StudyJob(Job):
             )
         if self.judge is not None:
             check_finished(self.run, "judged")
+        if self.where.strip():
+            parse_expression(self.where, known_columns(RunReader(self.run)))
         self._labels  # noqa: B018 - raises for labels that are not acknowledged, before anything is shown or sent
         return super().open(accept)
 
@@ -85,9 +92,16 @@ class StudyJob(Job):
 
     @cached_property
     def _found(self) -> tuple[Study, Gatherer]:
-        settings = self._looker.run.settings
+        settings, tables = self._looker.run.settings, self._looker.tables()
+        if self.where.strip():
+            chosen = dict(select_by_shard(self._looker.run, self.where))
+            shards = ((one, chosen.get(one.shard, [])) for one in tables)
+            tables = (
+                one._replace(table=one.table.take(arrow().array(rows, "int64")), rows=rows)
+                for one, rows in shards
+            )
         return study_of(
-            self._looker.tables(),
+            tables,
             run=self._looker.run.folder.address,
             scenario=Path(str(settings.config.get("scenario", ""))).name,
             fingerprint=settings.fingerprint,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from camel.core.errors import InputError
+from camel.core.stops import EXCLUDED
 from camel.core.transcript import Transcript
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import RESTRICTED
@@ -64,10 +65,13 @@ def draw_tasks(
         sizes = columns["messages"].combine_chunks().value_lengths().to_pylist()
         reasons = columns["stop"].combine_chunks().field("reason").to_pylist()
         rows = zip(columns["id"].to_pylist(), columns["labels"].to_pylist(), sizes, reasons, strict=True)
+        chosen = None if first.chosen is None else {*first.chosen[first.parts[part].file]}
         for row, (id, labels, size, reason) in enumerate(rows):
+            if chosen is not None and row not in chosen:
+                continue
             if closed.intersection(labels or ()):
                 excluded += 1
-            elif not size or reason == "error":
+            elif not size or reason in EXCLUDED:
                 empty += 1
             else:
                 of += 1
@@ -79,7 +83,7 @@ def draw_tasks(
     found = [
         one
         for one in found
-        if not any(one.id in theirs and theirs[one.id].failed for theirs in also.values())
+        if not any(one.id in theirs and theirs[one.id].excluded for theirs in also.values())
     ]
     matched: list[dict[str, Transcript]] = []
     for one in found:

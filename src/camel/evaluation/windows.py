@@ -11,9 +11,7 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.history import estimate_tokens
-from camel.core.judge import quoted
-from camel.core.message import Sampling, in_one_line
-from camel.core.transcript import Transcript
+from camel.core.message import Sampling
 
 PROMPTS = Path(__file__).parent / "prompts"
 LARGE = 32_768
@@ -65,18 +63,3 @@ def read_prompt(name: str, needed: Collection[str] = ()) -> str:
     if missing := [f"<{one}>" for one in needed if f"<{one}>" not in text]:
         raise InputError(f"the prompt {shown(name)} does not contain {missing[0]}: add it to the file")
     return text
-
-
-def quoted_talk(transcript: Transcript) -> str:
-    """Return a conversation with every line quoted, so that no message can pose as part of the prompt."""
-    return "\n\n".join(
-        f"Message {message.index + 1}:\n{quoted(f'{in_one_line(message.role)} ({message.speaker}) says:')}\n{quoted(message.content)}"
-        for message in transcript.messages
-    )
-
-
-def shortened(text: str, most: int, sign: str = "") -> str:
-    """Shorten a text to `most` characters: a third from its beginning, then `sign`, then the rest from its end."""
-    if len(text) <= most:
-        return text
-    return f"{text[: most // 3]}\n[… {len(text) - most:,} characters are left out …]\n{sign}{text[-(most - most // 3) :]}"

@@ -40,6 +40,7 @@ ENDINGS = {
     "message_loop": Mark("repeated", "e-repeated", "repeated", BRICK),
     "user_no_instruction": Mark("no instruction", "e-repeated", "repeated", BRICK),
     "assistant_instructs": Mark("assistant instructs", "e-repeated", "repeated", BRICK),
+    "rejected": Mark("rejected", "e-repeated", "repeated", BRICK),
     "error": Mark("failed", "e-failed", "failed", INK),
     "stopped": Mark("stopped", "c-0", "stopped", GRAY),
     UNFINISHED: Mark("unfinished", "c-0", "open", GRAY),

@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
+from camel.core.expressions import ExpressionError
 from camel.explorer.access import MAX_FORM, MISALIGNMENT, Consent, Door, Keys, local, read_form
 from camel.explorer.pages import LOOK, STATIC, environment
 from camel.explorer.views import PageState
@@ -136,6 +137,11 @@ class Site:
                 text = "Start from the runs or from the list of all conversations."
             case NotThere():
                 status, title, text = 404, "Not found", str(error)
+            case ExpressionError():
+                pairs = request.query_params.multi_items()
+                keeps = Query.from_params([one for one in pairs if one[0] != "where"]).to_params()
+                page = {"title": "Invalid filter", "text": str(error), "keeps": keeps}
+                return self.page("error.html", allowed, 400, where=dict(pairs).get("where"), **page)
             case InputError():
                 status, title, text = 400, "Invalid request", str(error)
             case _:

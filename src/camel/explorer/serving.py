@@ -44,9 +44,9 @@ def serve(
     agents: Agents | None = None,
     open_browser: bool | None = False,
     intro: str = "",
-    ready: Callable[[str], None] = lambda url: None,
+    ready: Callable[[str, int], None] = lambda link, runs: None,
 ) -> None:
-    """Serve runs until interrupted. `ready` is called with the link once the port is open.
+    """Serve runs until interrupted. `ready` is called with the link and the number of runs once the port is open.
 
     Folders of runs are searched again while it serves, so that new runs appear.
 
@@ -74,7 +74,8 @@ def serve(
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)
         # Printed lines end up in logs, so a token that the user chose is not repeated there.
-        ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
+        said = link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link
+        ready(said, len(catalogue.runs))
         if can_open() if open_browser is None else open_browser:
             # In a thread: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()

@@ -184,6 +184,8 @@ def chips(state: PageState, path: str) -> list[dict[str, str]]:
 
     if query.text:
         add(f"“{query.text}”", replace(query, text=""))
+    if query.where:
+        add(query.where, replace(query, where=""))
     for run in query.runs:
         add(f"Run: {run}", toggled(query, "run", run))
     for facet, values in query.facets.items():

@@ -27,7 +27,7 @@ from camel.core.message import Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.colors import SEATS, ending
 from camel.explorer.home import labels_in
-from camel.generation.config import CONVERSATIONS, LISTS_PER_SHARD
+from camel.generation.config import CONVERSATIONS
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.jobs.ledger import usage_of
 from camel.jobs.progress import Snapshot
@@ -37,6 +37,8 @@ from camel.record.release import RESTRICTED
 from camel.reports.numbers import money, short
 from camel.runs.again import named
 from camel.runs.control import read_wish
+from camel.runs.plan import PlanRow, RunPlan, planned_layouts, read_plan
+from camel.runs.scores import SCORE_STAGE
 from camel.scenarios import RolePlay, Scenario, load
 from camel.scenarios.lists import read_lists
 from camel.storage.journal import Tail
@@ -121,6 +123,7 @@ class RunWatch:
         self._seen: deque[tuple[float, int, int]] = deque()
         self._status_at = 0.0
         self._scenario = _scenario(source)
+        self._plan: RunPlan | None = None
         self._facts = lru_cache(maxsize=4_096)(self._read_facts)
         self._last: dict[str, Any] = {}
         self._viewers = 0
@@ -201,7 +204,7 @@ class RunWatch:
         """Count the usage of newly committed shards from their markers, and no longer from their journals."""
         folder = self.source.folder
         for stage in folder.stages():
-            if stage.startswith(TRANSLATED):  # another model may have done it
+            if stage.startswith((TRANSLATED, SCORE_STAGE)):  # another model may have done it
                 continue
             marked = self._marked.setdefault(stage, set())
             new = folder.committed(stage) - marked
@@ -247,6 +250,8 @@ class RunWatch:
         if self._scenario is None or stage in {level.name for level in self._scenario.asked}:
             return f"{stage} {item + 1}"
         with contextlib.suppress(CamelError, ValueError, IndexError):
+            if row := self._row(item):
+                return row.id
             return self._scenario.id(item)
         return str(item)
 
@@ -257,7 +262,8 @@ class RunWatch:
         if scenario is None or stage in {level.name for level in scenario.asked}:
             return f"List of {stage.replace('_', ' ')}", {"user": "", "assistant": ""}
         try:
-            facts = scenario.facts(item, self._list)
+            row = self._row(item)
+            facts = row.values if row else scenario.facts(item, self._list)
         except (CamelError, OSError, LookupError, ValueError):
             return "", unknown
         if stage == CONVERSATIONS and isinstance(scenario.end, RolePlay):
@@ -265,13 +271,23 @@ class RunWatch:
             return f"{cast.user} → {cast.assistant}", {"user": cast.user, "assistant": cast.assistant}
         return " · ".join(facts.values())[:200], unknown
 
+    def _row(self, item: int) -> PlanRow | None:
+        """Return the row of a table that an item was made from, or None if the run has no table."""
+        if self._plan is None or item >= self._plan.count:
+            self._plan = read_plan(self.source.folder)
+        return self._plan.row(item) if self._plan and self._plan.steps[0].rows else None
+
     def _list(self, level: str, index: int) -> list[str]:
         assert self._scenario is not None
         folder = self.source.folder
-        marker = folder.marker(level, index // LISTS_PER_SHARD)
+        layout = planned_layouts(folder, folder.settings().planned)[level]
+        shard = layout.shard_of(index)
+        marker = folder.marker(level, shard)
         count = self._scenario.level(level).count
         text = folder.read(marker.file).decode("utf-8", "replace")
-        return list(read_lists(text, source=marker.file, count=count)[index % LISTS_PER_SHARD].items)
+        return list(
+            read_lists(text, source=marker.file, count=count)[index - layout.numbers(shard).start].items
+        )
 
     # --- totals ------------------------------------------------------------------------------------------------
 

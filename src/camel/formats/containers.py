@@ -17,12 +17,17 @@ from urllib.parse import unquote
 import msgspec
 
 from camel.core.checks import shown
-from camel.core.errors import InputError
+from camel.core.errors import InputError, MissingExtra
 from camel.core.message import well_formed
+from camel.models.hub import HUB
+from camel.record.parquet import arrow, open_parquet, readable
+from camel.runs.reader import need_module
 
 MAX_DOCUMENT = 64 * 2**20
 """Maximum size of one document in bytes."""
 _CHUNK = 2**20
+_ROWS = 500
+"""Number of rows of a table that are read at a time."""
 
 
 class Document(NamedTuple):
@@ -55,6 +60,8 @@ class Document(NamedTuple):
 
 def documents_in(path: Path) -> Iterator[Document]:
     """Yield every JSON document of a file, an archive or a folder, one at a time."""
+    if is_table(path):
+        return _in_tables(path)
     if path.is_dir():
         return _in_folder(path)
     if not path.is_file():
@@ -67,7 +74,68 @@ def documents_in(path: Path) -> Iterator[Document]:
     ):
         if path.name.lower().endswith(endings):
             return _whole(path, read(path))
-    raise InputError(f"'{path}' must be a .tar.gz, .zip, .json or .jsonl file, or a folder of .json files")
+    raise InputError(
+        f"'{path}' must be a .tar.gz, .zip, .json, .jsonl or .parquet file, a folder of such files, or hf:OWNER/NAME"
+    )
+
+
+def is_table(path: Path) -> bool:
+    """Return whether `path` is a dataset: Parquet or Arrow files, or `hf:OWNER/NAME`."""
+    return str(path).startswith(HUB) or bool(_table_files(path))
+
+
+def tables_in(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of a dataset as tables, each with the name of its file.
+
+    Reads Parquet files, folders that `save_to_disk` of the package `datasets` wrote, and `hf:OWNER/NAME[/CONFIG][:SPLIT]`.
+    """
+    if str(path).startswith(HUB):
+        yield from ((str(path), table) for table in _hub_tables(str(path)))
+    for file in _table_files(path):
+        if file.suffix == ".arrow":
+            batches = readable(
+                file, lambda file=file: arrow("pyarrow.ipc").open_stream(arrow().memory_map(str(file)))
+            )
+        else:
+            batches = open_parquet(file).iter_batches(_ROWS)
+        batches = iter(batches)
+        while (batch := readable(file, lambda batches=batches: next(batches, None))) is not None:
+            yield str(file), arrow().Table.from_batches([batch])
+
+
+def _table_files(path: Path) -> list[Path]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path] if path.is_file() else []
+    return [
+        one
+        for one in files
+        if one.suffix in (".parquet", ".arrow") and not one.name.startswith((".", "cache-"))
+    ]
+
+
+def _hub_tables(name: str) -> Iterator[Any]:
+    place, _, split = name.removeprefix(HUB).partition(":")
+    config = None
+    if place.count("/") == 2 and not Path(place).exists():
+        place, _, config = place.rpartition("/")
+    try:
+        found = need_module("datasets").load_dataset(place, config, streaming=True)
+        if split and split not in found:
+            raise InputError(f"'{name}' has no split {split!r}. Use one of {', '.join(found)}")
+        for part in [found[split]] if split else found.values():
+            yield from part.with_format("arrow").iter(_ROWS)
+    except (InputError, MissingExtra):
+        raise
+    except Exception as error:  # the errors of the package and its transport have no common base
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"cannot read '{name}': {reason}") from error
+
+
+def _in_tables(path: Path) -> Iterator[Document]:
+    number = 0
+    for where, table in tables_in(path):
+        for row in table.to_pylist():
+            number += 1
+            yield Document(f"{where}: row {number}", f"{number:06d}", row)
 
 
 def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
@@ -81,10 +149,13 @@ def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
 
 
 def _in_folder(path: Path) -> Iterator[Document]:
-    for file in sorted(path.rglob("*.json")):
-        if not file.name.startswith("."):
+    for file in sorted([*path.rglob("*.json"), *path.rglob("*.jsonl")]):
+        if not file.name.startswith(".") and file.suffix == ".json":
             with file.open("rb") as opened:
                 yield _document(f"{file}", file.name, opened)
+        elif not file.name.startswith("."):
+            for line in _in_lines(file):
+                yield line._replace(stem=f"{file.stem}-{line.stem}")
 
 
 def _in_tar(path: Path) -> Iterator[Document]:

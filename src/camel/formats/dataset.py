@@ -11,13 +11,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import msgspec
+from msgspec.structs import replace
+
 from camel._version import __version__
-from camel.core.checks import shown
-from camel.core.errors import InputError
 from camel.core.message import Usage
-from camel.core.transcript import Transcript
+from camel.core.transcript import Speaker, Transcript
+from camel.detectors.languages import language_of
+from camel.formats.splits import check_name
 from camel.record import arrow as table
 from camel.record.release import RESTRICTED, WARNING, Exported, Release, published
+from camel.reports.numbers import money
 from camel.storage.files import new_folder
 
 
@@ -29,13 +33,16 @@ def dataset(
     title: str = "",
     license: str = "",
     planned: int = 0,
+    language: str = "",
+    input_licenses: Sequence[str] = (),
     rows_per_file: int = 100_000,
 ) -> Exported:
     """Write a folder of Parquet files and a card, for `datasets.load_dataset` and the hub.
 
     `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. The card states no
     license unless you pass one, such as `cc-by-4.0`: the data is yours, even if the scenario has another author. If fewer
-    conversations exist than were `planned`, the card says so.
+    conversations exist than were `planned`, the card says so. `language` is the code of a translation's language, and
+    `input_licenses` are those of the tables that the conversations were made from.
     """
     given = cast("Any", transcripts)
     splits = cast(
@@ -45,13 +52,10 @@ def dataset(
     with new_folder(path) as folder:
         (folder / "data").mkdir()
         for split, rows in splits.items():
-            if not re.fullmatch(r"[A-Za-z]\w*", split, re.ASCII):
-                raise InputError(
-                    f"the name of a split must have letters, digits and _ only, not {shown(split)}"
-                )
+            check_name(split)
             counted = _counted(rows, figures[split], release)
             figures[split].bytes = _write_split(folder / "data", split, counted, release, rows_per_file)
-        card = _card(title or path.name, license, figures, release, planned)
+        card = _card(title or path.name, license, figures, release, planned, language, input_licenses)
         with (folder / "README.md").open("wb") as file:
             file.write(card.encode())
             file.flush()
@@ -87,15 +91,13 @@ def _write_split(
 def dataset_schema(release: Release = Release()) -> Any:  # noqa: B008 - frozen
     """Return the Arrow schema of a dataset. Maps become lists of pairs, because `datasets` has no maps."""
     pa = table.arrow()
-    fields = [
-        pa.field(one.name, pa.list_(pa.struct([("key", one.type.key_type), ("value", one.type.item_type)])))
-        if pa.types.is_map(one.type)
-        else one
-        for one in table.schema()
-    ]
-    if release.canary:
-        fields.append(pa.field("canary", pa.string()))
-    return pa.schema(fields)
+    types = {one.name: one.type for one in table.schema()}
+    for name, kind in types.items():
+        if pa.types.is_map(kind):
+            types[name] = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+    said = [(table.IN_DATASETS.get(one.name, one.name), one.type) for one in types["messages"].value_type]
+    types |= {"messages": pa.list_(pa.struct(said)), "run": pa.string()}
+    return pa.schema(types | ({"canary": pa.string()} if release.canary else {}))
 
 
 def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
@@ -107,14 +109,15 @@ def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
                 [pairs.keys, pairs.items], fields=list(layout.field(name).type.value_type)
             )
             columns[name] = pa.ListArray.from_arrays(pairs.offsets, pair)
-    if release.canary:
-        columns["canary"] = pa.repeat(pa.scalar(release.canary, pa.string()), batch.num_rows)
+    columns["messages"] = columns["messages"].view(layout.field("messages").type)
+    for name in ("run", "canary"):
+        columns[name] = pa.repeat(pa.scalar(getattr(release, name), pa.string()), batch.num_rows)
     return pa.RecordBatch.from_arrays([columns[name] for name in layout.names], schema=layout)
 
 
-def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
+def dataset_rows(files: list[str], content: str, run: str = "") -> Iterator[dict[str, Any]]:
     """Yield the rows of committed shards in a dataset's layout, one row group at a time. `content` is a hash of the shards."""
-    layout, release = dataset_schema(), Release()
+    layout, release = dataset_schema(), Release(run=run)
     for file in files:
         for group in table.stream_groups(Path(file)):
             for batch in group.to_batches():
@@ -138,8 +141,17 @@ class _Figures:
     scenarios: Counter[str] = field(default_factory=Counter[str])
     fingerprints: Counter[str] = field(default_factory=Counter[str])
     labels: Counter[str] = field(default_factory=Counter[str])
+    samplings: Counter[str] = field(default_factory=Counter[str])
+    languages: Counter[str] = field(default_factory=Counter[str])
+    speakers: Sequence[Speaker] = ()
+    """The speakers of the first conversation."""
 
     def add(self, transcript: Transcript) -> None:
+        self.speakers = self.speakers or transcript.speakers
+        for speaker in transcript.speakers:
+            # A seed may be different in each conversation.
+            self.samplings[msgspec.json.encode(replace(speaker.sampling, seed=None)).decode()] += 1
+        self.languages[language_of(" ".join(one.content[:600] for one in transcript.messages[:2])) or ""] += 1
         self.conversations += 1
         self.usage += transcript.usage
         self.lengths[len(transcript.messages)] += 1
@@ -154,8 +166,9 @@ class _Figures:
             self.models[message.model] += 1
 
     def update(self, other: _Figures) -> None:
-        for one in fields(self):
-            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        for name in (one.name for one in fields(self) if one.name != "speakers"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.speakers = self.speakers or other.speakers
 
     @property
     def messages(self) -> int:
@@ -171,6 +184,13 @@ class _Figures:
         return 0
 
 
+_PROMPT = 4_000
+"""Maximum number of characters of a system prompt in a card."""
+_CODES = {
+    **{"English": "en", "Spanish": "es", "French": "fr", "German": "de", "Italian": "it", "Portuguese": "pt"},
+    **{"Dutch": "nl", "Russian": "ru", "Greek": "el", "Hebrew": "he", "Arabic": "ar", "Hindi": "hi"},
+    **{"Thai": "th", "Korean": "ko", "Japanese": "ja", "Chinese": "zh"},
+}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _FAILURES = {
     "error": "ended by an error of the model or its endpoint",
@@ -182,7 +202,15 @@ _FAILURES = {
 }
 
 
-def _card(title: str, license: str, figures: Mapping[str, _Figures], release: Release, planned: int) -> str:
+def _card(
+    title: str,
+    license: str,
+    figures: Mapping[str, _Figures],
+    release: Release,
+    planned: int,
+    language: str,
+    input_licenses: Sequence[str],
+) -> str:
     """Return the dataset's README: YAML metadata, then text."""
     total = _Figures()
     for figure in figures.values():
@@ -203,12 +231,18 @@ def _card(title: str, license: str, figures: Mapping[str, _Figures], release: Re
         ]
         if total.conversations < planned
         else [],
-        ["## Provenance", "", *_provenance(total, license)],
+        ["## Provenance", "", *_provenance(total, license, input_licenses)],
+        # A card is public even if the data is gated.
+        [] if restricted else ["## Prompts", "", *_prompts(total.speakers)],
         ["## Statistics", "", *_statistics(figures, total)],
         ["## Known failure rates", "", *_failure_rates(total)],
         ["## Columns", "", *_COLUMNS],
     ]
-    return card_of(title, license, splits, parts, restricted=restricted, canary=release.canary)
+    often = {name for name, count in total.languages.items() if count >= 0.01 * total.conversations}
+    tags = [language] if language else [code for name, code in _CODES.items() if name in often]
+    return card_of(
+        title, license, splits, parts, restricted=restricted, canary=release.canary, languages=tags
+    )
 
 
 class Split(NamedTuple):
@@ -228,6 +262,7 @@ def card_of(
     *,
     restricted: bool,
     canary: str,
+    languages: Sequence[str] = (),
 ) -> str:
     """Return a dataset card for the hub: YAML metadata, the title, warnings, and then `parts`, each a list of lines."""
     rows = sum(split.rows for split in splits.values())
@@ -235,6 +270,7 @@ def card_of(
         "---",
         f"pretty_name: {_quoted(title)}",
         f"license: {_quoted(license or 'unknown')}",
+        *(["language:", *(f"- {_quoted(code)}" for code in languages)] if languages else []),
         "task_categories:",
         "- text-generation",
         "tags:",
@@ -296,15 +332,38 @@ def _gate() -> list[str]:
     ]
 
 
-def _provenance(total: _Figures, license: str) -> list[str]:
+def _provenance(total: _Figures, license: str, input_licenses: Sequence[str]) -> list[str]:
+    cost = f"{money(total.usage.usd)} at the configured prices" if total.usage.usd else "not recorded"
     return [
         f"- Scenario: {_listed(total.scenarios)}",
         f"- Models, by messages: {_listed(total.models)}",
+        f"- Sampling, by speakers; `{{}}` means the endpoint's defaults: {_listed(total.samplings)}",
+        f"- Cost: {cost}",
+        f"- Languages, as detected: {_listed(total.languages)}",
         f"- Configuration fingerprint: {_listed(total.fingerprints)}",
         *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
         f"- Written by camel-society {__version__}",
+        *(f"- License of the inputs: {plain(one)}" for one in input_licenses),
         f"- License: {plain(license) or 'none stated'}; text written by a model is also subject to the terms of that model.",
     ]
+
+
+def _prompts(speakers: Iterable[Speaker]) -> Iterator[str]:
+    """Yield the system prompts, indented: text in them cannot pose as markup of the card."""
+    yield "The system prompts of the first conversation:"
+    for one in speakers:
+        yield from ("", f"- `{plain(one.role or one.name)}`", "")
+        yield from (f"      {line}" for line in (one.system[:_PROMPT] or "none").splitlines())
+
+
+def licenses_of(inputs: Any) -> list[str]:
+    """Return the licenses in the table `[inputs]` of a configuration, which may contain further tables."""
+    if isinstance(inputs, Mapping):
+        given = cast("Mapping[str, Any]", inputs)
+        own = [str(given["license"])] if given.get("license") else []
+        return list(dict.fromkeys([*own, *licenses_of([*given.values()])]))
+    found = cast("list[Any]", inputs) if isinstance(inputs, list | tuple) else []
+    return list(dict.fromkeys(chain.from_iterable(map(licenses_of, found))))
 
 
 def _statistics(figures: Mapping[str, _Figures], total: _Figures) -> list[str]:
@@ -351,8 +410,8 @@ def _failure_rates(total: _Figures) -> list[str]:
 
 _COLUMNS = [
     "One row per conversation: `id`, `scenario`, `task` (original, specified), `speakers` (with their system prompts and, as JSON,",
-    "their sampling), `messages` (speaker, role, content, model, finish reason, token usage, latency), `stop` (why it ended), `inputs`",
-    "(the scenario's values it was made from), `labels`, `fingerprint`, `schema`, and totals.",
+    "their sampling), `messages` (speaker, name of its role, content, model, finish reason, token usage, latency), `stop` (why it",
+    "ended), `inputs` (the values it was made from), `scores`, `labels`, `run`, `fingerprint`, `schema`, and totals.",
 ]
 
 

@@ -1,8 +1,8 @@
-"""Importers: read files in the formats of the paper's datasets as transcripts.
+"""Importers: read files in the formats of the paper's datasets, of trainers and of the export `dataset` as transcripts.
 
-Reads chat, instruction and Math/Science data from an archive (tar, zip), a folder, one JSON file or JSON lines,
-compressed or not, without unpacking anything to disk. Missing fields get their defaults and unknown ones are ignored. A
-document that cannot be parsed raises an `InputError` that names it, or is passed to `on_error`.
+Reads archives (tar, zip), folders, one JSON file or JSON lines, compressed or not, without unpacking anything to disk, and
+Parquet. Missing fields get their defaults and unknown ones are ignored. A document that cannot be parsed raises an
+`InputError` that names it, or is passed to `on_error`.
 
 The one decision to know: export, import and export again gives the same bytes. Instruction rows do not contain the original
 messages, so the messages are rebuilt such that the grammar parses them to the same row. This fails only for text that
@@ -27,11 +27,12 @@ from camel.core.message import Message, well_formed
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.task import Task
-from camel.core.transcript import Speaker, Transcript
-from camel.formats.containers import Document, documents_in, text_of
+from camel.core.transcript import Score, Speaker, Transcript
+from camel.formats.containers import Document, documents_in, is_table, tables_in, text_of
 from camel.formats.original import stop_reason
 from camel.index.build import no_cost, write_indexed
 from camel.index.facets import Cost
+from camel.record.arrow import rows as table_rows
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.reader import LAST_STAGES
 from camel.runs.run import RunFolder
@@ -69,11 +70,37 @@ def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = Non
     return _converted(path, lambda document: _transcript(document, scenario), on_error)
 
 
+def messages(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Read chats of OpenAI, TRL and ShareGPT. The system prompt becomes that of the assistant; calls of tools are ignored."""
+    return _converted(path, lambda document: _messages(document, scenario), on_error)
+
+
+def alpaca(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Read rows of instruction, input and output, each as one conversation. Adjacent rows with the same id get numbers."""
+    last, number = "", 0
+    for made in _converted(path, lambda document: _alpaca(document, scenario), on_error):
+        last, number = made.id, number + 1 if made.id == last else 1
+        yield msgspec.structs.replace(made, id=f"{last}-{number}") if number > 1 else made
+
+
+def dataset(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Read the export `dataset` without loss. `on_error` is not used: a table is read completely or not at all."""
+    if not is_table(path):
+        raise InputError(f"'{path}' is not a dataset: it has no .parquet or .arrow file")
+    for _, table in tables_in(path):
+        for made in table_rows(table):
+            yield msgspec.structs.replace(made, scenario=scenario) if scenario else made
+
+
 IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
     "chat": chat,
     "instruction": instruction,
     "problems": problems,
     "transcript": transcript,
+    "messages": messages,
+    "sharegpt": messages,
+    "alpaca": alpaca,
+    "dataset": dataset,
 }
 """Import formats by name: the export formats that can be read back, and the format of `camel play --save`."""
 
@@ -134,12 +161,9 @@ def _looks_like(row: dict[str, Any]) -> str:
     elif "instruction" in row and "output" in row:
         found = "instruction"
     elif "messages" in row and "speakers" in row:
-        found = "transcript"
+        found = "dataset" if "num_messages" in row else "transcript"
     elif "messages" in row or "conversations" in row:
-        kind = "messages" if "messages" in row else "sharegpt"
-        return (
-            f"It has the format '{kind}', which cannot be imported. Export the run as chat, and import that"
-        )
+        found = "messages" if "messages" in row else "sharegpt"
     else:
         return f"Its keys are {shown(list(row))}. Choose --format {', '.join(IMPORTERS)}"
     return f"Try --format {found}"
@@ -172,6 +196,123 @@ def _problem(document: Document, scenario: str) -> Transcript:
         {"topic": topic, "subtopic": text_of(row, "sub_topic", where), "problem": problem},
         _labels(row, where),
     )
+
+
+_SEATS = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human"), USER),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bing", "bard", "model"), ASSISTANT),
+    **dict.fromkeys(("tool", "function", "function_call", "observation"), ""),
+}
+"""Names of roles in files of chats. An empty value is a role whose messages are ignored."""
+_TURNS = ("messages", "conversations", "conversation")
+_KNOWN = {*_TURNS, "id", "system", "metadata", "labels", "canary", "instruction", "input", "output"}
+
+
+def _messages(document: Document, scenario: str) -> Transcript:
+    row, where = document.row(), document.where
+    turns = next((cast("list[Any]", row[key]) for key in _TURNS if isinstance(row.get(key), list)), None)
+    if turns is None:
+        raise InputError(f"{where}: the row has no messages. {_looks_like(row)}")
+    system, said = text_of(row, "system", where), list[Message]()
+    for number, turn in enumerate(turns, 1):
+        here = f"{where}: message {number}"
+        if not isinstance(turn, dict):
+            raise InputError(f"{here} must be a JSON object, not {shown(turn)}")
+        turn = cast("dict[str, Any]", turn)
+        role = text_of(turn, "role", here) or text_of(turn, "from", here)
+        if (seat := _SEATS.get(role.lower())) is None:
+            known = ", ".join(name for name, seat in _SEATS.items() if seat)
+            raise InputError(f"{here} has the role {shown(role)}. Use one of {known}, or add --skip")
+        content = _content(turn, here)
+        if not seat or (not content and turn.get("tool_calls")):
+            continue
+        if seat == "system" and said:
+            raise InputError(f"{here} is a system message after the first turn: remove it, or add --skip")
+        if seat == "system":
+            system = f"{system}\n\n{content}" if system else content
+        else:
+            thought = text_of(turn, "reasoning_content", here)
+            said.append(Message(len(said), seat, seat.title(), content, reasoning=thought))
+    task = Task(said[0].content if said and said[0].speaker == USER else "")
+    return _described(document, row, task, system, said, None, scenario)
+
+
+def _content(turn: dict[str, Any], where: str) -> str:
+    """Return the text of a message, which may be a list of parts."""
+    key = "value" if "value" in turn else "content"
+    parts = turn.get(key)
+    if not isinstance(parts, list):
+        return text_of(turn, key, where)
+    texts: list[str] = []
+    for part in cast("list[Any]", parts):
+        if not isinstance(part, dict) or "text" not in part:
+            raise InputError(f"{where} has a part that is not text: {shown(part)}. Remove it, or add --skip")
+        texts.append(text_of(cast("dict[str, Any]", part), "text", where))
+    return "".join(texts)
+
+
+def _alpaca(document: Document, scenario: str) -> Transcript:
+    row, where = document.row(), document.where
+    if "instruction" not in row or "output" not in row:
+        raise InputError(f"{where}: the row has no instruction or no output. {_looks_like(row)}")
+    asked, given = text_of(row, "instruction", where), text_of(row, "input", where)
+    question = f"{asked}\n\n{given}" if given else asked
+    said = [
+        Message(0, USER, USER.title(), question),
+        Message(1, ASSISTANT, ASSISTANT.title(), text_of(row, "output", where)),
+    ]
+    stop = Stop("done", "the question was answered", ASSISTANT)
+    made = _described(document, row, Task(question), text_of(row, "system", where), said, stop, scenario)
+    made.inputs |= {"instruction": asked, "input": given} if given else {}
+    return made
+
+
+def _described(
+    document: Document,
+    row: dict[str, Any],
+    task: Task,
+    system: str,
+    said: list[Message],
+    stop: Stop | None,
+    scenario: str,
+) -> Transcript:
+    """Return the transcript of a chat with the values of its key `metadata`. Other values of the row become its inputs."""
+    about: Any = row.get("metadata")
+    # Other programs have other metadata.
+    about = cast("dict[str, Any]", about) if isinstance(about, dict) and "run" in about else {}
+    try:
+        inputs = _decoded(about, "inputs", dict[str, str])
+        scores = _decoded(about, "scores", dict[str, float | str | None])
+        result = _decoded(about, "result", dict[str, Any] | None)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{document.where}: metadata is not that of an export: {error}") from None
+    others = {
+        name: well_formed(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in row.items()
+        if name not in _KNOWN and isinstance(value, str | int | float)
+    }
+    return Transcript(
+        document.id(about if row.get("id") is None else row, "id"),
+        task,
+        [Speaker(USER, USER.title()), Speaker(ASSISTANT, ASSISTANT.title(), system)],
+        said,
+        stop,
+        scenario,
+        others | (inputs or {}),
+        _labels(row, document.where),
+        scores={
+            name: Score(None, text=value) if isinstance(value, str) else Score(value)
+            for name, value in (scores or {}).items()
+        },
+        result=result,
+    )
+
+
+def _decoded(about: dict[str, Any], name: str, kind: Any) -> Any:
+    """Return a value of `metadata`, which an export wrote as JSON."""
+    value = about.get(name)
+    return msgspec.json.decode(value, type=kind) if isinstance(value, str) and value else None
 
 
 class _Shared(NamedTuple):

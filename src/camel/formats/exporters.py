@@ -4,34 +4,38 @@
     instruction   the paper's instruction and solution pairs
     problems      the paper's Math and Science rows: a problem and its solution
     messages, sharegpt, alpaca    rows for training
-    preferences   chosen and rejected proposals of a critic, for preference training
+    preferences   chosen and rejected answers, by a critic or by scores, for preference training
     dataset       Parquet files and a card for `datasets.load_dataset(folder)`
 
 Each takes any iterable, keeps one transcript (`dataset`: one row group) in memory, and writes atomically with a rename. The
 same transcripts in the same order give the same bytes.
 
 The one decision to know: in every format, a row of a labeled transcript has an additional last key `labels`; rows without
-labels have exactly the format's own keys. Data labeled `misalignment` raises an error unless the release acknowledges it
+labels have exactly the format's own keys and, except in the paper's formats, `metadata`. Data labeled `misalignment` raises an error unless the release acknowledges it
 and has a canary, which every such row then has under `canary`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.plugins import Plugin, Registry
 from camel.core.transcript import Transcript
 from camel.formats.conversation import alpaca, messages, sharegpt
 from camel.formats.dataset import dataset
 from camel.formats.inspect_log import ENDINGS, inspect_log
-from camel.formats.json_rows import DOCUMENT_ENDINGS, ROW_ENDINGS
+from camel.formats.json_rows import DOCUMENT_ENDINGS, ROW_ENDINGS, NothingFits
 from camel.formats.original import chat, instruction, problems
 from camel.formats.preferences import preferences
+from camel.formats.splits import check_shares, in_split
 from camel.record.release import Exported, Release, published
+from camel.storage.files import new_folder
 
 
 class Write(Protocol):
@@ -59,7 +63,9 @@ _OWN = {
     "messages": Exporter(messages, "chat messages for OpenAI and TRL", ROW_ENDINGS),
     "sharegpt": Exporter(sharegpt, "conversations of human and gpt", ROW_ENDINGS),
     "alpaca": Exporter(alpaca, "instruction, input, output", ROW_ENDINGS),
-    "preferences": Exporter(preferences, "chosen and rejected proposals of a critic", ROW_ENDINGS),
+    "preferences": Exporter(
+        preferences, "chosen and rejected answers, by a critic or by scores", ROW_ENDINGS
+    ),
     "inspect": Exporter(inspect_log, "a log for the viewer of inspect_ai", ENDINGS),
     "dataset": Exporter(dataset, "Parquet files and a card for datasets.load_dataset and the hub", ("",)),
 }
@@ -78,3 +84,46 @@ def _plugged(plugin: Plugin, part: Any) -> Exporter:
 
 FORMATS: Registry[Exporter] = Registry("exporters", _OWN, _plugged, kind="format")
 """All export formats by name."""
+_OPTIONS = {
+    "dataset": {"title", "license", "planned", "language", "input_licenses"},
+    "preferences": {"by", "margin"},
+}
+
+
+def write_format(
+    format: str,
+    read: Callable[[], Iterable[Transcript]],
+    path: Path,
+    release: Release,
+    split: Mapping[str, float],
+    split_by: str = "",
+    **options: Any,
+) -> Exported:
+    """Write the transcripts that `read` returns in a format, with its own `options`. With a `split`, `path` becomes a folder with a file per split.
+
+    The transcripts of a split are those for which a hash of the column `split_by` is in its range. The default is the id, or
+    the task for preferences, whose pairs come from conversations of one task. `read` is called once per split.
+    """
+    exporter = FORMATS.find(format)
+    if others := sorted({*options} - _OPTIONS.get(format, set[str]())):
+        raise InputError(f"the format {format} has no option {others[0]}: remove it")
+    write: Any = partial(exporter.write, release=release, **options)
+    if not split:
+        return write(read(), path)
+    check_shares(split)
+    column = split_by or ("task" if format == "preferences" else "id")
+    parts = {name: in_split(read(), name, split, column) for name in split}
+    if format == "dataset":
+        return write(parts, path)
+    ending = ".jsonl" if ".jsonl" in exporter.endings else exporter.endings[0]
+    conversations = rows = 0
+    with new_folder(path) as folder:
+        for name, part in parts.items():
+            try:
+                written = write(part, folder / f"{name}{ending}")
+            except NothingFits:  # a small split may have no row
+                written = write([], folder / f"{name}{ending}")
+            conversations, rows = conversations + written.conversations, rows + written.rows
+        if not rows:
+            raise NothingFits(f"no conversation has a row in the format {format}: choose another format")
+    return Exported(path, conversations, rows)

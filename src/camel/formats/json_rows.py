@@ -22,25 +22,49 @@ ROW_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _encode = msgspec.json.Encoder().encode
 
 
+class NothingFits(InputError):
+    """No conversation has a row in the format."""
+
+
 def write_rows(
     transcripts: Iterable[Transcript],
     path: Path,
     release: Release,
     rows: Callable[[Transcript], Iterable[dict[str, Any]]],
     endings: tuple[str, ...],
+    metadata: bool = True,
 ) -> Exported:
-    """Write the rows of each transcript as JSON, atomically. The ending of the path decides the layout."""
+    """Write the rows of each transcript as JSON, atomically. The ending of the path decides the layout.
+
+    `metadata` is the format's default: whether rows have the key `metadata`, to which a row can add its own.
+    """
     conversations = count = 0
+    described = metadata if release.metadata is None else release.metadata
     with sink(path, endings) as put:
         for transcript in published(transcripts, release):
             marked = marks(transcript, release)
+            about = metadata_of(transcript, release.run) if described else {}
             conversations += 1
             for row in rows(transcript):
-                put(transcript.id, _encode({**row, **marked} if marked else row))
+                more = row.pop("metadata", {})
+                put(
+                    transcript.id, _encode({**row, **({"metadata": about | more} if about else {}), **marked})
+                )
                 count += 1
         if conversations and not count:
-            raise InputError(
+            raise NothingFits(
                 f"none of the {conversations:,} conversations fits this format. Export questions and answers as problems or "
                 "alpaca, role plays as chat or instruction, and those with a critic as preferences"
             )
     return Exported(path, conversations, count)
+
+
+def metadata_of(transcript: Transcript, run: str) -> dict[str, str]:
+    """Return the values of a conversation for which a format has no place.
+
+    Their names differ from row to row, and `datasets` needs the same types in all rows: so they are JSON texts.
+    """
+    scores = {name: score.text or score.value for name, score in transcript.scores.items()}
+    named = {"inputs": transcript.inputs, "scores": scores, "result": transcript.result}
+    texts = {name: _encode(value).decode() for name, value in named.items()}
+    return {"id": transcript.id, "run": run, **texts}

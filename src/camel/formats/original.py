@@ -21,17 +21,17 @@ from camel.record.release import Exported, Release
 
 def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """Write the paper's chat format: one JSON object per conversation, as a file or a line."""
-    return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS)
+    return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS, metadata=False)
 
 
 def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """Write the paper's instruction format: each instruction with its solution."""
-    return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS)
+    return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS, metadata=False)
 
 
 def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """Write the paper's Math and Science format: a problem and its solution. Skips unanswered problems."""
-    return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS)
+    return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS, metadata=False)
 
 
 def _chat_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:

@@ -1,26 +1,121 @@
-"""Preferences: chosen and rejected proposals of a critic."""
+"""Preferences: pairs of a chosen and a rejected answer, from the choices of a critic or from scores."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import groupby, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from camel.core.errors import InputError
+from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.formats.conversation import turns_of
-from camel.formats.json_rows import ROW_ENDINGS, write_rows
-from camel.record.release import Exported, Release
+from camel.formats.json_rows import ROW_ENDINGS, NothingFits, write_rows
+from camel.formats.splits import value_of
+from camel.record.release import Exported, Release, published
+
+Turns = list[tuple[str, str]]
 
 
-def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
+def preferences(
+    transcripts: Iterable[Transcript],
+    path: Path,
+    *,
+    release: Release = Release(),  # noqa: B008 - frozen
+    by: str = "",
+    margin: float = 0.0,
+) -> Exported:
     """Write `{"prompt", "chosen", "rejected"}` for TRL's preference trainers: a critic's choice against each alternative.
 
     An alternative is another first proposal, or the version that a revision replaced, unless it has the same text or the
     same score. Skips messages that a fallback chose.
+
+    With `by`, such as `score.helpful`, compare conversations of the same task in which the assistant heard the same system
+    prompt and first message: the one with the highest score is chosen over each one that is lower by at least `margin`. The
+    prompt is what they have in common, up to the assistant's first different reply.
     """
-    return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)
+    if not by:
+        return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)
+    # A nameless database is a temporary file, so memory does not grow with the number of conversations.
+    with closing(sqlite3.connect("")) as store:
+        store.execute("create table given (key text, score real, number integer, transcript blob)")
+        store.executemany("insert into given values (?, ?, ?, ?)", _comparable(transcripts, release, by))
+        ((count,),) = store.execute("select count(*) from given")
+        group: list[tuple[float, Transcript]] = []
+
+        def best() -> Iterator[Transcript]:
+            for found in _groups(store):
+                group[:] = found
+                yield found[0][1]
+
+        try:
+            written = write_rows(best(), path, release, lambda _: _pairs(group, margin), ROW_ENDINGS)
+        except NothingFits:
+            raise NothingFits(
+                f"there are no two conversations of the same task and with the same first message whose {by} differs"
+                f"{f' by {margin:g} or more' if margin else ''}. Generate several conversations per input"
+            ) from None
+    return written._replace(conversations=count)
+
+
+def _comparable(
+    transcripts: Iterable[Transcript], release: Release, by: str
+) -> Iterator[tuple[str, float, int, bytes]]:
+    """Yield each scored conversation with a key: the task, and what the assistant heard before its first reply."""
+    scored, missing = 0, None
+    for number, transcript in enumerate(published(transcripts, release)):
+        try:
+            score = value_of(transcript, by)
+        except InputError as error:
+            missing = error
+            continue
+        if not isinstance(score, int | float):
+            raise InputError(f"{by} must be a number, not {score!r} as in conversation {transcript.id!r}")
+        scored += 1
+        turns = turns_of(transcript, ASSISTANT, system=True)
+        heard = [*takewhile(lambda turn: turn[0] != "assistant", turns)]
+        if any(role == "user" for role, _ in heard):
+            key = msgspec.json.encode([transcript.task.original, heard]).decode()
+            yield key, float(score), number, msgspec.json.encode(transcript)
+    if missing and not scored:
+        raise missing
+
+
+def _groups(store: sqlite3.Connection) -> Iterator[list[tuple[float, Transcript]]]:
+    """Yield the conversations of each key with their scores, the highest first. Groups are in the order of the run."""
+    ordered = store.execute(
+        "select min(number) over (partition by key), score, transcript from given order by 1, score desc, number"
+    )
+    decode = partial(msgspec.json.decode, type=Transcript)
+    for _, group in groupby(ordered, key=itemgetter(0)):
+        yield [(score, decode(data)) for _, score, data in group]
+
+
+def _pairs(group: list[tuple[float, Transcript]], margin: float) -> Iterator[dict[str, Any]]:
+    (highest, best), *others = group
+    chosen = turns_of(best, ASSISTANT, system=True)
+    for score, other in others:
+        rejected = turns_of(other, ASSISTANT, system=True)
+        if score == highest or highest - score < margin or rejected == chosen:
+            continue
+        at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
+        while at == min(len(chosen), len(rejected)) or {chosen[at][0], rejected[at][0]} != {"assistant"}:
+            at -= 1
+        row = {"prompt": chosen[:at], "chosen": chosen[at:], "rejected": rejected[at:]}
+        yield {name: _as_messages(turns) for name, turns in row.items()} | {
+            "metadata": {"rejected_id": other.id}
+        }
+
+
+def _as_messages(turns: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in turns]
 
 
 def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -37,7 +132,7 @@ def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
             if one.speaker or (one.parent >= 0 and not one.revises) or one.content in seen or same:
                 continue
             seen.add(one.content)
-            row = {"prompt": [{"role": role, "content": content} for role, content in prompt]}
+            row = {"prompt": _as_messages(prompt)}
             for name, proposal in (("chosen", chosen), ("rejected", one)):
-                row[name] = [{"role": "assistant", "content": proposal.content}]
+                row[name] = _as_messages([("assistant", proposal.content)])
             yield row

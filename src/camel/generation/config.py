@@ -14,18 +14,22 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import similar
+from camel.core.dialogue import GOAL, Dialogue
 from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.results import ResultSettings
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import JUDGE, MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
+from camel.generation.validation import Validation
+from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, RolePlay, Scenario, known, load, shipped
+from camel.scenarios.checking import columns_of
 from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
 
@@ -112,6 +116,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Models of seats, by the seat's name. Other seats use `model`."""
     judge: Seat | None = None
     """The models that judge finished conversations, which a file declares as `[models.judge]`. Default: `model`."""
+    inputs: Inputs | None = None
+    """The table whose rows are the items of a scenario without levels."""
     result: ResultSettings | None = None
     """The structured result of each conversation. Default: the scenario's."""
     history: HistoryPolicy | None = None
@@ -120,6 +126,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Random seed. Each item gets its own seed derived from it, so that endpoints with seeds give reproducible replies."""
     shard_size: int | None = None
     """Items per shard, which are committed together. Default: 5 % of all items, at most 512. Fixed when a run is created."""
+    validate: Validation | None = None
+    """The condition that conversations must meet. Others are tried again, a limited number of times."""
     acknowledge: tuple[str, ...] = ()
     """Names or labels of gated scenarios that you acknowledge."""
     run: RunSection = RunSection()
@@ -145,12 +153,16 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def loaded_scenario(self) -> Scenario:
         """Return the scenario at its configured size. Raise an `InputError` if it may not be run."""
         scenario = load(self.scenario, self.lists).resized(self.counts)
+        if self.inputs is not None:  # its rows replace the scenario's lists
+            scenario = replace(scenario, levels=())
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
         self.check_seats(scenario)
-        if self.history and not scenario.has_conversations:
-            raise InputError(f"'{scenario.name}' has no conversations: remove history")
+        self.check_inputs(scenario)
+        for name, given in (("history", self.history), ("[validate]", self.validate)):
+            if given and not scenario.has_conversations:
+                raise InputError(f"'{scenario.name}' has no conversations: remove {name}")
         return scenario
 
     @property
@@ -210,6 +222,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         end = scenario.end
         if isinstance(end, Meeting):
             there = {"lists", *(f"{MEMBERS}.{name}" for name in end.society.names)}
+        elif isinstance(end, Dialogue):
+            there = {"lists", *end.names, *([GOAL] if end.stops.goal else [])}
         elif isinstance(end, RolePlay):
             there = {*SEATS} - (set() if self.critic_of(scenario) else {"critic"})
             there -= set() if end.specify else {"specifier"}
@@ -217,11 +231,21 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             there = {"assistant", "lists"}
         for name in self.models.keys() - there:
             raise InputError(
-                f"[models.{name}] is not in '{scenario.name}'. Use one of {', '.join(sorted(there))}"
+                f"[models.{name}] is not in '{scenario.name}'{similar(name, there)}. Use one of {', '.join(sorted(there))}"
             )
-        for name in ("critic", "lists"):
+        for name in ("critic", "lists", GOAL):
             if name in self.models and any(one.prompt for one in self.models[name].candidates):
                 raise InputError(f"[models.{name}] must not have a prompt: remove it")
+
+    def check_inputs(self, scenario: Scenario) -> None:
+        """Raise an `InputError` if the scenario needs a table and has none, or has one that it cannot use."""
+        columns = columns_of(scenario)
+        if columns and self.inputs is None:
+            raise InputError(
+                f"'{scenario.name}' takes {', '.join(columns)} from a table: add [inputs] with from = \"table.csv\""
+            )
+        if self.inputs is not None and self.counts:
+            raise InputError("counts are sizes of lists, and [inputs] replaces the lists: remove counts")
 
     def specifies_first(self, scenario: Scenario) -> bool:
         """Return whether all tasks are specified before the conversations start, which batches need."""
@@ -244,6 +268,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         optional |= {"result": msgspec.to_builtins(self.result)} if self.result else {}
         # Absent if the model is asked for all lists.
         optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
+        optional |= {"validate": self.validate.validator().identity()} if self.validate else {}
         if self.history:  # the window decides when turns are dropped
             optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():
@@ -257,7 +282,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             "model.guided": self.model.guided,
             "sampling": msgspec.to_builtins(self.sampling),
             "seed": self.seed,
-            "shard_size": self.shard_size or shard_size_for(scenario.count),
+            **(
+                {"inputs": {"columns": columns_of(scenario), "limits": self.inputs.limits}}
+                if self.inputs
+                else {"shard_size": self.shard_size or shard_size_for(scenario.count)}
+            ),
         }
 
 
@@ -285,8 +314,9 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
         judge = read.pop(JUDGE, None)
         table |= {"models": read} | ({"judge": judge} if judge else {})
     config = convert_table(table, GenerateConfig, path)
+    inputs = config.inputs and config.inputs.located(path.parent)
     result = config.result and config.result.load(lambda name: (path.parent / name).read_text("utf-8-sig"))
-    return replace(config, scenario=_scenario(path, config.scenario), result=result)
+    return replace(config, scenario=_scenario(path, config.scenario), inputs=inputs, result=result)
 
 
 def check_place(path: Path, config: GenerateConfig) -> None:

@@ -17,6 +17,7 @@ from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.jobs.ledger import STOPPED
 from camel.record.arrow import stream_shard
+from camel.runs.layout import Layout
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 
@@ -29,6 +30,7 @@ def conversation_stage(
     count: int,
     work: Callable[[Item], Awaitable[Transcript]],
     id: Callable[[int], str],
+    layout: Layout | None = None,
 ) -> Stage:
     """Return the stage with the run's records. `work` stores the record so far in `item.draft`."""
     settings = folder.settings()
@@ -51,7 +53,10 @@ def conversation_stage(
         id=id,
         read=lambda marker: read_transcripts(folder, marker),
         fingerprint=settings.fingerprint,
-        shard_size=int(settings.config["shard_size"]),
+        shard_size=int(settings.config.get("shard_size") or 1),
+        segments=layout.segments if layout else (),
+        inactive=layout.inactive if layout else None,
+        number=(lambda record: record.item) if layout else None,
     )
 
 

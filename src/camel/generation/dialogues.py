@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,6 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
-from camel.core.checks import shown
 from camel.core.errors import InputError, NoRoom
 from camel.core.message import Sampling
 from camel.core.model import Model
@@ -20,20 +20,21 @@ from camel.core.results import ResultSettings, add_result
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.generation.config import CONVERSATIONS, shard_size_for
+from camel.generation.config import CONVERSATIONS
 from camel.generation.conversations import conversation_stage
 from camel.generation.opening import open_made_from
+from camel.generation.table_plan import plan_rows
+from camel.generation.validation import ATTEMPT, Validator
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import fingerprint, name_of, price_of
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
+from camel.runs.plan import RunPlan, earlier_record, read_plan
 from camel.runs.run import RunFolder
-from camel.runs.settings import Planned, Settings
+from camel.runs.settings import Settings
 from camel.storage.store import absolute_place
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,30 +43,22 @@ class Dialogues(Job):
 
     name = "generate"
     declaration: Declaration
-    rows: tuple[Row, ...]
+    rows: Any
+    """The table: `Inputs`, a DataFrame, an Arrow table or an iterable of dictionaries. None on the workers of a cluster,
+    which read the rows from the run's plan."""
     model: Model | ModelSpec
     place: str
     seed: int | None = None
-    """Random seed; each item gets its own seed derived from it."""
+    """Random seed; each item gets its own seed derived from it and from its id."""
+    preview: int = 0
+    """Number of conversations of a preview. 0: all rows."""
     result_settings: ResultSettings | None = None
     """The structured result of each conversation."""
+    validator: Validator | None = None
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", {"": self.model})
-        ids = [row_id(row) for row in self.rows]
-        if len(set(ids)) != len(ids):
-            twice = next(one for one in ids if ids.count(one) > 1)
-            raise InputError(f"two rows of the inputs have the id {shown(twice)}: give each row its own id")
-        if not self.rows:
-            raise InputError("inputs has no rows: pass at least one")
-        needed = self.declaration.placeholders
-        for number, row in enumerate(self.rows):
-            if missing := sorted(needed - {name.lower() for name in row}):
-                raise InputError(
-                    f"row {number} of the inputs ({shown(ids[number])}) has no {', '.join(missing)}, for "
-                    f"{', '.join(f'<{name}>' for name in missing)}"
-                )
 
     @property
     def title(self) -> str:
@@ -73,24 +66,27 @@ class Dialogues(Job):
         return self.declaration.title
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
-        """Open or create the run's folder. Raise an `InputError` if the declaration, the model or the rows differ."""
+        """Open or create the run's folder. Raise an `InputError` if the declaration or the model differs."""
         arrow()  # fail before any call is paid if results cannot be stored
-        size = shard_size_for(len(self.rows))
         decisive: dict[str, Any] = {
             "scenario": self.title,
             "model.name": name_of(self.model),
             "declaration": self.declaration.identity(),
-            "inputs": hashlib.sha256(msgspec.json.encode(self.rows, order="sorted")).hexdigest()[:16],
+            "inputs": {"columns": sorted(self.declaration.placeholders)},
             "seed": self.seed,
-            "shard_size": size,
         }
         decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
+        if self.validator:
+            decisive["validate"] = self.validator.identity()
         if isinstance(self.model, ModelSpec) and self.model.weights:
             decisive["model.weights"] = self.model.weights
-        planned = {CONVERSATIONS: Planned(len(self.rows), size)}
-        settings = Settings(fingerprint(decisive), decisive, __version__, planned=planned)
+        settings = Settings(fingerprint(decisive), decisive, __version__)
         hint = "undo the change, or use another folder; accept=['model.name'] continues with another model"
         return open_made_from(self.place, settings, accept, hint)
+
+    def prepare(self, run: RunFolder) -> None:
+        """Compare the rows with those that the run has."""
+        plan_rows(run, self.rows, self.declaration.placeholders, [CONVERSATIONS], preview=self.preview)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield the one stage."""
@@ -98,46 +94,63 @@ class Dialogues(Job):
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stage of conversations."""
-        rows = self.rows
+        plan = read_plan(run)
+        if plan is None:
+            raise InputError(f"'{run.address}' has no plan: start the run on the machine that has its rows")
+        layout = plan.layouts[CONVERSATIONS]
         return [
             conversation_stage(
                 run,
                 price_of(self.model),
                 name=CONVERSATIONS,
-                count=len(rows),
-                work=partial(self._converse, run.settings().fingerprint),
-                id=lambda index: row_id(rows[index]),
+                count=layout.count,
+                work=partial(self._converse, run.settings().fingerprint, plan),
+                id=lambda index: plan.row(index).id,
+                layout=layout,
             )
         ]
 
-    async def _converse(self, fingerprint: str, item: Item) -> Transcript:
-        """Run one conversation."""
-        seed = item_seed(self.seed, item.index)
-        item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint)
+    async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:
+        """Run one conversation, several times if the validation rejects it."""
+        if found := await asyncio.to_thread(earlier_record, plan, CONVERSATIONS, item.index):
+            return found
+        values = plan.row(item.index).values
+        attempt = partial(self._attempt, fingerprint, item, values)
+        if self.validator is None:
+            transcript = await attempt(0, item.id)
+        else:
+            self.validator.check_inputs(values)
+            transcript = await self.validator.converse(item, attempt)
+        usual = Sampling(seed=self._seed_of(item))
+        return await add_result(transcript, item.model, self.result_settings, usual)
+
+    def _seed_of(self, item: Item, attempt: int = 0) -> int | None:
+        """Return the seed of an attempt. It depends on the row's id, not on its place."""
+        number = int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16)
+        # Later attempts have a seed, so that no endpoint repeats the first one.
+        return item_seed(self.seed or 0 if attempt else self.seed, number + attempt * ATTEMPT)
+
+    async def _attempt(
+        self, fingerprint: str, item: Item, values: Mapping[str, str], number: int, session: str
+    ) -> Transcript:
+        """Run one attempt at a conversation."""
+        seed = self._seed_of(item, number)
+        item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, values)
         try:
-            play = self.declaration.fill(self.rows[item.index]).play(
-                CheckedModel(item.model()), id=item.id, seed=seed
-            )
+            play = self.declaration.fill(values).play(CheckedModel(item.model()), id=session, seed=seed)
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft
-        item.draft = self._with_labels(item, play.transcript, fingerprint)
-        transcript, usual = await play.finish(), Sampling(seed=seed)
-        return await add_result(transcript, item.model, self.result_settings, usual)
+        item.draft = self._with_labels(item, play.transcript, fingerprint, values)
+        return await play.finish()
 
-    def _with_labels(self, item: Item, transcript: Transcript, fingerprint: str) -> Transcript:
-        row = self.rows[item.index]
+    def _with_labels(
+        self, item: Item, transcript: Transcript, fingerprint: str, values: Mapping[str, str]
+    ) -> Transcript:
         transcript.scenario, transcript.item, transcript.fingerprint = self.title, item.index, fingerprint
-        transcript.inputs = {str(name): str(value) for name, value in row.items()}
+        transcript.inputs = dict(values)
         return transcript
 
     def absolute(self) -> Dialogues:
-        """Return the job with an absolute path of its folder."""
-        return replace(self, place=absolute_place(self.place))
-
-
-def row_id(row: Row) -> str:
-    """Return the id of a row's conversation: the value of `id`, or a hash of the row."""
-    if given := row.get("id"):
-        return str(given)
-    return hashlib.sha256(msgspec.json.encode(dict(row), order="sorted")).hexdigest()[:12]
+        """Return the job for other processes: with an absolute path, and without the rows, which are in the run's plan."""
+        return replace(self, place=absolute_place(self.place), rows=None)

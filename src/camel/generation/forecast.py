@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from camel.core.message import Usage
 from camel.generation.config import Figure, GenerateConfig
 from camel.generation.fork import Forked, look
+from camel.generation.opening import EARLIER
 from camel.generation.plan import Plan, committed_in, is_alike, limits, make_plan, read_committed
 from camel.generation.rate import CallRate, assumed_rate, measured_rate
+from camel.generation.table_plan import count_rows
 from camel.reports.numbers import counted, duration, money, short
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
@@ -23,6 +25,7 @@ class PlanEstimator:
     def __init__(self, folder: RunFolder, config: GenerateConfig, fork_of: str = "") -> None:
         self._folder, self._config, self._fork_of = folder, config, fork_of
         self._shards = committed_in(folder, config)
+        self._items = count_rows(config) if config.inputs else None
 
     def add(self, marker: Marker) -> None:
         """Add a finished shard."""
@@ -30,7 +33,7 @@ class PlanEstimator:
 
     def plan(self) -> Plan:
         """Return the current plan."""
-        return make_plan(self._config, committed=self._shards)
+        return make_plan(self._config, committed=self._shards, items=self._items)
 
     def expected(self) -> Usage:
         """Return the estimated total usage over all processes."""
@@ -43,6 +46,8 @@ class PlanEstimator:
         plan, config, source = self.plan(), self._config, self._fork_of
         if source:
             yield from fork_lines(source, look(config, source), plan)
+        if self._folder.store.folders(EARLIER) and not plan.stages[-1].done:
+            yield "again   the settings have changed since the preview: its conversations are made again"
         yield f"expect  {summary(plan)}"
         for line in warnings(plan, config, rate_of(config).hours(plan.left)):
             yield f"budget  {line}"

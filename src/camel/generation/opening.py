@@ -13,10 +13,14 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.generation.config import LISTS_PER_SHARD, SPECIFIED, GenerateConfig, last_stage
 from camel.jobs.state import fingerprint
+from camel.runs.layout import Segment
+from camel.runs.plan import read_plan
 from camel.runs.run import RunFolder, open_folder
-from camel.runs.settings import Planned, Settings
+from camel.runs.settings import Settings
 from camel.scenarios import Scenario
 
+EARLIER = "earlier"
+"""The subfolder with previews that were made with other settings."""
 ACCEPTABLE = ("model.name", "model.weights", "models.SEAT.name")
 _ACCEPTABLE = re.compile(r"model\.(?:name|weights)|models\..+\.name")
 """Settings that may change if the user accepts it. The records name the model of each message."""
@@ -27,10 +31,10 @@ def open_run(
 ) -> RunFolder:
     """Create or open the run's folder. Raise an `InputError` if an existing run has another configuration."""
     decisive = config.decisive(scenario)
-    planned = {level.name: Planned(scenario.lists(level.name), LISTS_PER_SHARD) for level in scenario.asked}
-    if config.specifies_first(scenario):
-        planned[SPECIFIED] = Planned(scenario.count, decisive["shard_size"])
-    planned[last_stage(scenario)] = Planned(scenario.count, decisive["shard_size"])
+    planned = {level.name: Segment(scenario.lists(level.name), LISTS_PER_SHARD) for level in scenario.asked}
+    if config.inputs is None:  # the items of a table are in the run's plan
+        whole = Segment(scenario.count, decisive["shard_size"])
+        planned |= dict.fromkeys(item_stages(config, scenario), whole)
     settings = Settings(
         fingerprint(decisive),
         decisive,
@@ -63,10 +67,42 @@ def open_made_from(
         saved = {**folder.settings().config, **folder.accepted()}
         if new := {name: wanted.get(name) for name in accept if saved.get(name) != wanted.get(name)}:
             folder.accept(new)
-    if (changed := differences(folder, wanted, own_size=own_size)) and not folder.reset_settings(settings):
+    changed = differences(folder, wanted, own_size=own_size)
+    if changed and not folder.reset_settings(settings) and not reset_preview(folder, settings):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(f"'{folder.address}' was created with other settings:{lines}\n{hint}")
     return folder
+
+
+def item_stages(config: GenerateConfig, scenario: Scenario) -> list[str]:
+    """Return the names of the stages that have one item per conversation or answer, in order."""
+    return [*([SPECIFIED] if config.specifies_first(scenario) else []), last_stage(scenario)]
+
+
+def reset_preview(folder: RunFolder, settings: Settings) -> bool:
+    """Begin a run again that has only a preview, because its settings have changed. The old conversations are moved to the
+    subfolder `earlier`. Return whether this was done."""
+    plan = read_plan(folder)
+    if plan is None or not plan.steps[-1].preview or not folder.on_disk:
+        return False
+    with folder.locked():
+        place = folder.path(f"{EARLIER}/{len(folder.store.folders(EARLIER)) + 1:06d}")
+        place.mkdir(parents=True)
+        for name in (
+            "committed",
+            "data",
+            "plan",
+            "again",
+            "accepted",
+            "stages",
+            "index",
+            "journal",
+            "run.json",
+        ):
+            if (folder.root / name).exists():  # markers first: after a kill, nothing refers to moved data
+                folder.path(name).rename(place / name)
+    folder.create(settings)
+    return True
 
 
 def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> list[str]:
@@ -78,7 +114,7 @@ def differences(folder: RunFolder, wanted: Mapping[str, Any], *, own_size: bool 
     """Return the differences from an existing run's settings, one line each. Shard sizes count only if `own_size` is true."""
     saved = {**folder.settings().config, **folder.accepted()}
     now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
-    if not own_size:
+    if not own_size and "shard_size" in now:
         # The default size may change between versions; a run keeps its own.
         now["shard_size"] = saved.get("shard_size", now["shard_size"])
     return _changes(saved, now)

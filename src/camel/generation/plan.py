@@ -32,9 +32,11 @@ from camel.generation.config import (
 from camel.generation.guesses import Guesses, Need
 from camel.generation.opening import changes
 from camel.generation.seats import average_price
+from camel.generation.table_plan import count_rows
 from camel.jobs.budget import Budget
 from camel.jobs.ledger import MONEY, usage_of
 from camel.models.prices import ModelPrice
+from camel.reports.numbers import counted
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
@@ -207,10 +209,12 @@ def make_plan(
     *,
     counts: Mapping[str, int] | None = None,
     committed: Mapping[str, Sequence[Committed]] | None = None,
+    items: int | None = None,
 ) -> Plan:
     """Estimate a run, based on committed shards of this run or a smaller one if there are any.
 
-    `counts` replaces sizes of levels; shards of other sizes are then used only as a sample.
+    `counts` replaces sizes of levels; shards of other sizes are then used only as a sample. `items` is the number of rows, if
+    the items are rows of a table and have been counted.
     """
     actual = config.loaded_scenario()
     scenario = actual.resized(counts or {})
@@ -228,22 +232,24 @@ def make_plan(
     name = last_stage(scenario)
     each = guess.of_answer if name == ANSWERS else guess.of_conversation
     kept = scenario.count == actual.count
-    size = config.shard_size or shard_size_for(scenario.count)
+    total = scenario.count if config.inputs is None else count_rows(config) if items is None else items
+    size = config.shard_size or shard_size_for(total)
     if config.specifies_first(scenario):
         each, before = guess.of_rest, committed.get(SPECIFIED, ())
-        stages.append(_stage(SPECIFIED, scenario.count, size, guess.of_task, before, kept))
+        stages.append(_stage(SPECIFIED, total, size, guess.of_task, before, kept))
 
     def of_item(case: int) -> Need:
         return guess.with_result(each(case), case)
 
-    stages.append(_stage(name, scenario.count, size, of_item, committed.get(name, ()), kept))
+    stages.append(_stage(name, total, size, of_item, committed.get(name, ()), kept))
     batched = {one.name for one in stages if config.model.batch and one.name != CONVERSATIONS}
     price = replace(config.model, batch=False).cost()
     own = {one.name: committed.get(one.name, ()) for one in stages if one.done}
     if config.models:
         price = _scaled(average_price(guess.shares(config)), own.values())
     dearer = sum(_dearer(own[one], price and price.batched() if one in batched else price) for one in own)
-    return Plan(scenario.name, scenario.shape, tuple(stages), price, dearer, frozenset(batched))
+    shape = scenario.shape if config.inputs is None else counted(total, "row")
+    return Plan(scenario.name, shape, tuple(stages), price, dearer, frozenset(batched))
 
 
 def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> ModelPrice | None:

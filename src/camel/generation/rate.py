@@ -34,7 +34,9 @@ class CallRate(NamedTuple):
 def assumed_rate(config: GenerateConfig) -> CallRate:
     """Return the rate from assumptions."""
     # A conversation has one call in flight at a time.
-    seconds, most = config.plan.seconds_per_call, min(config.run.concurrency, config.loaded_scenario().count)
+    seconds, most = config.plan.seconds_per_call, config.run.concurrency
+    if config.inputs is None:
+        most = min(most, config.loaded_scenario().count)
     rates = Figure(*(most / case_of(seconds, case) for case in (2, 1, 0)))
     return CallRate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s per call, assumed")
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -28,8 +27,8 @@ from camel.core.model import Model, Request
 from camel.core.stops import Stop
 from camel.core.transcript import Transcript
 from camel.engine.stage import Written
-from camel.generation.config import shard_size_for
 from camel.generation.conversations import read_transcripts, why_failed
+from camel.generation.table_plan import rewrite_shards
 from camel.jobs.item import Item
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.ledger import spent_on, usage_of
@@ -39,6 +38,7 @@ from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker
+from camel.runs.plan import earlier_record, layout_of, read_plan
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.scenarios import Translate, load
@@ -122,6 +122,12 @@ class Translation(Job):
         check_finished(self.run, "translated")
         return RunReader(self.run).folder
 
+    def prepare(self, run: RunFolder) -> None:
+        """Begin to rewrite translations of conversations whose rows were removed from the table, or are back."""
+        with run.locked():
+            for language in dict.fromkeys(self.languages) if (plan := read_plan(run)) else ():
+                rewrite_shards(run, plan, f"{STAGE}{language}")
+
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield one stage per language."""
         yield from self.outline(run)
@@ -188,21 +194,18 @@ def translation() -> Translate:
 
 
 class Originals:
-    """The conversations of a run by index. A few shards are cached."""
+    """The conversations of a run by item. A few shards are cached."""
 
     def __init__(self, run: RunReader) -> None:
-        self.run = run
-        self._starts = [0]
-        for marker in run.markers:
-            self._starts.append(self._starts[-1] + marker.rows)
+        self.run, self.layout, self.plan = run, layout_of(run), read_plan(run.folder)
         self._shard = lru_cache(maxsize=2)(run.shard)
 
     def __len__(self) -> int:
         return len(self.run)
 
-    def __getitem__(self, index: int) -> Transcript:
-        shard = bisect_right(self._starts, index) - 1
-        return self._shard(shard)[index - self._starts[shard]]
+    def __getitem__(self, item: int) -> Transcript:
+        shard = self.layout.shard_of(item)
+        return self._shard(shard)[self.layout.items(shard).index(item)]
 
 
 class _Try:
@@ -229,7 +232,7 @@ class Translator:
         prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
         return Stage(
             name=self.stage_name,
-            count=len(originals),
+            count=originals.layout.count,
             work=self._work,
             write=_write,
             failed=self._failed,
@@ -241,10 +244,11 @@ class Translator:
                 "model": model,
                 "prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16],
                 "sampling": msgspec.to_builtins(self._sampling),
-                "conversations": len(originals),
                 "of": originals.run.settings.fingerprint,
             },
-            shard_size=shard_size_for(len(originals)),
+            segments=originals.layout.segments,
+            inactive=originals.layout.inactive,
+            number=(lambda record: record.item) if originals.plan else None,
             concurrency=IN_BATCHES if self._batch else None,
         )
 
@@ -256,7 +260,7 @@ class Translator:
             used += usage_of(marker.totals)
         left = len(self._originals) - done
         if not done:
-            some = [self._originals[index] for index in range(0, left, max(1, left // SAMPLED))]
+            some = [self._originals[item] for item in self._sampled(left)]
             done = len(some)
             for message in (message for record in some for message in record.messages):
                 if _letters(message.content, self.translate):
@@ -271,12 +275,21 @@ class Translator:
             round(used.prompt * share), round(used.completion * share), calls=round(used.calls * share)
         )
 
+    def _sampled(self, count: int) -> list[int]:
+        """Return some items, spread over the run."""
+        layout, step = self._originals.layout, max(1, count // SAMPLED)
+        return [item for item in range(0, layout.count, step) if item in layout.items(layout.shard_of(item))]
+
     async def _work(self, item: Item) -> Transcript:
+        if (plan := self._originals.plan) and (
+            found := await asyncio.to_thread(earlier_record, plan, self.stage_name, item.index)
+        ):
+            return found
         original = self._originals[item.index]
         inputs = {**original.inputs, "language": self.language}
         translated = item.draft = replaced(original, messages=[], inputs=inputs)
-        if original.failed:
-            return translated  # failed conversations are not exported
+        if original.excluded:
+            return translated  # excluded conversations are not exported
         model, tries = item.model(), [_Try(one) for one in original.messages]
         left = [
             one for one in tries if _letters(one.said.content, self.translate)

@@ -26,7 +26,7 @@ from camel.storage.store import BucketStore
 
 _SMALL = 10_000
 """Maximum number of rows for which counting in Python is faster than grouping in Arrow."""
-_COLUMNS = [
+INDEX_COLUMNS = [
     "id",
     "scenario",
     "task.original",
@@ -40,8 +40,10 @@ _COLUMNS = [
     "completion_tokens",
     "cached_tokens",
     "calls",
+    "usd",
 ]
-_NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
+"""The columns of the data that an index is made from."""
+_NEEDED = sorted({name.partition(".")[0] for name in INDEX_COLUMNS} - {"usd"})
 _PAID = "usd"
 """The column with a conversation's cost; older records do not have it."""
 UNFINISHED = "unfinished"
@@ -255,7 +257,7 @@ def build(
     rows: tuple[int, int] | None = None,
 ) -> Header:
     """Write the index of one shard from its data file. If the file holds several shards, `rows` is the range of this one."""
-    read = read_shard(data, [*_COLUMNS, _PAID])
+    read = read_shard(data, INDEX_COLUMNS)
     if rows is not None:
         read = read.slice(rows[0], rows[1] - rows[0])
     table = table_of(read, shard, cost)

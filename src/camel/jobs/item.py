@@ -81,10 +81,10 @@ class Item:
             return None
         return self.usage.usd
 
-    def release(self) -> None:
-        """Report the end of the item to its models, so that their replicas can accept another one."""
+    def release(self, session: str = "") -> None:
+        """Report the end of the item, or of another session of it, to its models, so that their replicas can accept another."""
         for one in self._used:
-            one.inner.release(self.id)
+            one.inner.release(session or self.id)
 
 
 def item_seed(seed: int | None, index: int) -> int | None:
@@ -92,9 +92,9 @@ def item_seed(seed: int | None, index: int) -> int | None:
     return None if seed is None else (seed * 1_000_003 + index) % 2**31
 
 
-def seeded(sampling: Sampling, seed: int | None, index: int) -> Sampling:
-    """Return the settings with the item's own seed, if the job has one."""
-    return sampling if seed is None else msgspec.structs.replace(sampling, seed=item_seed(seed, index))
+def with_seed(sampling: Sampling, seed: int | None) -> Sampling:
+    """Return the settings with the seed of an item, if it has one."""
+    return sampling if seed is None else msgspec.structs.replace(sampling, seed=seed)
 
 
 class _ItemModel(RecordedModel):

@@ -28,6 +28,7 @@ from camel.core.model import Model
 from camel.engine.stage import Written
 from camel.jobs.budget import Budget
 from camel.models.spec import ModelSpec
+from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
@@ -80,10 +81,21 @@ class Stage:
     """The seat whose model is called; its price applies to replies in open journals."""
     suffix: str = ".parquet"
     shard_size: int = 1024
+    segments: tuple[Segment, ...] = ()
+    """The segments of items; empty: all items are one segment with shards of `shard_size`."""
+    inactive: ItemSet | None = None
+    """Items that are not worked on, because their rows were deleted or changed."""
     items: Mapping[int, Sequence[int]] | None = None
     """The items to work on, by shard; None: all."""
+    number: Callable[[Any], int] | None = None
+    """Returns the item of a record. Without it, the records of a shard must be those of its items, in order."""
     concurrency: int | None = None
     """Maximum number of items in flight; None: the job's limit."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which items are in which shard."""
+        return Layout(self.segments or (Segment(self.count, self.shard_size),), self.inactive)
 
 
 class Estimator(Protocol):
@@ -128,6 +140,9 @@ class Job(ABC):
         folder = open_folder(self.place)
         folder.root.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def prepare(self, run: RunFolder) -> None:  # noqa: B027 - most jobs need no preparation
+        """Plan the items before the work starts. Called once, by the driver, which may lock the run for it."""
 
     def estimator(self, run: RunFolder) -> Estimator | None:
         """Return an estimator of the job's total usage, or None if the job has none."""

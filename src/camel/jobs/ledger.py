@@ -138,7 +138,7 @@ def counted_in(totals: Mapping[str, float]) -> tuple[Usage, int, dict[str, int]]
 
 def committed_shards(folder: RunFolder, stage: Stage) -> set[int]:
     """Return the committed shards of a stage, without shards beyond its current number of items."""
-    return {shard for shard in folder.committed(stage.name) if shard * stage.shard_size < stage.count}
+    return {shard for shard in folder.committed(stage.name) if shard < stage.layout.shards}
 
 
 def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:
@@ -164,10 +164,10 @@ def failed_items(folder: RunFolder, stage: Stage) -> list[FailedItems]:
     for name, count in counts.most_common():
         example, words = "", name
         if stage.read is not None:
-            first = where[name].shard * stage.shard_size
+            items = stage.layout.items(where[name].shard)
             for place, record in enumerate(stage.read(where[name])):
                 if (why := stage.failure(record)).startswith(name):
-                    example, words = stage.id(first + place), why.partition(": ")[2]
+                    example, words = stage.id(items[place]), why.partition(": ")[2]
                     break
         found.append(FailedItems(stage.name, name, count, example, words))
     return found

@@ -19,6 +19,7 @@ from camel.jobs.state import JobState, name_of
 from camel.models.replica import ReplicaState
 from camel.reports.numbers import counted, money, short
 from camel.runs.again import named
+from camel.runs.layout import Layout
 from camel.runs.run import RunFolder
 
 WINDOW = 15.0
@@ -282,7 +283,7 @@ class Watcher:
             return 0
         if name not in self._in_journals:
             stage = state.stage(name)
-            most = items_in_journals(state.folder, name, stage.shard_size, stage.count)
+            most = items_in_journals(state.folder, name, stage.layout)
             self._in_journals[name] = min(self._ended[name], state.tallies[name].committed + most)
         return self._in_journals[name]
 
@@ -302,6 +303,6 @@ def expect_line(word: str, model: str, need: Usage, price: Price | None) -> str:
     return f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}"
 
 
-def items_in_journals(folder: RunFolder, stage: str, size: int, count: int) -> int:
+def items_in_journals(folder: RunFolder, stage: str, layout: Layout) -> int:
     """Return the number of items in open shards that have journals. At most this many can have ended there."""
-    return sum(max(0, min(size, count - shard * size)) for shard in folder.journaled(stage))
+    return sum(len(layout.items(shard)) for shard in folder.journaled(stage))

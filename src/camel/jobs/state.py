@@ -162,6 +162,8 @@ class JobState:
         self._seat = partial(models.seat, job)
         models.declare(job)
         self.folder = job.open(accept)
+        if not shared:
+            job.prepare(self.folder)
         self.last_pass = False
         """Whether a failure becomes the item's record, because this is the last pass."""
         self.tallies: dict[str, Tally] = {}
@@ -261,11 +263,13 @@ class JobState:
             fingerprint=stage.fingerprint,
             suffix=stage.suffix,
             shard_size=stage.shard_size,
+            segments=stage.segments,
+            inactive=stage.inactive,
             items=stage.items,
         )
 
     def _planned(self, stage: Stage) -> int:
-        return stage.count if stage.items is None else sum(map(len, stage.items.values()))
+        return stage.layout.active if stage.items is None else sum(map(len, stage.items.values()))
 
     async def _work(self, stage: Stage, index: int, steps: Steps) -> _Ended:
         """Run one item under the failure policy."""
@@ -306,8 +310,10 @@ class JobState:
             assert stage.read is not None
             assert stage.items is not None
             new = dict(zip(stage.items[shard], records, strict=True))
-            all_items = range(shard * stage.shard_size, shard * stage.shard_size + before.rows)
-            records = [new.get(item, old) for item, old in zip(all_items, stage.read(before), strict=True)]
+            old = stage.read(before)
+            numbers = stage.layout.items(shard) if stage.number is None else map(stage.number, old)
+            kept = dict(zip(numbers, old, strict=True)) | new
+            records = [kept[item] for item in stage.layout.items(shard) if item in kept]
             usage += usage_of(before.totals)
             priced = priced or MONEY in before.totals
             used_by.update(models_in(before.totals))
@@ -317,7 +323,7 @@ class JobState:
             for name, its in [pair for one in ended for pair in one.by_model.items()]:
                 used_by[name] = used_by.get(name, Usage()) + its
             used |= model_totals(used_by)
-        totals = {**used, **totals_in(stage, records)} if self.job.models else {}
+        totals = {**(used if self.job.models else {}), **totals_in(stage, records)}
         return Written(written.rows, written.sha256, {**totals, **written.totals})
 
     # --- counting ----------------------------------------------------------------------------------------------------

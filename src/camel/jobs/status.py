@@ -25,8 +25,11 @@ from camel.models.prices import ModelPrice
 from camel.models.replica import ReplicaState
 from camel.runs.again import StageName
 from camel.runs.control import read_wish
+from camel.runs.layout import Layout, Segment
+from camel.runs.plan import planned_layouts
 from camel.runs.run import RunFolder, open_folder
-from camel.runs.settings import Planned, Settings
+from camel.runs.scores import SCORE_STAGE
+from camel.runs.settings import Settings
 from camel.storage import inside
 from camel.storage.store import is_remote, open_store
 
@@ -53,7 +56,7 @@ def read_status(where: str | Path) -> Snapshot:
     working = is_locked(folder.root)
     told = {stage.name: stage for stage in part_of(last, "stages", list[StageState], [])}
     planned = planned_shards(folder, settings, start) or {
-        name: Planned(0, 1) for name in folder.stages() if not folder.has_own_settings(name)
+        name: Layout([]) for name in folder.stages() if not folder.has_own_settings(name)
     }
     extra = {name: _begun(folder, name) for name in folder.stages() if name not in planned}
     price = part_of(start, "price", ModelPrice | None, None)
@@ -75,12 +78,12 @@ def read_status(where: str | Path) -> Snapshot:
                 for model, its in models_in(marker.totals).items():
                     models[model] = models.get(model, Usage()) + its
         known = told.get(name, StageState(name, 0, 0, 0))
-        count = plan.items or max(rows, known.planned)
+        count = plan.active or max(rows, known.planned)
         # Items that had ended in open shards are in their journals.
         finished = min(count, max(rows, known.finished))
         if not working and folder.on_disk and finished > rows:
             # Only if the journals exist: committed files may have been removed.
-            finished = min(finished, rows + items_in_journals(folder, name, plan.shard_size, count))
+            finished = min(finished, rows + items_in_journals(folder, name, plan))
         open_now = known.open if working else 0
         tokens = max(tokens, known.tokens)
         stages.append(StageState(name, count, rows, finished, open_now, failed, tokens, name in extra))
@@ -161,21 +164,22 @@ def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> l
     return found
 
 
-def _begun(folder: RunFolder, stage: str) -> Planned:
+def _begun(folder: RunFolder, stage: str) -> Layout:
     """Return the planned size of a stage that was added after the run."""
+    if stage.startswith(SCORE_STAGE):  # as many as there are conversations
+        return Layout([])
     begun = folder.begun_with(stage)
-    return Planned(
-        int(begun.get("count", 0) or begun.get("conversations", 0)), int(begun.get("shard_size", 1))
-    )
+    count = int(begun.get("count", 0) or begun.get("conversations", 0))
+    return Layout([Segment(count, int(begun.get("shard_size", 1)))])
 
 
 def planned_shards(
     folder: RunFolder, settings: Settings | None = None, start: dict[str, Any] | None = None
-) -> dict[str, Planned]:
+) -> dict[str, Layout]:
     """Return the planned size of each stage; empty if unknown, as for an import."""
     settings = settings or folder.settings()
-    if settings.planned or "imported" in settings.config:
-        return settings.planned
+    if settings.planned or {"imported", "inputs"} & settings.config.keys():
+        return planned_layouts(folder, settings.planned)
     # For a run of an earlier version, the log has the number of items and the settings have the size of shards.
     counts = (start or last_events(folder).start or {}).get("stages")
     size = int(settings.config.get("shard_size", 0)) or 1
@@ -183,7 +187,10 @@ def planned_shards(
         return {}
     items = msgspec.convert(counts, dict[str, int])
     last = list(items)[-1:]
-    return {name: Planned(count, size if name in last else LISTS_BEFORE) for name, count in items.items()}
+    return {
+        name: Layout([Segment(count, size if name in last else LISTS_BEFORE)])
+        for name, count in items.items()
+    }
 
 
 def _why(end: dict[str, Any] | None) -> str:

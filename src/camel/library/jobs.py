@@ -1,87 +1,41 @@
-"""Runs jobs from a program or a notebook."""
+"""Generates runs from a program or a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from camel.core.errors import CamelError, InputError
+from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.core.play import Declaration
 from camel.core.results import read_settings
 from camel.core.stops import StopRule
+from camel.core.transcript import Transcript
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
 from camel.generation.generate import Generation
-from camel.jobs.budget import Budget
+from camel.generation.validation import Validator
+from camel.inputs.settings import Inputs
 from camel.jobs.job import Job
-from camel.jobs.launch import JobOptions, Launch
-from camel.jobs.progress import Printed, Silent
-from camel.jobs.runner import Outcome
+from camel.library.execution import run_job
 from camel.library.run import Run
 from camel.models.spec import ModelSpec, find_spec
-
-
-def run_job(
-    job: Job,
-    *,
-    budget_usd: float | None = None,
-    budget_tokens: int | None = None,
-    budget_calls: int | None = None,
-    budget_hours: float | None = None,
-    concurrency: int = 64,
-    outage_minutes: float = 30.0,
-    accept: Collection[str] = (),
-    retry_failed: bool = False,
-    address: str = "",
-    workers: int | None = None,
-    progress: bool = True,
-) -> Outcome:
-    """Run a job until it is complete or something stops it. The same call resumes it, and it works in a notebook, too.
-
-    Budgets apply to the whole job over all calls of this function, `budget_hours` only to this call. `accept` names changes
-    of settings that you accept, such as `model.name`. With an `address` (local, auto or host:port) the job runs on a Ray
-    cluster. `progress` prints a line from time to time. Ctrl-C waits for calls in flight and keeps their replies.
-    """
-    options = JobOptions(
-        budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls, hours=budget_hours),
-        concurrency=concurrency,
-        patience=60 * outage_minutes,
-        accept=accept,
-        retry_failed=retry_failed,
-        address=address,
-        workers=workers,
-        resume="the same call",
-    )
-    view = Printed() if progress else Silent()
-    outcome = Launch(job, options, view).run()
-    if not outcome.complete:
-        view.note(f"stopped: {outcome.reason}; the same call resumes it")
-    for one in outcome.failed:
-        view.note(f"failed: {one}")
-    return outcome
-
-
-def finish_job(job: Job, **options: Any) -> Any:
-    """Run a job to its end and return its result. Raises a `CamelError` if something stopped it."""
-    outcome = run_job(job, **options)
-    if not outcome.complete:
-        raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call resumes it")
-    return outcome.result
 
 
 def generate(
     what: Declaration | GenerateConfig | str | Path,
     *,
-    inputs: Sequence[Mapping[str, Any]] | None = None,
+    inputs: Any = None,
     model: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] | None = None,
     result: Any = None,
     out: str | Path = "",
     seed: int | None = None,
+    validate: str | Callable[[Transcript], Any] | None = None,
+    attempts: int = 3,
     concurrency: int | None = None,
     budget_usd: float | None = None,
     budget_tokens: int | None = None,
@@ -103,10 +57,14 @@ def generate(
         )
 
     `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
-    or a configuration, or the path of its TOML file. The id of a conversation is its row's `id`, or a hash of the row.
+    or a configuration, or the path of its TOML file. `inputs` is the path of a table (CSV, JSON lines, Parquet, a folder of
+    texts, `hf:OWNER/NAME`), a DataFrame, an Arrow table, any iterable of dictionaries, or `camel.Inputs` with more settings.
+    The id of a conversation is its row's `id`, or a hash of the values that are used. Rows can be added, moved, changed and
+    removed between two calls: only new and changed ones are paid for.
     `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. `result`, a
-    Pydantic class or a JSON schema, adds a structured result to each conversation: `run[0].result`. For the other arguments
-    see `run_job`.
+    Pydantic class or a JSON schema, adds a structured result to each conversation: `run[0].result`.
+    `validate` is a filter expression, or a function that returns whether a conversation passes; others are tried again up to
+    `attempts` times, and then rejected. For the other arguments see `run_job`.
     """
     wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
@@ -114,19 +72,21 @@ def generate(
     if isinstance(what, Declaration):
         if not out:
             raise InputError("out is missing: pass the run's folder, such as out='runs/name'")
-        rows: Sequence[Mapping[str, Any]] = [{}] if inputs is None else inputs
         job: Job = Dialogues(
             what if rules is None else what.with_rules(rules),
-            tuple(dict(row) for row in rows),
+            _table(inputs),
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
             result_settings=wanted,
+            validator=None if validate is None else Validator(validate, attempts),
         )
         patience, in_flight = 30.0, concurrency or 64
     else:
-        if inputs is not None or rules is not None:
-            raise InputError("inputs and rules need a RolePlaying or a Society, not a configuration")
+        if inputs is not None or rules is not None or validate is not None:
+            raise InputError(
+                "inputs, rules and validate need a RolePlaying or a Society, not a configuration"
+            )
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)
@@ -147,3 +107,8 @@ def generate(
         progress=progress,
     )
     return Run(job.place)
+
+
+def _table(inputs: Any) -> Any:
+    """Return the table of inputs as settings, or as it is if it is in memory."""
+    return Inputs(source=str(inputs)) if isinstance(inputs, str | Path) else inputs

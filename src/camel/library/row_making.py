@@ -10,7 +10,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.toml import plain_message
-from camel.library.jobs import finish_job
+from camel.library.execution import finish_job
 from camel.training.recipe import Recipe
 from camel.training.rows_job import RowsJob
 from camel.training.stored_rows import Rows

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Self
 
+from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.formats.dataset import dataset_rows, dataset_schema
-from camel.formats.exporters import FORMATS
+from camel.formats.dataset import dataset_rows, dataset_schema, licenses_of
+from camel.formats.exporters import write_format
+from camel.query.columns import narrow
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import Exported, Release
 from camel.reports.notebook import facts_html
 from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader, need_module
+from camel.runs.scores import with_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from camel.core.model import Model
     from camel.jobs.progress import Snapshot
+    from camel.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -65,10 +74,13 @@ class Run(RunReader):
             )
         place = range(len(self))[which] if isinstance(which, int) else self._place_of(which)
         for part in self.parts:
-            if place < sum(part.rows):
+            rows = range(sum(part.rows)) if self.chosen is None else self.chosen[part.file]
+            if place < len(rows):
                 with self.opened([part]) as files:
-                    return StoredConversation(self, next(stream_shard(next(files), place, place + 1)))
-            place -= sum(part.rows)
+                    return StoredConversation(
+                        self, next(stream_shard(next(files), rows[place], rows[place] + 1))
+                    )
+            place -= len(rows)
         raise AssertionError("a run has as many rows as its parts")
 
     def _place_of(self, id: str) -> int:
@@ -76,10 +88,25 @@ class Run(RunReader):
         for part in self.parts:
             with self.opened([part]) as files:
                 ids: list[str] = read_shard(next(files), ["id"])["id"].to_pylist()
+            ids = ids if self.chosen is None else [ids[row] for row in self.chosen[part.file]]
             if id in ids:
                 return before + ids.index(id)
             before += len(ids)
         raise KeyError(f"{self.folder.address} has no conversation {id!r}")
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder. The folders above it are private."""
+        return PurePath(self.folder.address).name
+
+    def where(self, text: str) -> Self:
+        """Return a view of the run with the conversations that a filter expression selects.
+
+            run.where('score.helpful >= 4 and stop = "done"').export("messages", "good.jsonl")
+
+        A view has all methods of a run. docs/formats.md lists the columns.
+        """
+        return narrow(self, text)
 
     def status(self) -> Snapshot:
         """Return the run's progress, its usage, and the estimated total."""
@@ -88,25 +115,97 @@ class Run(RunReader):
         return read_status(self.folder.address)
 
     def export(
-        self, format: str, path: str | Path, *, acknowledge: bool = False, with_reasoning: bool = False
+        self,
+        format: str,
+        path: str | Path,
+        *,
+        acknowledge: bool = False,
+        with_reasoning: bool = False,
+        metadata: bool | None = None,
+        split: Mapping[str, float] | None = None,
+        split_by: str = "",
+        by: str = "",
+        margin: float = 0.0,
+        seat: str = "",
+        **card: Any,
     ) -> Exported:
         """Export committed conversations: `run.export("messages", "rows.jsonl")`. docs/formats.md lists the formats.
 
         `acknowledge` is required for conversations that simulate misuse; the export then includes their scenario's canary.
-        `with_reasoning` adds the models' reasoning, in the formats that support it.
+        `with_reasoning` adds the models' reasoning, in the formats that support it. `metadata` adds or removes the key with
+        id, run, inputs, scores and result. `split={"train": 0.9, "test": 0.1}` writes a folder; conversations with the same
+        value of `split_by`, such as `input.customer`, stay together. `by="score.helpful"` compares scores for the format
+        preferences, at least `margin` apart. `seat` is the speaker to train on, in the formats messages and sharegpt. `title` and `license` are for the card of the format dataset.
         """
-        release = Release(acknowledge, canary_of(self.folder) if acknowledge else "", with_reasoning)
-        return FORMATS.find(format).write(self, Path(path), release=release)
+        if (margin and not by) or (split_by and not split):
+            raise InputError("`margin` needs `by`, and `split_by` needs `split`")
+        canary = canary_of(self.folder) if acknowledge else ""
+        options: dict[str, Any] = {**card, **({"by": by, "margin": margin} if by else {})}
+        options |= {"seat": seat} if seat else {}
+        if format == "dataset":
+            options["input_licenses"] = licenses_of(self.settings.config.get("inputs"))
+        release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
+        return write_format(
+            format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options
+        )
+
+    def score(
+        self,
+        *,
+        model: Model | ModelSpec | str | None = None,
+        concurrency: int = 64,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
+        budget_calls: int | None = None,
+        budget_hours: float | None = None,
+        accept: Collection[str] = (),
+        retry_failed: bool = False,
+        replace: bool = False,
+        progress: bool = True,
+        **columns: Any,
+    ) -> Run:
+        """Add columns of scores, and return the run with them. Later calls score only new conversations.
+
+            def short(transcript):
+                return len(transcript.messages) < 8
+
+            run.score(short=short, clear=camel.Rubric("Is the advice clear?", scale=(1, 5)), model="gpt-4.1-mini")
+
+        A column is a function that returns a number, a bool, a word or None, each alone or with a reason as `(value,
+        reason)`; a `Rubric` by which `model` rates; or `language=True`, `duplicates=True`, `detectors=True`,
+        `questions="humaneval"`. A function is identified by its name and `version`. `replace` replaces paid
+        scores of another rubric. For the rest see `run_job`.
+        """
+        from camel.evaluation.scoring import ScoreJob
+        from camel.library.execution import finish_job
+        from camel.library.scores import find_scorers
+
+        job = ScoreJob(self.folder.address, find_scorers(columns, model), replace)
+        finish_job(
+            job,
+            concurrency=concurrency,
+            budget_usd=budget_usd,
+            budget_tokens=budget_tokens,
+            budget_calls=budget_calls,
+            budget_hours=budget_hours,
+            accept=accept,
+            retry_failed=retry_failed,
+            progress=progress,
+        )
+        return Run(self.folder.address, self.stage)
 
     def to_hf(self) -> Any:
         """Return all conversations as a Hugging Face `Dataset` in the layout of the export. It is stored in the cache of
         `datasets`."""
         datasets = need_module("datasets")
         self.need_some()
+        if self.chosen is not None:
+            raise InputError('to_hf works only for a whole run: use where(...).export("dataset", path)')
         # `datasets` identifies its cache by these; the hashes distinguish runs that were at the same path.
         given = {
             "files": [str(file.resolve()) for file in self.files],
             "content": " ".join(marker.sha256 for marker in self.markers),
+            "run": self.name,
         }
         features = datasets.Features.from_arrow_schema(dataset_schema())
         return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
@@ -117,6 +216,9 @@ class Run(RunReader):
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()
+        if self.chosen is not None:
+            connection.register("run", self.to_arrow())
+            return connection.sql(query)
         # By name, because shards of earlier versions have other columns.
         connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)

@@ -22,7 +22,7 @@ from camel.evaluation.windows import AskedModel
 from camel.generation.config import read_config
 from camel.jobs.budget import Budget
 from camel.jobs.job import KEPT
-from camel.library.jobs import finish_job
+from camel.library.execution import finish_job
 from camel.models.spec import ModelSpec, find_spec
 from camel.reports.intervals import Rate
 from camel.reports.numbers import percent
@@ -67,6 +67,7 @@ def study(
     judge: Model | str | None = None,
     sample: int = 100,
     acknowledge: Collection[str] = (),
+    where: str = "",
     progress: bool = True,
     **limits: Any,
 ) -> Study:
@@ -87,6 +88,7 @@ def study(
         judge=asked,
         sample=sample,
         acknowledge=tuple(acknowledge),
+        where=where,
         models=models,
     )
     return finish_job(job, progress=progress, **limits)
@@ -129,17 +131,17 @@ def compare(
     return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
 
 
-def read_judges(names: Sequence[str]) -> tuple[list[str | ModelSpec], Budget]:
+def read_judges(names: Sequence[str], *, batch: bool = False) -> tuple[list[str | ModelSpec], Budget]:
     """Return the judges in `names`. The path of a configuration, such as `camel.toml`, is replaced by its judges or its model.
 
-    Also returns the judges' budget, if a configuration has one.
+    Also returns the judges' budget, if a configuration has one. `batch` applies to judges of configurations.
     """
     found: list[str | ModelSpec] = []
     budget = Budget()
     for name in names:
         if name.endswith(".toml"):
             config = read_config(Path(name))
-            found += config.judges
+            found += [msgspec.structs.replace(one, batch=one.batch or batch) for one in config.judges]
             budget = config.judge.budget if config.judge else budget
         else:
             found.append(name)

@@ -28,7 +28,7 @@ class Footers(CountPath):
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Footers | None:
         """Return a path that counts all of the files. Return None if the footers lack the counts for this query."""
-        if query.text.strip() or any(part.header.counts is None for part in files.parts):
+        if query.text.strip() or query.where or any(part.header.counts is None for part in files.parts):
             return None
         names = [*query.facets, *query.ranges, *([facet] if facet else [])]
         if not names:
@@ -92,7 +92,7 @@ class Cube(CountPath):
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Cube | None:
         """Return the path if a cube has all facets of the query and counts only files in `files`. Otherwise return None."""
         counted = files.source.counted
-        if counted is None or query.ranges or query.text.strip() or not counted.parts <= set(files.parts):
+        if counted is None or query.narrowed or not counted.parts <= set(files.parts):
             return None
         number = counted.cubes.best({*query.facets, facet} - {""})
         return None if number is None else cls(scope, counted, number, query)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from camel.index.facets import NUMBERS
-from camel.query.conditions import unsorted
+from camel.query.conditions import Condition, unsorted
 from camel.query.counting import count_files
 from camel.query.database import Key, Segment, positions
 from camel.query.paths import ListPath
-from camel.query.scope import Scope
+from camel.query.scope import AMONG, Scope
 from camel.query.where import Place, Query
 
 
@@ -61,7 +61,7 @@ class RunOrder(ListPath):
                 continue
             table, given = segment.table(where)
             sql = (
-                f"select shard, row from (select shard, row, row_number() over () - 1 as n from {table}) "
+                f"select shard, row from (select shard, row, row_number() over ({_order(where)}) - 1 as n from {table}) "
                 "where n in (select unnest(?)) order by n"
             )
             keys += segment.keys(self.scope.ask(sql, [*given, here]))
@@ -99,8 +99,7 @@ class RunOrder(ListPath):
         if not where.sql:
             return segment.keys(positions(segment, low, high))
         table, given = segment.table(where)
-        # The database keeps the order of the files. So it need not sort, and stops when it has enough rows.
-        sql = f"select shard, row from {table} limit ? offset ?"
+        sql = f"select shard, row from {table} {_order(where)} limit ? offset ?"
         return segment.keys(self.scope.ask(sql, [*given, high - low, low]))
 
     def _along_segment(self, segment: Segment, place: Place | None, limit: int, forward: bool) -> list[Key]:
@@ -121,8 +120,15 @@ class RunOrder(ListPath):
         if not segment.parts:
             return []
         table, given = segment.table(where)
-        # Forward, the database keeps the order of the files, and stops when it has enough rows.
-        order = "" if forward else "order by shard desc, row desc"
+        order = _order(where) if forward else "order by shard desc, row desc"
         return segment.keys(
             self.scope.ask(f"select shard, row from {table} {order} limit ?", [*given, limit])
         )
+
+
+def _order(where: Condition) -> str:
+    """Return the clause that sorts rows in the order of the run. It is empty if the database keeps the order of the files.
+
+    Then it need not sort, and stops when it has enough rows. A list of places (`AMONG`) loses the order.
+    """
+    return "order by shard, row" if AMONG in where.sql else ""

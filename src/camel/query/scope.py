@@ -13,16 +13,19 @@ from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
+from camel.core.expressions import ColumnKind, parse_expression
 from camel.index.facets import NUMBERS
 from camel.index.text import TextIndex
 from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere
+from camel.query.columns import INDEXED, known_columns, select_by_shard
 from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
 from camel.query.database import Database, Key, Segment, State
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
 from camel.query.text import TextFound, TextHit, indexes_of, search
 from camel.query.where import Place, Query
+from camel.runs.reader import RunReader
 
 T = TypeVar("T")
 AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
@@ -87,10 +90,29 @@ class Scope:
             for sign, limit in ((">=", low), ("<=", high)):
                 if limit is not None:
                     where = where.also(f"{name} {sign} ?", limit)
+        if query.where:
+            where = where.also(*self._expressed(query, files))
         if query.text.strip():
             keys = [key for key in self.found(query).keys if key.source is files.source]
             where = where.also(AMONG, [key.shard << 32 | key.row for key in keys])
         return where
+
+    def _expressed(self, query: Query, files: Segment) -> tuple[str, *tuple[Any, ...]]:
+        """Return the condition of the query's filter expression for the rows of a run.
+
+        If the index lacks one of its columns, the condition lists the rows that match, which are found in the run's data.
+        """
+        source, remember = files.source, self.database.remember
+        known: dict[str, ColumnKind] = {}
+        for one in self.chosen(query):
+            known |= remember(self.state, ("columns", one.name), lambda one=one: known_columns(_reader(one)))
+        expression = parse_expression(query.where, known)
+        unscanned = any(part.unknown for part in source.parts)
+        if expression.columns <= INDEXED.keys() - ({"finding"} if unscanned else set()):
+            sql, given = expression.to_sql(INDEXED, known)
+            return sql, *given
+        key = ("places", source.name, str(expression))
+        return AMONG, remember(self.state, key, lambda: _places(_reader(source), query.where), large=True)
 
     def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
         """Return the SQL of a table with the rows of a query that this reader may see, and its parameters."""
@@ -134,7 +156,7 @@ class Scope:
         """Return the sort keys of the hits that match the query's filters. Return None if no filter or sort key needs to be
         read.
         """
-        if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
+        if found.narrowed and not query.ranges and not query.where and query.sorted_by not in NUMBERS:
             return None
         if not found.hits:
             return {}
@@ -144,6 +166,14 @@ class Scope:
         table, given = files.table(where.also(AMONG, [hit.shard << 32 | hit.row for hit in found.hits]))
         rows = self.ask(f"select shard, row, {column} from {table}", given)
         return {(shard, row): value for shard, row, value in rows}
+
+
+def _reader(source: CatalogueRun) -> RunReader:
+    return RunReader(source.address, source.stage)
+
+
+def _places(run: RunReader, where: str) -> list[int]:
+    return [shard << 32 | row for shard, chosen in select_by_shard(run, where) for row in chosen]
 
 
 class Found(ListPath):

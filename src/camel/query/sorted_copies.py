@@ -47,7 +47,7 @@ class SortedCopies(NumberScan):
     @classmethod
     def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
         """Return the path if the copies have all columns of the query, and few rows have no copy. Otherwise return None."""
-        if query.sorted_by not in NUMBERS or query.ranges or query.text.strip():
+        if query.sorted_by not in NUMBERS or query.narrowed:
             return None
         if not set(query.facets) <= set(KEPT):
             return None

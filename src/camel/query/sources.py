@@ -54,6 +54,7 @@ from camel.runs.compact import compactions, damaged, open_parts, parts_of
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.reader import LAST_STAGES
 from camel.runs.run import RunFolder, open_folder
+from camel.runs.scores import SCORE_STAGE, score_names
 from camel.storage.store import BucketStore, DiskStore, is_remote
 
 _READ_ROWS = 64
@@ -200,7 +201,8 @@ class _Watched:
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
         rewritten = rewritten_files(self.folder, stage)
         annotations = self.annotations.read()
-        seen = (stage, committed, files.merged, files.cubes, texts, rewritten, annotations)
+        scored = {name: self.folder.committed(SCORE_STAGE + name) for name in score_names(self.folder)}
+        seen = (stage, committed, files.merged, files.cubes, texts, rewritten, annotations, scored)
         if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint

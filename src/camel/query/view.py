@@ -172,7 +172,7 @@ class CatalogueView(Scope):
         """Return the objects needed to show a file derived from a run."""
         source = self.source(run)
         asked = replace(query, runs=(run,), sort="", order="asc")
-        plain = not (asked.facets or asked.ranges or asked.text.strip())
+        plain = not (asked.facets or asked.narrowed)
         return Derived(
             source,
             asked,

@@ -23,7 +23,9 @@ from camel.query.annotated import ANNOTATED, FILTERS, YES
 Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]
 _SORTS = ("", "order", "relevance", *NUMBERS)
-PARAMETERS = frozenset(("run", "q", "sort", "order", *FILTERS, *(f"{name}-range" for name in NUMBERS)))
+PARAMETERS = frozenset(
+    ("run", "q", "where", "sort", "order", *FILTERS, *(f"{name}-range" for name in NUMBERS))
+)
 """Names of a query's parameters in a URL."""
 PAGING = frozenset(("after", "before", "at", "sample", "seed", "pin", "view"))
 """Names of further parameters in the URL of a list, which select the visible part."""
@@ -31,6 +33,8 @@ MOST_VALUES = 200
 """Maximum values of one facet in a query."""
 MOST_CHARS = 1_000
 """Maximum characters of a value or of the search text."""
+MOST_WHERE = 8_000
+"""Maximum characters of a filter expression."""
 
 Range = tuple[float | None, float | None]
 """Minimum and maximum, both included. None means no limit."""
@@ -48,12 +52,17 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     `{"starred": ("yes",), "noted": ("yes",), "tag": ("odd",)}`."""
     ranges: dict[str, Range] = {}
     """Minimum and maximum of numbers (messages, tokens, calls, cost), by name."""
+    where: str = ""
+    """A filter expression, such as `score.helpful >= 4 and not duplicate` (`camel.core.expressions`)."""
     sort: Sort = ""
     """The sort key. If empty, rows are sorted by relevance for a text search, otherwise in the order of the runs."""
     order: Order = "asc"
 
     def __post_init__(self) -> None:
         _check(isinstance(cast("Any", self.text), str) and len(self.text) <= MOST_CHARS, "text", self.text)
+        _check(
+            isinstance(cast("Any", self.where), str) and len(self.where) <= MOST_WHERE, "where", self.where
+        )
         _check(self.sort in _SORTS, "sort", self.sort)
         _check(self.order in ("asc", "desc"), "order", self.order)
         _texts("runs", self.runs)
@@ -85,6 +94,11 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         return not self.facets.keys().isdisjoint(ANNOTATED)
 
     @property
+    def narrowed(self) -> bool:
+        """Whether it needs more than facets: a text search, a filter expression or limits of numbers."""
+        return bool(self.text.strip() or self.where or self.ranges)
+
+    @property
     def sorted_by(self) -> str:
         """The sort key that applies, also if `sort` is empty."""
         return self.sort or ("relevance" if self.text.strip() else "order")
@@ -98,6 +112,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the parameters of a URL, in a fixed order, so that equal queries have equal URLs."""
         params = [("run", name) for name in self.runs]
         params += [("q", self.text)] if self.text else []
+        params += [("where", self.where)] if self.where else []
         for name in FILTERS:
             params += [(name, value) for value in self.facets.get(name, ())]
         for name in NUMBERS:
@@ -127,6 +142,7 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(
             runs=tuple(dict.fromkeys(by.get("run", ()))),
             text=last.get("q", ""),
+            where=last.get("where", "").strip(),
             facets={name: tuple(dict.fromkeys(by[name])) for name in FILTERS if name in by},
             ranges={name: limits for name, limits in ranges.items() if limits != (None, None)},
             sort=cast("Sort", last.get("sort", "")),

@@ -10,6 +10,7 @@ and converts no value to a `dict`. Only trees that few rows have (deliberations,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
@@ -22,7 +23,7 @@ from msgspec import inspect
 
 from camel.core.errors import InputError
 from camel.core.message import Deliberation, Sampling, well_formed
-from camel.core.transcript import ResultCall, Transcript, check_schema, upgrade
+from camel.core.transcript import RejectedAttempt, ResultCall, Transcript, check_schema, upgrade
 from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
 
 ROW_GROUP = 2_000
@@ -36,7 +37,9 @@ _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
 _TOTALS = ("prompt", "completion", "cached", "calls")
 _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
 """Fields whose texts differ from row to row. In all other text fields, equal values share one object after reading."""
-_AS_JSON = (Sampling, Deliberation, ResultCall)
+_AS_JSON = (Sampling, Deliberation, RejectedAttempt, ResultCall)
+IN_DATASETS = {"role": "name"}
+"""Fields of a message that have another name in exported datasets. There, trainers take `role` for that of a chat."""
 
 
 class _Column:
@@ -166,7 +169,8 @@ class _Struct(_Column):
     def read(self, array: Any) -> list[Any]:
         names = {field.name for field in array.type}
         there = array.drop_null() if self.optional else array
-        made = self.made({name: there.field(name) for name in self._fields if name in names}, len(there))
+        places = {name: name if name in names else IN_DATASETS.get(name, name) for name in self._fields}
+        made = self.made({name: there.field(at) for name, at in places.items() if at in names}, len(there))
         if len(there) == len(array):
             return made
         found = iter(made)
@@ -306,6 +310,17 @@ def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterato
         yield from rows(group)
 
 
+def stream_rows(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, Transcript]]:
+    """Yield some rows of a Parquet file, given in ascending order, with their numbers."""
+    before = at = 0
+    for group in stream_groups(path):
+        end = bisect_left(wanted, before + group.num_rows, at)
+        chosen = wanted[at:end]
+        if chosen:
+            yield from zip(chosen, rows(group.take([row - before for row in chosen])), strict=True)
+        before, at = before + group.num_rows, end
+
+
 def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Table]:
     """Yield the rows from `start` to `stop` of a Parquet file as tables, one per row group."""
     yield from map(upgraded, _groups(path, start, stop))
@@ -332,7 +347,12 @@ def _batch(transcripts: list[Transcript]) -> Any:
     for name in (*_TOTALS, "usd"):
         of = attrgetter(name)
         sums = list(accumulate(map(of, usages), initial=0))
-        others = [of(one.task.usage) + of(one.result_call.usage) for one in transcripts]
+        others = [
+            of(one.task.usage)
+            + of(one.result_call.usage)
+            + sum([of(attempt.usage) for attempt in one.rejected])
+            for one in transcripts
+        ]
         row_sums = [
             sums[end] - sums[start] + more for (start, end), more in zip(pairwise(ends), others, strict=True)
         ]

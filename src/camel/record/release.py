@@ -31,6 +31,10 @@ class Release:
     """A GUID by which others can find these rows and keep them out of training data. Required for restricted rows."""
     reasoning: bool = False
     """Whether the models' reasoning is included."""
+    run: str = ""
+    """Name of the run that the conversations come from."""
+    metadata: bool | None = None
+    """Whether rows have a key `metadata` with id, run, inputs, scores and result. None: as usual for the format."""
 
 
 class Exported(NamedTuple):
@@ -42,10 +46,10 @@ class Exported(NamedTuple):
 
 
 def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[Transcript]:
-    """Yield the transcripts to export, without failed ones. Raises an `InputError` for labels that the release does not
+    """Yield the transcripts to export, without excluded ones. Raises an `InputError` for labels that the release does not
     acknowledge."""
     for transcript in transcripts:
-        if not transcript.failed:
+        if not transcript.excluded:
             marks(transcript, release)
             yield transcript if release.reasoning else without_reasoning(transcript)
 

@@ -65,13 +65,16 @@ def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
     return retry
 
 
+def retries(store: Store, stage: str) -> list[StageName]:
+    """Return the names of a stage's retries, in order."""
+    names = map(named, store.folders("committed"))
+    return sorted((name for name in names if name.retry and name.stage == stage), key=lambda one: one.retry)
+
+
 def newest(store: Store, stage: str) -> dict[int, int]:
     """Return, for each rewritten shard, the number of the last retry that rewrote it."""
     found: dict[int, int] = {}
-    several = [
-        name for one in store.folders("committed") if (name := named(one)).retry and name.stage == stage
-    ]
-    for name in sorted(several, key=lambda one: one.retry):
+    for name in retries(store, stage):
         for file in store.names(f"committed/{name}"):
             if file.removesuffix(".json").isdecimal():
                 found[int(file.removesuffix(".json"))] = name.retry

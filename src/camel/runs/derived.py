@@ -6,7 +6,6 @@ from typing import Any
 
 from camel.core.errors import InputError
 from camel.record.arrow import read_shard
-from camel.runs.markers import marker_name
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
@@ -27,21 +26,19 @@ def source_of(table: Any) -> str:
 def valid_shards(kept: RunFolder, name: str, run: RunReader) -> set[int]:
     """Return the shards of a stage in the folder `kept` whose derived data is still valid.
 
-    Removes damaged ones, and those whose source a retry has rewritten: recomputing them costs no call.
+    Removes damaged ones, and those whose source a retry has rewritten.
     """
     there = kept.committed(name)
-    for shard in sorted(there):
-        if not _is_there(kept, name, shard):
-            kept.store.remove([marker_name(name, shard)])
-            there.discard(shard)
+    gone = {shard for shard in there if not _is_there(kept, name, shard)}
     rewritten = run.folder.rewritten(run.stage)
     for marker in run.markers if rewritten else ():
-        if marker.shard in there and marker.shard in rewritten:
-            table = read_shard(kept.path(kept.marker(name, marker.shard).file), ["id"])
-            if source_of(table) != marker.sha256:
-                kept.store.remove([marker_name(name, marker.shard)])
-                there.discard(marker.shard)
-    return there
+        if marker.shard in there - gone and marker.shard in rewritten:
+            with kept.opened([kept.marker(name, marker.shard).file]) as files:
+                source = source_of(read_shard(next(files), ["id"]))
+            if source != marker.sha256:
+                gone.add(marker.shard)
+    kept.remove_shards(name, gone)
+    return there - gone
 
 
 def _is_there(kept: RunFolder, name: str, shard: int) -> bool:

@@ -146,7 +146,7 @@ def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
         by_shard.setdefault(shard_of(entry.name), []).append(entry)
     # If a committed shard has only one file, it is the committed one: most markers need not be read.
     several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
-    named = {marker.file for marker in folder.markers(stage, several)}
+    named = {marker.file for shard in several for marker in folder.versions(stage, shard)}
     named |= {one.file for one in all_compactions(folder, stage)}
     now, retried = time.time(), bool(folder.store.names(AGAIN))
     for shard, files in by_shard.items():

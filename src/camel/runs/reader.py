@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from importlib import import_module
@@ -19,7 +19,7 @@ from typing import Any
 
 from camel.core.errors import InputError, MissingExtra
 from camel.core.transcript import Transcript
-from camel.record.arrow import read_shard, stream_shard
+from camel.record.arrow import read_shard, stream_rows, stream_shard
 from camel.runs.compact import Part, open_parts, parts_of
 from camel.runs.markers import Marker
 from camel.runs.run import open_folder
@@ -41,6 +41,8 @@ class RunReader:
         self.stage = stage or (stages[0] if stages else LAST_STAGES[0])
         self._sound: set[str] = set()
         """Names of the data files that were compared with their markers and match."""
+        self.chosen: Mapping[str, Sequence[int]] | None = None
+        """The rows of each data file that a filter expression selects; None: all."""
 
     @cached_property
     def markers(self) -> list[Marker]:
@@ -68,12 +70,22 @@ class RunReader:
         return self.folder.fetch_all((part.file for part in self.parts), Path(scratch))
 
     def __len__(self) -> int:
+        if self.chosen is not None:
+            return sum(map(len, self.chosen.values()))
         return sum(marker.rows for marker in self.markers)
 
     def __iter__(self) -> Iterator[Transcript]:
+        for _, transcripts in self.by_part():
+            yield from (transcript for _, transcript in transcripts)
+
+    def by_part(self) -> Iterator[tuple[Part, Iterator[tuple[int, Transcript]]]]:
+        """Yield each data file with its transcripts, numbered by their row in the file. Read one file before the next."""
         with self.opened(self.parts) as files:
-            for file in files:
-                yield from stream_shard(file)
+            for part, file in zip(self.parts, files, strict=False):
+                if self.chosen is None:
+                    yield part, enumerate(stream_shard(file))
+                elif self.chosen.get(part.file):
+                    yield part, stream_rows(file, self.chosen[part.file])
 
     def opened(self, parts: Sequence[Part]) -> AbstractContextManager[Iterator[Path]]:
         """Open the files of some parts. Each file is compared with its marker the first time."""
@@ -92,7 +104,11 @@ class RunReader:
         pyarrow = need_module("pyarrow")
         self.need_some()
         with self.folder.opened(part.file for part in self.parts) as files:
-            return pyarrow.concat_tables([read_shard(file, columns) for file in files])
+            tables = [read_shard(file, columns) for file in files]
+        if self.chosen is not None:
+            rows = [pyarrow.array(self.chosen[part.file], "int64") for part in self.parts]
+            tables = [table.take(some) for table, some in zip(tables, rows, strict=True)]
+        return pyarrow.concat_tables(tables)
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
         """Return all records as a pandas data frame."""

@@ -27,7 +27,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -279,6 +279,17 @@ class RunFolder(LocalFiles):
             return recent
         return self._decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
 
+    def versions(self, stage: str, shard: int) -> list[Marker]:
+        """Return the markers of a shard whose files are kept, the newest first.
+
+        The files of older markers are kept if the run has a plan: they may have the conversations of inactive items.
+        """
+        newest = self.rewritten(stage).get(shard, 0)
+        older = range(newest - 1, -1, -1) if newest and self.store.names("plan") else ()
+        names = (marker_name(stage, shard, number) for number in older)
+        found = [self._decoded(name, Marker) for name in names if self.store.exists(name)]
+        return [self.marker(stage, shard), *found]
+
     def rewritten(self, stage: str) -> dict[int, int]:
         """Return, for each rewritten shard, the last retry that rewrote it, as of the last listing of the stage."""
         if stage not in self._newest:
@@ -307,6 +318,16 @@ class RunFolder(LocalFiles):
         return self.store.create(
             marker_name(marker.stage, marker.shard, marker.retry), msgspec.json.encode(marker)
         )
+
+    def remove_shards(self, stage: str, shards: Collection[int]) -> None:
+        """Remove the markers and journals of shards, also those of retries, so that the shards are made again."""
+        for name in (stage, *map(str, again.retries(self.store, stage))) if shards else ():
+            self.store.remove([marker_name(name, shard) for shard in sorted(shards)])
+            for shard, paths in self.by_shard("journal", name).items():
+                _remove(paths if shard in shards else ())
+        self._known.pop(stage, None)
+        self._recent = {}
+        self._look_for_retries(stage)
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Return the path to which an attempt at a shard writes its data file."""
@@ -422,8 +443,8 @@ class RunFolder(LocalFiles):
                     _remove(paths)
             # Usually a shard has one file, so resuming a large run does not read every marker.
             elif len(paths) > 1 and self.is_committed(stage, shard):
-                named = self.root / self.marker(stage, shard).file
-                _remove([path for path in paths if path != named])
+                named = {self.root / one.file for one in self.versions(stage, shard)}
+                _remove([path for path in paths if path not in named])
 
     def _decoded(self, name: str, kind: type[T]) -> T:
         where = f"{self.address}/{name}"

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from camel.runs.layout import Segment
+
 SCHEMA = 1
-
-
-class Planned(NamedTuple):
-    """The planned size of a stage."""
-
-    items: int
-    shard_size: int
-
-    def rows(self, shard: int) -> int:
-        """Return the planned number of rows of a shard."""
-        return max(0, min(self.shard_size, self.items - shard * self.shard_size))
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -33,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
     lists: dict[str, str] = {}
     """A hash of the inputs of each level's lists, by which a fork decides which lists it can reuse."""
-    planned: dict[str, Planned] = {}
+    planned: dict[str, Segment] = {}
     """The planned size of each stage. Runs of earlier versions do not have it."""
 
 

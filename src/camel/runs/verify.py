@@ -19,9 +19,9 @@ from camel.core.errors import CamelError, InputError
 from camel.record.arrow import read_shard
 from camel.record.parquet import shape_of
 from camel.runs.compact import Compaction, compactions
+from camel.runs.layout import Layout
 from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder
-from camel.runs.settings import Planned
 from camel.storage.journal import Damage, JournalBroken
 from camel.storage.store import ahead
 
@@ -75,7 +75,7 @@ class _Found(NamedTuple):
 
 def verify(
     folder: RunFolder,
-    planned: Mapping[str, Planned] | None = None,
+    planned: Mapping[str, Layout] | None = None,
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verification:
@@ -118,7 +118,7 @@ def verify(
             wrong = [*found.problems]
             if one.fingerprint != expected:
                 wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
-            if isinstance(one, Marker) and plan and one.rows != (rows := plan.rows(one.shard)):
+            if isinstance(one, Marker) and plan and one.rows != (rows := len(plan.items(one.shard))):
                 wrong.append(f"it has {one.rows:,} rows instead of the planned {rows:,}")
             if not again:
                 wrong += _repeated(found.ids, one.file, seen)
@@ -171,13 +171,13 @@ def missing_files(folder: RunFolder, stage: str) -> list[str]:
     return [folder.marker(stage, shard).file for shard in sorted(lost - held)]
 
 
-def _count_shards(report: Verification, stage: str, shards: list[int], plan: Planned | None) -> None:
+def _count_shards(report: Verification, stage: str, shards: list[int], plan: Layout | None) -> None:
     """Add missing and unplanned shards of a stage to the report."""
     if plan is None:
         if missing := sorted(set(range(shards[-1] + 1 if shards else 0)) - set(shards)):
             report.missing[stage] = len(missing)
         return
-    count = -(-plan.items // plan.shard_size)
+    count = plan.shards
     report.missing[stage] = len(set(range(count)) - set(shards))
     if beyond := [shard for shard in shards if shard >= count]:
         report.problems.append(Fault(stage, f"shard {beyond[0]} is beyond the {count:,} planned shards"))

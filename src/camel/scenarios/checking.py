@@ -10,12 +10,15 @@ from uuid import UUID
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import shown, similar
+from camel.core.dialogue import Dialogue, goal_question
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
+from camel.core.inception import placeholders as core_placeholders
 from camel.core.society import PLACEHOLDERS
-from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
+from camel.core.stops import STOP_RULES
+from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS
 from camel.scenarios.lists import heading
 from camel.scenarios.reading import FILE, ScenarioProblem, folder_of, read
 from camel.scenarios.scenario import (
@@ -95,6 +98,8 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
             yield from _role_play(scenario.end, scenario)
         case Meeting():
             yield from _meeting(scenario.end, scenario)
+        case Dialogue():
+            yield from _dialogue(scenario.end, scenario)
         case Question():
             yield from _question(scenario.end, scenario)
         case Translate():
@@ -116,8 +121,12 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
 def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.title.strip():
         yield FILE, "the title is empty. Describe the scenario in a few words"
-    if not scenario.levels and not isinstance(scenario.end, Translate):
-        yield FILE, "there are no levels. Add a [[levels]] table for what varies, such as the task"
+    if not scenario.levels and not columns_of(scenario) and not isinstance(scenario.end, Translate):
+        yield (
+            FILE,
+            "nothing varies. Add a [[levels]] table for what varies, such as the task, or a placeholder for a column of "
+            "the table of inputs",
+        )
     if scenario.gated and not scenario.requires_acknowledgement:
         yield FILE, "the label 'misalignment' needs an acknowledgment. Add requires_acknowledgement = true"
     if scenario.gated and not scenario.labels:
@@ -209,7 +218,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
             play.rules()
     except InputError as error:
         yield f"{where}.stop_rules", str(error)
-    known = [level.placeholder for level in scenario.levels]
+    known = _known(scenario)
     for name, template, limit in (
         ("assistant", play.assistant, MAX_ROLE_CHARS),
         ("user", play.user, MAX_ROLE_CHARS),
@@ -262,7 +271,7 @@ def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> It
 
 
 def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[_Found]:
-    known = [level.placeholder for level in scenario.levels]
+    known = _known(scenario)
     yield from _template("society.task", meeting.task, known)
     for where, message in unknown_placeholders(meeting.society, known):
         yield f"society, {where}", message
@@ -270,8 +279,23 @@ def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[_Found]:
         yield from _length(f"society, {where}", text)
 
 
+def _dialogue(dialogue: Dialogue, scenario: Scenario) -> Iterator[_Found]:
+    """Yield problems of a dialogue. Its placeholders are levels, or columns of the table in `[inputs]`."""
+    known = {level.name for level in scenario.levels}
+    for where, text in dialogue.texts.items():
+        for name in sorted(core_placeholders(text) - known) if known else ():
+            advice = f"<{name}> is not a level, so a table in [inputs] must have this column"
+            yield f"dialogue.{where}", f"{advice}{similar(name, known)}", "warning"
+        yield from _length(f"dialogue.{where}", text)
+    for name in dialogue.stops.rules:
+        try:
+            STOP_RULES.find(name)
+        except InputError as error:
+            yield "dialogue.stops.rules", str(error)
+
+
 def _question(question: Question, scenario: Scenario) -> Iterator[_Found]:
-    known = [level.placeholder for level in scenario.levels]
+    known = _known(scenario)
     yield from _template("question.role", question.role, known)
     yield from _template("question.problem", question.problem, known)
     used = placeholders(question.prompt)
@@ -314,6 +338,20 @@ def _length(where: str, text: str) -> Iterator[_Found]:
         yield where, f"the prompt has {len(text):,} characters. Shorten it", "warning"
 
 
+def columns_of(scenario: Scenario) -> list[str]:
+    """Return the columns that a scenario without levels takes from a table: its placeholders, in lower case."""
+    if scenario.levels or isinstance(scenario.end, Translate):
+        return []
+    used = dict.fromkeys(name for text in _texts(scenario) for name in placeholders(text))
+    own = ("ROLE",) if isinstance(scenario.end, Question) else ("WORD_LIMIT",)
+    return [name.lower() for name in used if name not in own and not _LITERAL.fullmatch(name)]
+
+
+def _known(scenario: Scenario) -> list[str]:
+    """Return the placeholders that a scenario's texts may have: its levels, or the columns of a table."""
+    return [level.placeholder for level in scenario.levels] or [name.upper() for name in columns_of(scenario)]
+
+
 def _texts(scenario: Scenario) -> Iterator[str]:
     for level in scenario.levels:
         yield level.prompt
@@ -328,6 +366,9 @@ def _texts(scenario: Scenario) -> Iterator[str]:
             own = dict.fromkeys(PLACEHOLDERS, "")
             for _, text, is_prompt in templates(meeting.society):
                 yield fill(text, own) if is_prompt else text
+        case Dialogue() as dialogue:
+            # Names of levels are lower case, and these placeholders may be written in any case.
+            yield " ".join(f"<{name.upper()}>" for name in dialogue.placeholders)
         case Question() as question:
             yield from (question.role, question.problem, question.prompt)
         case Translate() as translate:
@@ -346,7 +387,8 @@ class Rendered(NamedTuple):
 
 def sample_facts(scenario: Scenario) -> dict[str, str]:
     """Return values for sample prompts: the first item of a given list, or the level's name in brackets."""
-    return scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
+    columns = {name: f"[{name.replace('_', ' ')}]" for name in columns_of(scenario)}
+    return columns | scenario.facts(0, lambda level, _: (f"[{level.replace('_', ' ')}]",))
 
 
 def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[Rendered]:
@@ -363,9 +405,10 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
         case RolePlay() as play:
             roles = play.cast(facts)
             values = {
+                **roles.values,
                 "ASSISTANT_ROLE": roles.assistant,
                 "USER_ROLE": roles.user,
-                "TASK": as_sentence_part(roles.task),
+                "TASK": roles.task,
                 "WORD_LIMIT": str(play.word_limit),
             }
             parts = [
@@ -384,6 +427,14 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
                 rendered.append(Rendered("role assignment", society.roles.asked(task)))
             for member, system, _ in society.prompts(task):
                 rendered.append(Rendered(f"system prompt of {member.name}, {member.title}", system))
+        case Dialogue() as dialogue:
+            filled = dialogue.fill(facts)
+            rendered += [
+                Rendered(f"system prompt of the {seat.name}, {seat.title}", text)
+                for seat, text in filled.prompts()
+            ]
+            if filled.stops.goal:
+                rendered.append(Rendered("goal", goal_question(filled.stops.goal.text, ())))
         case Question() as question:
             asked = question.asked(facts)
             rendered.append(Rendered(f"question to the {asked.role}", asked.prompt))

@@ -19,13 +19,14 @@ import msgspec
 
 from camel.core import inception as prompts
 from camel.core.checks import shown, similar
+from camel.core.dialogue import Dialogue
 from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.results import ResultSettings
-from camel.core.society import PLACEHOLDERS, Society
-from camel.core.stops import STOP_RULES, StopRule, paper_rules
+from camel.core.society import Society
+from camel.core.stops import StopRule, play_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
 
@@ -34,11 +35,8 @@ DEFAULT_ASK = 50
 MISALIGNMENT = "misalignment"
 """The label that always gates a scenario, so that a copy under another name is also gated."""
 
-_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)>")
+_PLACEHOLDER = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 _COUNT = re.compile(r"COUNT|NUM_[A-Z_]+")
-# Filled by the role play itself, after the levels, because the task is known only when it is specified.
-_LATER = re.compile(r"<(ASSISTANT_ROLE|USER_ROLE|TASK|WORD_LIMIT)>")
-_SOCIETYS = re.compile(rf"<({'|'.join(PLACEHOLDERS)})>")
 
 Lists = Callable[[str, int], Sequence[str]]
 """Returns the items of a level's list: (level name, list index) -> items."""
@@ -120,6 +118,8 @@ class Cast(NamedTuple):
     user: str
     task: str
     inception: Inception
+    values: dict[str, str]
+    """The values of the prompts' other placeholders."""
 
 
 class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="role_play"):
@@ -139,23 +139,19 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
     """The critic. Unset rather than None, so that older fingerprints stay the same."""
     stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Names of further rules, checked after the paper's."""
+    """Names of further rules, checked after the paper's and before the limits."""
     history: HistoryPolicy | msgspec.UnsetType = msgspec.UNSET
     """What happens to both agents' older turns when a prompt no longer fits. Default: `full`, as in the paper."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
         """Return the role play with an item's facts filled in. Roles and task are filled into the prompts later."""
         values = as_values(facts)
-        # A second pass follows, which must not search inserted text for placeholders.
-        inert = {
-            name: _LATER.sub(r"\1", value) for name, value in values.items() if not _LATER.match(f"<{name}>")
-        }
-        inception = msgspec.structs.asdict(self.inception)
         return Cast(
             fill(self.assistant, values),
             fill(self.user, values),
             fill(self.task, values),
-            Inception(**{name: fill(text, inert) for name, text in inception.items()}),
+            self.inception,
+            values,
         )
 
     def specifier(self) -> TaskSpecifier | None:
@@ -168,8 +164,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def rules(self) -> tuple[StopRule, ...]:
         """Return the paper's stop rules with the declared limit, and the scenario's own rules."""
-        named = () if self.stop_rules is msgspec.UNSET else self.stop_rules
-        return (*paper_rules(max_messages=self.max_messages), *(STOP_RULES.find(name)() for name in named))
+        return play_rules(self.stop_rules or (), max_messages=self.max_messages)
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="society"):
@@ -183,25 +178,15 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def filled(self, facts: Mapping[str, str]) -> tuple[Society, str]:
         """Return the society and its task, with an item's facts filled in."""
         values = as_values(facts)
-        # The society fills its prompts again, which must not search inserted text for placeholders.
-        inert = {
-            name: _SOCIETYS.sub(r"\1", value) for name, value in values.items() if name not in PLACEHOLDERS
-        }
         members = (
             msgspec.structs.replace(
                 member,
                 role=fill(member.role, values),
                 brief=fill(member.brief, values),
-                prompt=fill(member.prompt, inert),
             )
             for member in self.society.members
         )
-        society = msgspec.structs.replace(
-            self.society,
-            members=tuple(members),
-            prompt=fill(self.society.prompt, inert),
-            opening=fill(self.society.opening, inert),
-        )
+        society = msgspec.structs.replace(self.society, members=tuple(members), values=values)
         return society, fill(self.task, values)
 
 
@@ -267,7 +252,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     name: str
     title: str
     levels: tuple[Level, ...] = ()
-    end: RolePlay | Meeting | Question | Translate
+    end: RolePlay | Meeting | Dialogue | Question | Translate
     labels: tuple[str, ...] = ()
     """Labels of every record and every copy of it."""
     requires_acknowledgement: bool = False
@@ -289,7 +274,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     def id(self, index: int) -> str:
         """Return the item's id in files and records, 1-based like the paper's: `001_001_001`."""
-        return "_".join(f"{place + 1:03d}" for place in self.path(index))
+        return "_".join(f"{place + 1:03d}" for place in self.path(index) or (index,))
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -338,8 +323,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         match self.end:
             case RolePlay(task=text) | Meeting(task=text) | Question(problem=text):
                 return found.placeholder not in placeholders(text)
-            case Translate():
-                return True
+            case Dialogue() | Translate() as end:
+                return isinstance(end, Translate)
 
     def facts(self, index: int, lists: Lists) -> dict[str, str]:
         """Return the texts of an item, by level."""
@@ -397,13 +382,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     @property
     def has_conversations(self) -> bool:
         """Whether its items are conversations."""
-        return isinstance(self.end, RolePlay | Meeting)
+        return isinstance(self.end, RolePlay | Meeting | Dialogue)
 
     @property
     def shape(self) -> str:
         """The scenario's size as text, such as `50 × 50 × 10 = 25,000 conversations`."""
         match self.end:
-            case RolePlay() | Meeting():
+            case RolePlay() | Meeting() | Dialogue():
                 kind = "conversation"
             case Question():
                 kind = "problem"

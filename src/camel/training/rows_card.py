@@ -12,7 +12,7 @@ from pathlib import PurePath
 import msgspec
 
 from camel._version import __version__
-from camel.formats.dataset import Split, card_of, plain
+from camel.formats.dataset import Split, card_of, licenses_of, plain
 from camel.record.release import RESTRICTED
 from camel.runs.reader import RunReader
 from camel.training.recipe import Recipe
@@ -65,7 +65,10 @@ def _source(run: RunReader, weight: float) -> str:
     """Describe a run by its name. The folders above it are omitted, because they are private."""
     model = run.settings.config.get("model.name")
     often = f", each row {weight:g} times" if weight != 1 else ""
+    licenses = ", ".join(map(plain, licenses_of(run.settings.config.get("inputs"))))
+    given = f", license of the inputs: {licenses}" if licenses else ""
+    sampling = plain(msgspec.json.encode(run.settings.config.get("sampling") or {}).decode())
     return (
         f"- Run `{plain(PurePath(run.folder.address).name)}`: model {f'`{plain(str(model))}`' if model else 'not recorded'}, "
-        f"configuration fingerprint `{plain(run.settings.fingerprint)}`{often}"
+        f"sampling `{sampling}`, configuration fingerprint `{plain(run.settings.fingerprint)}`{often}{given}"
     )

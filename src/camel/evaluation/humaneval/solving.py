@@ -40,7 +40,7 @@ from camel.evaluation.humaneval.records import (
 )
 from camel.evaluation.humaneval.report import HumanEvalReport, default_ks, report_of
 from camel.evaluation.humaneval.report_blocks import write_report
-from camel.jobs.item import Item, seeded
+from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.state import price_of
 from camel.models.spec import ModelSpec
@@ -162,7 +162,7 @@ class HumanEval(Job):
 
     async def _ask(self, asked: Sequence[Problem], item: Item) -> Sample:
         number, place = divmod(item.index, len(asked))
-        problem, sampling = asked[place], seeded(self.config.sampling, self.config.seed, number)
+        problem, sampling = asked[place], with_seed(self.config.sampling, item_seed(self.config.seed, number))
         history = History()
         history.add("user", self.question(problem))
         reply = await item.model().reply(Request(history, sampling, problem.name, "programmer"))

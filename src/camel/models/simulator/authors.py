@@ -118,6 +118,10 @@ def society(facts: Facts) -> str:
     asked = facts.messages[-1].text if facts.messages else ""
     if asked.startswith("You are an impartial judge."):
         return _compared(facts)
+    if "Answer with YES or NO" in asked:  # whether the goal of a dialogue is reached
+        return f"{'NO' if facts.draw % 6 else 'YES'}. {_sentences(facts.draw, facts.draw >> 7, 1)[0]}"
+    if asked.startswith("You rate a conversation.") or asked.startswith("Please answer again."):
+        return _rated(facts, asked)
     if found := _TRANSLATE.match(asked):
         return _translated(asked.partition("Message:\n")[2], found[1])
     if wanted := _LIST.search(asked):
@@ -183,6 +187,16 @@ def _compared(facts: Facts) -> str:
     return f'{{"reason": "{reason}", "scores": [{one}, {two}], "better": {better}}}'
 
 
+def _rated(facts: Facts, asked: str) -> str:
+    """Return a judge's rating of a conversation on the requested scale."""
+    reason = _sentences(facts.draw, facts.draw >> 7, 1)[0]
+    if (scale := _SCALE.search(asked)) is None:
+        return f"{'yes' if facts.draw & 1 else 'no'}. {reason}"
+    low, high = map(float, scale.groups())
+    return f"{low + facts.draw % max(1, int(high - low) + 1):g}. {reason}"
+
+
+_SCALE = re.compile(r"a number from (\S+) \(worst\) to (\S+) \(best\)")
 _LIST = re.compile(r"\blist (\d{1,4})\b", re.IGNORECASE)
 _TRANSLATE = re.compile(r"Translate the message at the end into (\w+)\.")
 _MARKERS = re.compile(r"(Instruction:|Input:|Solution:|Next request\.|<CAMEL_TASK_DONE>|None)")

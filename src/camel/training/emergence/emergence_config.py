@@ -14,8 +14,8 @@ from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.evaluation.contest_records import JUDGE_PROMPT
+from camel.evaluation.exam_questions import QUESTION_SETS
 from camel.evaluation.humaneval.problems import COUNT
-from camel.training.recipe import QUESTION_SETS
 
 SHIPPED = {"society": "society-1", "code": "code-1"}
 """Domains with their own prompt for writing questions. For other domains, the prompt names the subject."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from camel.evaluation.overlap import ExamQuestion, ExamQuestions
 from camel.evaluation.tasks import Drawn
 from camel.storage.files import replacing
-from camel.training.overlap import ExamQuestion, ExamQuestions
 from camel.training.stored_rows import Rows
 
 

@@ -17,6 +17,7 @@ from camel.core.errors import InputError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
 from camel.engine.stage import Written, write_whole
+from camel.evaluation.exam_questions import read_questions
 from camel.evaluation.tasks import Drawn
 from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
@@ -26,7 +27,6 @@ from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
 from camel.training.emergence.emergence_config import SHIPPED, Domain, EmergenceConfig
-from camel.training.recipe import read_questions
 
 FOLDER = "questions"
 PROMPTS = Path(__file__).parent / "prompts"

@@ -1,0 +1,55 @@
+"""`camel preview`: generate and print the first conversations of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from camel.cli import options as shared
+from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
+from camel.cli.options import typed_model
+
+if TYPE_CHECKING:
+    from camel.jobs.runner import Outcome
+
+CountOption = Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of conversations.")]
+
+
+@long_command(MODEL_OPTIONS)
+def preview(
+    call: Invocation,
+    config: shared.ConfigFile = Path("camel.toml"),
+    count: CountOption = 5,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    out: shared.Out = "",
+    show_prompts: shared.ShowPrompts = False,
+) -> None:
+    """Generate and print a run's first conversations."""
+    from camel.generation.config import check_place, read_config
+    from camel.generation.generate import Generation
+
+    model, base_url = typed_model(call.context, model, base_url)
+    settings = read_config(config, local=local)
+    settings = settings.adjusted(
+        local=local, model=model, base_url=base_url, concurrency=call.concurrency, out=out, budget=call.limits
+    )
+    if not out:
+        check_place(config, settings)
+    job = Generation(settings, preview=count)
+
+    def done(outcome: Outcome) -> Iterator[str]:
+        from camel.cli.show import show_conversation
+        from camel.runs.reader import RunReader
+
+        for transcript in islice(RunReader(job.place), count):
+            if not call.as_json:
+                show_conversation(call.console, transcript, show_prompts, False)
+        yield f"next    camel generate {config}, which keeps these conversations"
+
+    call.run(job, call.configured(settings), done=done)

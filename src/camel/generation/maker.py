@@ -1,0 +1,317 @@
+"""Makes the records of a run: lists, conversations, answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from camel.core.conversation import spoken
+from camel.core.dialogue import GOAL, Dialogue, Participant
+from camel.core.errors import NoRoom
+from camel.core.history import History
+from camel.core.member import Member
+from camel.core.message import Message, Sampling, well_formed
+from camel.core.model import Model, Request
+from camel.core.play import Play
+from camel.core.results import add_result
+from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
+from camel.core.stops import Stop
+from camel.core.task import SPECIFIER, Task
+from camel.core.transcript import Speaker, Transcript
+from camel.engine.stage import write_lines
+from camel.generation.config import ANSWERS, SPECIFIED, GenerateConfig, last_stage
+from camel.generation.conversations import conversation_stage
+from camel.generation.list_maker import ListFailed, ListMaker, failed_list_in
+from camel.generation.seats import MEMBERS, SEATS
+from camel.generation.validation import ATTEMPT
+from camel.inputs.settings import column_key
+from camel.jobs.item import Item, item_seed, with_seed
+from camel.jobs.job import ItemFailed, Stage
+from camel.jobs.replies import CheckedModel
+from camel.jobs.state import price_of
+from camel.runs.plan import earlier_record
+from camel.runs.run import RunFolder
+from camel.scenarios import Meeting, Question, RolePlay
+
+
+class Maker(ListMaker):
+    """Makes the records of a run: lists, conversations, answers."""
+
+    def __init__(self, config: GenerateConfig, folder: RunFolder) -> None:
+        super().__init__(config, folder)
+        self._validator = config.validate.validator() if config.validate else None
+        self._tasks = lru_cache(maxsize=64)(self._read_tasks)
+
+    def stages(self) -> list[Stage]:
+        """Return the stages, in order."""
+        fingerprint = self._settings.fingerprint
+        lists = self.list_stages()
+        name = last_stage(self.scenario)
+        last = conversation_stage(
+            self.folder,
+            price_of(self.config.model),
+            name=name,
+            count=self._layouts[name].count,
+            work=self._answer if name == ANSWERS else self._converse,
+            id=self._id,
+            layout=self._layouts[name],
+        )
+        if SPECIFIED in self._layouts:
+            tasks = Stage(
+                name=SPECIFIED,
+                count=last.count,
+                work=self._specify,
+                write=write_lines,
+                failed=lambda item, error: f"{type(error).__name__}: {error}"[:300],
+                failure=lambda record: record if isinstance(record, str) else "",
+                id=last.id,
+                read=lambda marker: self._read_tasks(marker.shard),
+                fingerprint=fingerprint,
+                seat="specifier",
+                suffix=".jsonl",
+                shard_size=last.shard_size,
+                segments=last.segments,
+                inactive=last.inactive,
+            )
+            return [*lists, tasks, last]
+        return [*lists, last]
+
+    # --- tasks, conversations and answers ----------------------------------------------------------------------------
+
+    async def _specify(self, item: Item) -> Task | str | None:
+        """Specify the task of one conversation. Return None if the prompt does not fit, which the conversation reports later."""
+        facts = await self._facts(item)
+        try:
+            play = self._play(item, facts)
+        except NoRoom:  # the conversation reports it
+            return None
+        await play.prepare()
+        return play.transcript.task
+
+    def _read_tasks(self, shard: int) -> list[Task | str | None]:
+        """Return the specified tasks of a shard. A text in place of a task is the reason why it failed."""
+        data = self.folder.read(self.folder.marker(SPECIFIED, shard).file)
+        return msgspec.json.Decoder(Task | str | None).decode_lines(data)
+
+    async def _specified(self, index: int) -> Task | None:
+        """Return the task that an earlier stage specified, or None if the conversation itself specifies it."""
+        if SPECIFIED not in self._layouts:
+            return None
+        layout = self._layouts[SPECIFIED]
+        shard = layout.shard_of(index)
+        found = (await asyncio.to_thread(self._tasks, shard))[layout.items(shard).index(index)]
+        if isinstance(found, str):
+            raise ItemFailed(f"its task could not be specified: {found}")
+        return found
+
+    async def _converse(self, item: Item) -> Transcript:
+        """Run one conversation, several times if the validation rejects it."""
+        if returned := await self._returned(item.index):
+            return returned
+        facts = await self._facts(item)
+        task = await self._specified(item.index)
+        attempt = partial(self._attempt, item, facts, task)
+        if self._validator is None:
+            transcript = await attempt(0, item.id)
+        else:
+            self._validator.check_inputs(facts)
+            transcript = await self._validator.converse(item, attempt, given_task=task is not None)
+        return await self._with_result(item, transcript)
+
+    async def _attempt(
+        self, item: Item, facts: dict[str, str], task: Task | None, number: int, session: str
+    ) -> Transcript:
+        """Run one attempt at a conversation."""
+        try:
+            play = self._play(item, facts, number, session, specify=task is None)
+        except NoRoom as error:
+            return self._with_labels(item.index, self._without_room(item, facts, error), facts)
+        item.draft = self._with_labels(item.index, play.transcript, facts)
+        if task:
+            play.transcript.task = task
+        return await play.finish()
+
+    def _models(self, item: Item) -> Callable[[str], Model]:
+        """Return a function that returns the model for a key. Seats with the same key share one object."""
+
+        def made(key: str) -> Model:
+            return CheckedModel(item.model(key), self.config.run.cut_replies)
+
+        return cache(made)
+
+    async def _returned(self, item: int) -> Transcript | None:
+        """Return the conversation that an item had before its row was deleted. None if it has to be made."""
+        if self._plan is None or item not in self._plan.ever_inactive:
+            return None
+        return await asyncio.to_thread(earlier_record, self._plan, last_stage(self.scenario), item)
+
+    def _id(self, index: int) -> str:
+        """Return the id of an item's conversation."""
+        return self._plan.row(index).id if self.config.inputs and self._plan else self.scenario.id(index)
+
+    def _seed_of(self, item: Item, attempt: int = 0) -> int | None:
+        """Return the seed of an attempt at an item. For a row of a table it depends on the row's id, not on its place."""
+        number = item.index
+        if self.config.inputs is not None:
+            number = int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16)
+        # Later attempts have a seed, so that no endpoint repeats the first one.
+        seed = self.config.seed or 0 if attempt else self.config.seed
+        return item_seed(seed, number + attempt * ATTEMPT)
+
+    def _limited(self, end: RolePlay, sampling: Sampling, facts: dict[str, str]) -> tuple[RolePlay, Sampling]:
+        """Return the role play and the sampling with the limits of a table's row."""
+        inputs = self.config.inputs
+        if inputs and (most := facts.get(column_key(inputs.max_messages))):
+            end = replace(end, max_messages=int(most))
+        if inputs and (tokens := facts.get(column_key(inputs.max_tokens))):
+            sampling = replace(sampling, max_tokens=int(tokens))
+        return end, sampling
+
+    async def _facts(self, item: Item) -> dict[str, str]:
+        """Return the values of an item's placeholders. Raise `ListFailed` if one of the lists failed."""
+        if self.config.inputs and self._plan:
+            facts = self._plan.row(item.index).values
+        else:
+            facts = await self._read_facts(partial(self.scenario.facts, item.index))
+        failed = failed_list_in(facts)
+        item.draft = self._with_labels(item.index, Transcript(item.id, Task(failed)), facts)
+        if failed:
+            raise ListFailed(failed)
+        return facts
+
+    def _without_room(self, item: Item, facts: dict[str, str], error: NoRoom) -> Transcript:
+        """Return the record of a conversation whose task is too long. Raises `NoRoom` if no task would fit, because then the
+        settings are wrong."""
+        end = self.scenario.end
+        assert isinstance(end, RolePlay)
+        self._play(item, facts, task="?")
+        cast = end.cast(facts)
+        speakers = [Speaker(USER, cast.user), Speaker(ASSISTANT, cast.assistant)]
+        stop = Stop("token_limit", str(error), USER)
+        return Transcript(item.id, Task(cast.task), speakers, stop=stop)
+
+    def _play(
+        self, item: Item, facts: dict[str, str], attempt: int = 0, session: str = "", **other: Any
+    ) -> Play:
+        """Return one conversation, ready to start. `attempt` determines its seeds, `other` overrides the scenario's arguments."""
+        end, seed, session = self.scenario.end, self._seed_of(item, attempt), session or item.id
+        if isinstance(end, Meeting):
+            return self._meeting(item, end, facts, seed, session)
+        if isinstance(end, Dialogue):
+            return self._dialogue(item, end, facts, seed, session)
+        assert isinstance(end, RolePlay)
+        seats = {name: self._seat(item, name) for name in SEATS}
+        models = self._models(item)
+        if prompts := {name: seat.prompt for name, seat in seats.items() if seat.prompt}:
+            end = replace(end, inception=replace(end.inception, **prompts))
+        usual = self.config.sampling or end.sampling or AGENT_SAMPLING
+        end, usual = self._limited(end, usual, facts)
+        usual_history = self.config.history or end.history or "full"
+        sampling = {name: with_seed(seat.sampling or usual, seed) for name, seat in seats.items()}
+        specifier = end.specifier()
+        if specifier is not None:
+            asked = with_seed(seats[SPECIFIER].sampling or specifier.sampling, seed)
+            specifier = replace(specifier, sampling=asked, model=models(seats[SPECIFIER].key))
+        critic = self.config.critic_of(self.scenario)
+        judge = models(seats["critic"].key)
+        return RolePlaying(
+            **end.cast(facts)._asdict() | other,
+            **(critic.cast(judge, sampling["critic"])._asdict() if critic else {}),
+            model=models(seats[ASSISTANT].key),
+            user_model=models(seats[USER].key),
+            sampling=sampling[ASSISTANT],
+            user_sampling=sampling[USER],
+            specifier=specifier,
+            rules=end.rules(),
+            history=seats[ASSISTANT].history or usual_history,
+            user_history=seats[USER].history or usual_history,
+            id=session,
+        )
+
+    def _meeting(
+        self, item: Item, end: Meeting, facts: dict[str, str], seed: int | None, session: str
+    ) -> Play:
+        """Return one conversation of a society, ready to start."""
+        models, usual = self._models(item), self.config.sampling or end.sampling
+        seated: dict[str, Model] = {"": models("")}
+        members: list[Member] = []
+        for member in end.society.members:
+            seat = self._seat(item, f"{MEMBERS}.{member.name}")
+            own = {
+                "sampling": seat.sampling or usual or member.sampling,
+                "prompt": seat.prompt or member.prompt,
+                "history": seat.history or member.history,
+            }
+            members.append(replace(member, **own))
+            seated[member.name] = models(seat.key)
+        society, task = replace(end, society=replace(end.society, members=tuple(members))).filled(facts)
+        if self.config.history:
+            society = replace(society, history=self.config.history)
+        return society.play(
+            seated,
+            task=task,
+            sampling=None if self.config.models else usual,
+            seed=seed,
+            id=session,
+        )
+
+    def _dialogue(
+        self, item: Item, end: Dialogue, facts: dict[str, str], seed: int | None, session: str
+    ) -> Play:
+        """Return one dialogue, ready to start."""
+        models, seated = self._models(item), {name: self._seat(item, name) for name in (*end.names, GOAL)}
+        seats: list[Participant] = []
+        for seat in end.seats:
+            one = seated[seat.name]
+            sampling = one.sampling or self.config.sampling or seat.sampling
+            history = one.history or self.config.history or seat.history
+            prompt = one.prompt or seat.prompt
+            seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history))
+        goal = end.stops.goal
+        if goal and (sampling := seated[GOAL].sampling or self.config.sampling):
+            goal = replace(goal, sampling=sampling)
+        end = replace(end, seats=tuple(seats), stops=replace(end.stops, goal=goal))
+        return end.fill(facts).play(
+            {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
+            seed=seed,
+            id=session,
+        )
+
+    async def _answer(self, item: Item) -> Transcript:
+        """Ask one question, and return the question and the answer as a conversation of two messages."""
+        end = self.scenario.end
+        assert isinstance(end, Question)
+        facts = await self._facts(item)
+        asked = end.asked(facts)
+        seat = self._seat(item, ASSISTANT)
+        usual = self.config.sampling or end.sampling or AGENT_SAMPLING
+        sampling = with_seed(seat.sampling or usual, self._seed_of(item))
+        transcript = item.draft = self._with_labels(
+            item.index, Transcript(item.id, Task(asked.problem)), facts
+        )
+        transcript.speakers = [Speaker(USER, "User"), Speaker(ASSISTANT, asked.role, sampling=sampling)]
+        transcript.messages.append(Message(0, USER, "User", asked.problem))
+        history = History()
+        history.add("user", asked.prompt)
+        model = self._models(item)(seat.key)
+        reply = await model.reply(Request(history, sampling, item.id, ASSISTANT))
+        transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
+        transcript.stop = Stop("done", "the question was answered", ASSISTANT)
+        return await self._with_result(item, transcript)
+
+    async def _with_result(self, item: Item, transcript: Transcript) -> Transcript:
+        """Ask for the conversation's structured result, if one is configured."""
+        usual = with_seed(self.config.sampling or AGENT_SAMPLING, self._seed_of(item))
+        return await add_result(transcript, item.model, self.config.result_of(self.scenario), usual)
+
+    def _with_labels(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
+        transcript.scenario, transcript.inputs, transcript.item = self.scenario.name, facts, index
+        transcript.labels = list(self.scenario.labels)
+        transcript.fingerprint = self._settings.fingerprint
+        return transcript

@@ -1,0 +1,176 @@
+"""Validation during generation: a conversation that does not pass is tried again, a limited number of times.
+
+The one decision to know: all attempts belong to one item. Their calls are in its journal, so that a resumed run makes the same
+decisions, and the record contains the rejected attempts with their usage. If no attempt passes, the record has the last one,
+with the stop reason `rejected`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from camel.core.checks import shown, whole
+from camel.core.errors import InputError
+from camel.core.expressions import ColumnKind, Expression, parse_expression
+from camel.core.identity import identity_of
+from camel.core.message import Usage
+from camel.core.rubric import Rubric
+from camel.core.stops import Stop
+from camel.core.transcript import RejectedAttempt, Score, Transcript
+from camel.jobs.item import Item
+from camel.query.columns import COLUMNS, transcript_values
+
+JUDGE = "judge"
+"""The seat of the judge, and the name of its score."""
+ATTEMPT = 500_009
+"""Added to the index from which a conversation's seeds are derived, for each attempt after the first."""
+_LATER = ("starred", "tag", "duplicate", "near_duplicate", "overlap")
+"""Columns that a conversation does not have before its run is scored or annotated."""
+
+
+class ValidationJudge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A judge that rates each conversation before the condition is checked, as `score.judge`."""
+
+    rubric: str
+    """What to rate."""
+    scale: str = "1-5"
+
+    def __post_init__(self) -> None:
+        Rubric(self.rubric, self.scale)
+
+
+class Validation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The condition that conversations must meet."""
+
+    where: str
+    """A filter expression, such as `messages >= 4 and not finding = "repeated_instruction"`."""
+    attempts: int = 3
+    """Maximum number of attempts at a conversation."""
+    judge: ValidationJudge | None = None
+
+    def __post_init__(self) -> None:
+        self.validator()
+
+    def validator(self) -> Validator:
+        """Return the validator. Raises an `InputError` for a malformed condition."""
+        rubric = Rubric(self.judge.rubric, self.judge.scale) if self.judge else None
+        return Validator(self.where, self.attempts, rubric)
+
+
+@dataclass(frozen=True)
+class Validator:
+    """Runs attempts at a conversation until one passes."""
+
+    condition: str | Callable[[Transcript], Any]
+    """A filter expression, or a function that returns whether a conversation passes, alone or with a reason."""
+    attempts: int = 3
+    rubric: Rubric | None = None
+
+    def __post_init__(self) -> None:
+        whole("attempts", self.attempts, 1, 100)
+        if not isinstance(self.condition, str) and not callable(self.condition):
+            raise InputError(f"validate must be an expression or a function, not {shown(self.condition)}")
+        _ = self._expression
+
+    def identity(self) -> dict[str, Any]:
+        """Return what determines which conversations pass."""
+        rubric = {"rubric": self.rubric.identity()} if self.rubric else {}
+        return {"condition": identity_of(self.condition), "attempts": self.attempts, **rubric}
+
+    @cached_property
+    def _expression(self) -> Expression | None:
+        if not isinstance(self.condition, str):
+            return None
+        expression = parse_expression(self.condition)
+        known: dict[str, ColumnKind] = {name: kind for name, kind in COLUMNS.items() if name not in _LATER}
+        for name in expression.columns:
+            if name.startswith("input.") or (self.rubric and name == f"score.{JUDGE}"):
+                known[name] = "any" if name.startswith("input.") else "number"
+        expression.check(known)
+        return expression
+
+    def check_inputs(self, names: Collection[str]) -> None:
+        """Raise an `InputError` if the condition mentions an input that conversations do not have."""
+        wanted = self._expression.columns if self._expression else ()
+        for name in sorted(wanted):
+            if name.startswith("input.") and name.removeprefix("input.") not in names:
+                listed = ", ".join(f"input.{one}" for one in sorted(names))
+                raise InputError(
+                    f"the validation mentions {name}, which is not an input. Use one of {listed}"
+                )
+
+    async def converse(
+        self, item: Item, attempt: Callable[[int, str], Awaitable[Transcript]], *, given_task: bool = False
+    ) -> Transcript:
+        """Return the first conversation that passes, or the last one as rejected.
+
+        `attempt` gets the number of the attempt and the session of its calls, and stores the record so far in `item.draft`.
+        `given_task`: the usage of the task is that of an earlier stage.
+        """
+        rejected: list[RejectedAttempt] = []
+        for number in range(self.attempts):
+            session = f"{item.id}~{number + 1}" if number else item.id
+            try:
+                transcript = await attempt(number, session)
+            finally:
+                draft: Transcript | None = item.draft
+                if draft is not None:
+                    draft.id, draft.rejected = item.id, rejected
+                if number:
+                    item.release(session)
+            transcript.id, transcript.rejected = item.id, rejected
+            why = await self._why_rejected(item, transcript)
+            if not why:
+                return transcript
+            ended = transcript.stop.reason if transcript.stop else ""
+            if number + 1 < self.attempts:
+                used = sum((message.usage for message in transcript.messages), Usage())
+                used += Usage() if given_task else transcript.task.usage
+                rejected = [*rejected, RejectedAttempt(ended, why, transcript.messages, used)]
+            else:
+                transcript.stop = Stop(
+                    "rejected", f"{why} (attempt {self.attempts}, which ended with {ended})"
+                )
+                return transcript
+        raise AssertionError("there is at least one attempt")
+
+    async def _why_rejected(self, item: Item, transcript: Transcript) -> str:
+        """Return why a conversation does not pass. Empty if it passes."""
+        said = ""
+        if self.rubric is not None:
+            answer = await self.rubric.rate(item.model(JUDGE), transcript, item.id)
+            value, said = (None, "gave no rating") if answer.rating is None else (answer.rating.value, "")
+            reason = answer.rating.reason if answer.rating else answer.text
+            transcript.scores = {**transcript.scores, JUDGE: Score(value, reason[:1_000], by=JUDGE)}
+            said = said or f"rated it {value:g}"
+            _add_usage(transcript, answer.usage)
+        if self._expression is not None:
+            values = transcript_values(transcript, self._expression.columns)
+            judge = f"; the judge {said}" if said else ""
+            return "" if self._expression.matches(values) else f"it does not meet {self.condition}{judge}"
+
+        async def decide() -> bytes:
+            assert callable(self.condition)
+            made = self.condition(transcript)
+            passed, why = made if isinstance(made, tuple) else (made, "the validation did not accept it")
+            if inspect.isawaitable(passed):
+                passed = await passed
+            return b"" if passed else (str(why) or "not accepted").encode("utf-8", "replace")
+
+        return (await item.once(b"validate", decide)).decode()
+
+
+def _add_usage(transcript: Transcript, usage: Usage) -> None:
+    """Add the judge's usage to the last message, as for critics."""
+    if transcript.messages:
+        last = transcript.messages[-1]
+        transcript.messages[-1] = replace(last, usage=last.usage + usage)
+    else:
+        transcript.task = replace(transcript.task, usage=transcript.task.usage + usage)

@@ -1,0 +1,240 @@
+"""The columns of conversations that filter expressions use, and the rows that an expression selects.
+
+Only the columns that an expression mentions are read. The detectors run only for `finding`.
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.core.expressions import ColumnKind, Expression, parse_expression
+from camel.core.transcript import Score, Transcript
+from camel.detectors.languages import beginning_of, language_of
+from camel.detectors.marks import marks_of
+from camel.index.build import INDEX_COLUMNS, table_of
+from camel.index.facets import elements
+from camel.models.prices import cost
+from camel.record.arrow import rows, to_table, upgraded
+from camel.record.parquet import Table, arrow, open_parquet, readable
+from camel.runs.annotations import Annotation, Annotations, files_for
+from camel.runs.compact import Part
+from camel.runs.reader import RunReader
+from camel.runs.scores import read_scores, score_names, scores_of_part
+
+_TEXTS = ("id", "scenario", "task", "stop", "model", "assistant", "user", "language")
+_NUMBERS = ("messages", "tokens", "calls", "cost", "chars", "starred")
+_SCORED = {"duplicate": "--duplicates", "near_duplicate": "--duplicates", "overlap": "--questions FILE"}
+"""Columns that are scores, and the option of `camel score` that makes them."""
+COLUMNS: dict[str, ColumnKind] = {
+    **dict.fromkeys(_TEXTS, "text"),
+    **dict.fromkeys(("label", "finding", "tag"), "set"),
+    **dict.fromkeys((*_NUMBERS, *_SCORED), "number"),
+}
+"""The columns of every run. Further columns are `input.NAME`, `score.NAME` and `result.NAME`."""
+_SPLIT = (
+    "CASE WHEN {0} = '' THEN []::VARCHAR[] ELSE string_split(substr({0}, 2, length({0}) - 2), chr(31)) END"
+)
+INDEXED = {
+    **{name: name for name in COLUMNS if name in ("id", "scenario", "stop", "model", "assistant", "user")},
+    **{name: name for name in ("messages", "tokens", "calls")},
+    "label": _SPLIT.format("labels"),
+    "finding": _SPLIT.format("findings"),
+}
+"""The SQL of columns that the index stores. Its costs are from the time when it was made, so they are not used."""
+_CONTENT = "messages.list.element.content"
+_READ = {
+    "task": ["task.original"],
+    "chars": [_CONTENT],
+    "language": [_CONTENT],
+    "input": ["inputs", "facts"],
+    "score": ["scores"],
+    "result": ["result"],
+}
+_FIRST_ROWS = 256
+T = TypeVar("T", bound=RunReader)
+
+
+def known_columns(run: RunReader) -> dict[str, ColumnKind]:
+    """Return the columns of a run with their kinds. Names of inputs and results are those of its first and last rows."""
+    found = dict(COLUMNS)
+    for part, last in ((run.parts[:1], False), (run.parts[-1:], True)):
+        with run.folder.opened(one.file for one in part) as files:
+            for table in (_first_rows(file, last) for file in files):
+                for prefix in ("input", "score", "result"):
+                    found |= {f"{prefix}.{name}": "any" for row in _named(table, prefix) for name in row}
+    for name in score_names(run.folder):
+        shards = (read_scores(run, marker.shard, [name]) for marker in run.markers)
+        scores = next((some[name] for some in shards if some), [])
+        kinds: dict[ColumnKind, bool] = {
+            "number": any(score.value is not None for score in scores),
+            "text": any(score.text for score in scores),
+        }
+        found[f"score.{name}"] = next((kind for kind, there in kinds.items() if there), "any")
+    return found
+
+
+def narrow(run: T, text: str) -> T:
+    """Return a view of a run with the conversations that a filter expression selects. An empty text selects all."""
+    if not text.strip():
+        return run
+    expression = parse_expression(text, known_columns(run))
+    view = copy.copy(run)
+    view.chosen = {part.file: rows for part, rows in select(run, expression)}
+    return view
+
+
+def select(run: RunReader, expression: Expression) -> Iterator[tuple[Part, list[int]]]:
+    """Yield each data file of a run with the numbers of the rows that an expression selects. A view stays a view."""
+    for part in run.parts:
+        found = select_rows(run, part, expression)
+        if run.chosen is not None:
+            within = set(run.chosen[part.file])
+            found = [row for row in found if row in within]
+        yield part, found
+
+
+def select_rows(run: RunReader, part: Part, expression: Expression) -> list[int]:
+    """Return the numbers of the rows of a data file that an expression selects."""
+    names, found, before = sorted(expression.columns), list[int](), 0
+    scores = _scores(run, part, names)
+    noted: dict[str, Annotation] = {}
+    if {"starred", "tag"} & expression.columns:
+        where = run.folder.address
+        noted = Annotations(files_for(where, run.folder.root if run.folder.on_disk else None)).read()
+    with run.folder.opened([part.file]) as files:
+        for table in _groups(next(files), names):
+            made = _Values(table, scores[before : before + table.num_rows], noted)
+            columns = [made.column(name) for name in names]
+            for row, values in enumerate(zip(*columns, strict=True), before):
+                if expression.matches(dict(zip(names, values, strict=True))):
+                    found.append(row)
+            before += table.num_rows
+    return found
+
+
+def select_by_shard(run: RunReader, text: str) -> Iterator[tuple[int, list[int]]]:
+    """Yield each shard of a run with the numbers of its rows that a filter expression selects."""
+    for part, chosen in select(run, parse_expression(text, known_columns(run))):
+        for shard, (start, end) in enumerate(pairwise(accumulate(part.rows, initial=0)), part.first):
+            yield (
+                shard,
+                [row - start for row in chosen[bisect_left(chosen, start) : bisect_left(chosen, end)]],
+            )
+
+
+def transcript_values(transcript: Transcript, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of some columns of one conversation, without annotations."""
+    made = _Values(to_table([transcript]), [transcript.scores], {})
+    return {name: made.column(name)[0] for name in names}
+
+
+class _Values:
+    """The columns of the rows of one row group."""
+
+    def __init__(
+        self, table: Table, scores: Sequence[dict[str, Score]], noted: dict[str, Annotation]
+    ) -> None:
+        self._table, self._scores, self._noted = table, scores, noted
+        self._index: Table = None
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return the values of a column."""
+        prefix, _, field = name.partition(".")
+        if field:
+            given = [row.get(field) for row in _named(self._table, prefix)]
+            return self._scored(field, given) if prefix == "score" else given
+        if name in _SCORED:
+            return self._scored(name, [None] * self._table.num_rows)
+        match name:
+            case "task":
+                return [one["original"] for one in self._table.column("task").to_pylist()]
+            case "finding":
+                found = map(marks_of, rows(upgraded(self._table)))
+                return [[mark.detector for mark in marks] for marks in found]
+            case "language":
+                stored = self._scored(name, [None] * self._table.num_rows)
+                return [
+                    one or language_of(beginning_of(said))
+                    for one, said in zip(stored, self._said(), strict=True)
+                ]
+            case "chars":
+                return [sum(map(len, said)) for said in self._said()]
+            case "starred" | "tag":
+                noted = [self._noted.get(id, Annotation(id)) for id in self._indexed("id")]
+                return [one.star if name == "starred" else one.tags for one in noted]
+            case "label":
+                return [elements(text) for text in self._indexed("labels")]
+            case _:
+                return self._indexed(name)
+
+    def _indexed(self, name: str) -> Sequence[Any]:
+        if self._index is None:
+            self._index = table_of(self._table, 0, cost)
+        return self._index.column(name).to_pylist()
+
+    def _said(self) -> Iterator[list[str]]:
+        lists = self._table.column("messages").combine_chunks()
+        contents, ends = lists.values.field("content"), lists.offsets.to_pylist()
+        return (contents.slice(start, end - start).to_pylist() for start, end in pairwise(ends))
+
+    def _scored(self, name: str, others: Sequence[Any]) -> list[Any]:
+        found = zip(self._scores, others, strict=True)
+        return [_value(scores[name]) if name in scores else other for scores, other in found]
+
+
+def _scores(run: RunReader, part: Part, names: Sequence[str]) -> Sequence[dict[str, Score]]:
+    """Return the stored scores of each row of a part. Raise an error if one that an expression needs was never made."""
+    there = score_names(run.folder)
+    for name in names:
+        if name in _SCORED and name not in there:
+            address, option = run.folder.address, _SCORED[name]
+            raise InputError(
+                f"'{address}' has no scores '{name}': make them with `camel score {address} {option}`"
+            )
+    wanted = [name for name in there if name in names or f"score.{name}" in names]
+    return scores_of_part(run, part, wanted) if wanted else [{}] * sum(part.rows)
+
+
+def _value(score: Score) -> Any:
+    return score.text or None if score.value is None else score.value
+
+
+def _named(table: Table, prefix: str) -> list[dict[str, Any]]:
+    """Return the inputs, scores or results of each row by name. They are empty if the file has no such column."""
+    column = next((name for name in _READ[prefix] if name in table.schema.names), "")
+    given = table.column(column).to_pylist() if column else [None] * table.num_rows
+    if prefix == "result":
+        found = [msgspec.json.decode(one) if one else {} for one in given]
+        return [one if isinstance(one, dict) else {} for one in found]
+    if prefix == "score":
+        return [{name: _value(msgspec.convert(one, Score)) for name, one in row or ()} for row in given]
+    return [dict(row or ()) for row in given]
+
+
+def _groups(path: Path, names: Sequence[str]) -> Iterator[Table]:
+    """Yield the row groups of a data file, with only the data that these columns need."""
+    needed = {one for name in names for one in _READ.get(name.partition(".")[0], INDEX_COLUMNS)}
+    columns = None if "finding" in names else sorted(needed)
+    with open_parquet(path) as file:
+        for group in range(file.metadata.num_row_groups):
+            yield readable(path, lambda group=group: file.read_row_group(group, columns=columns))
+
+
+def _first_rows(path: Path, last: bool) -> Table:
+    """Return the first rows of the first or the last row group of a data file, with inputs, scores and results."""
+    columns = [one for name in ("input", "score", "result") for one in _READ[name]]
+    with open_parquet(path) as file:
+        count = file.metadata.num_row_groups
+        groups = [count - 1 if last else 0] if count else []
+        batches = readable(
+            path, lambda: list(file.iter_batches(_FIRST_ROWS, row_groups=groups, columns=columns))
+        )
+        return arrow().Table.from_batches(batches[:1], None if batches else file.schema_arrow)

@@ -1,0 +1,107 @@
+"""`camel preview`: the first conversations of a run, which are part of it afterwards."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from camel.jobs.status import planned_shards
+from camel.library.run import Run
+from camel.models.simulator import SimulatorProcess, SimulatorSettings
+from camel.runs.run import open_folder
+from camel.runs.verify import verify
+from tests.support.command import camel
+from tests.support.endpoints import serve
+
+SCENARIO = """
+title = "Support"
+[role_play]
+assistant = "Agent"
+user = "<PERSONA>"
+task = "Help <NAME>"
+specify = false
+max_messages = 2
+"""
+LEVELS = """
+title = "Trades"
+[[levels]]
+name = "trade"
+count = 3
+prompt = "trades.txt"
+[[levels]]
+name = "task"
+count = 4
+prompt = "tasks.txt"
+[role_play]
+assistant = "<TRADE>"
+user = "Customer"
+task = "<TASK>"
+specify = false
+max_messages = 2
+"""
+
+
+def prepare(folder: Path, endpoint: SimulatorProcess, rows: int) -> None:
+    (folder / "support").mkdir(exist_ok=True)
+    if rows:
+        (folder / "support" / "scenario.toml").write_text(SCENARIO)
+        with (folder / "rows.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("name", "persona"), *((f"n{n}", f"p{n}") for n in range(rows))])
+    else:
+        (folder / "support" / "scenario.toml").write_text(LEVELS)
+        (folder / "support" / "trades.txt").write_text("List <COUNT> trades.")
+        (folder / "support" / "tasks.txt").write_text("List <COUNT> tasks for a <TRADE>.")
+    inputs = '[inputs]\nfrom = "rows.csv"\n' if rows else ""
+    config = f'scenario = "support"\nout = "run"\n{inputs}[model]\nname = "simulated"\nbase_url = "{endpoint.base_url}"\n'
+    (folder / "camel.toml").write_text(config)
+
+
+def is_sound(folder: Path) -> bool:
+    run = open_folder(folder / "run")
+    report = verify(run, planned_shards(run))
+    return report.sound and report.complete
+
+
+@pytest.mark.parametrize("rows", [12, 0], ids=["table", "levels"])
+def test_a_preview_counts(tmp_path: Path, rows: int):
+    with serve(SimulatorSettings(length=None)) as endpoint:
+        prepare(tmp_path, endpoint, rows)
+        shown = camel("preview", "camel.toml", "-n", "3", cwd=tmp_path)
+        assert shown.status == 0, shown.stderr
+        assert len(Run(tmp_path / "run")) == 3
+        assert is_sound(tmp_path)
+        first = {one.id: one for one in Run(tmp_path / "run")}
+        assert all(one.messages[0].content.split()[0] in shown.stdout for one in first.values())
+        paid = endpoint.ledger().billed
+        assert paid == (6 if rows else 6 + 2), "only the lists that the preview needs"
+        assert camel("preview", "camel.toml", "-n", "3", cwd=tmp_path).status == 0
+        assert endpoint.ledger().billed == paid, "a second preview shows the same ones"
+        done = camel("generate", "camel.toml", cwd=tmp_path)
+        assert done.status == 0, done.stderr
+        run = {one.id: one for one in Run(tmp_path / "run")}
+        assert len(run) == 12
+        assert first.items() <= run.items()
+        assert is_sound(tmp_path)
+        assert endpoint.ledger().billed_repeats == 0
+        assert endpoint.ledger().billed == (24 if rows else 24 + 4)
+
+
+@pytest.mark.parametrize("rows", [12, 0], ids=["table", "levels"])
+def test_prompts_may_change_while_there_is_only_a_preview(tmp_path: Path, rows: int):
+    with serve(SimulatorSettings(length=None)) as endpoint:
+        prepare(tmp_path, endpoint, rows)
+        camel("preview", "camel.toml", "-n", "2", cwd=tmp_path)
+        declared = tmp_path / "support" / "scenario.toml"
+        declared.write_text(declared.read_text().replace("specify = false", "specify = true"))
+        again = camel("preview", "camel.toml", "-n", "2", cwd=tmp_path)
+        assert again.status == 0, again.stderr
+        assert "again" in again.stdout
+        assert {bool(one.task.specified) for one in Run(tmp_path / "run")} == {True}
+        assert camel("generate", "camel.toml", cwd=tmp_path).status == 0
+        declared.write_text(declared.read_text().replace("specify = true", "specify = false"))
+        refused = camel("generate", "camel.toml", cwd=tmp_path)
+        assert refused.status == 2
+        assert "--fork" in refused.stderr
+        assert len(Run(tmp_path / "run")) == 12
