@@ -135,6 +135,19 @@ def test_a_value_that_cannot_be_stored_is_not_a_result(value: str):
     assert problem
 
 
+def test_a_hostile_answer_is_only_an_invalid_one():
+    tree: dict[str, Any] = {"type": "object", "additionalProperties": {"$ref": "#"}}
+    for answer in (
+        '{"a":' * 400 + "{}" + "}" * 400,
+        '{"\\ud800": {"\\ud800": 1}}',
+        '{"a": "' + "x" * 100_000 + '"}',
+    ):
+        result, problem = ResultSettings(tree).read(answer)
+        assert result is None
+        problem.encode()
+        assert 0 < len(problem) <= 500
+
+
 async def test_an_invalid_answer_is_shown_with_its_error():
     model = ScriptedModel(["I cannot.", json.dumps({**GOOD, "mood": "fine"}), f"Sure: {json.dumps(GOOD)}"])
     transcript = await add_result(conversation(), lambda: model, FORM, Sampling(temperature=0))

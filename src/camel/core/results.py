@@ -20,7 +20,7 @@ from camel.core.checks import shown, similar, whole
 from camel.core.errors import ContentRejected, ContextOverflow, InputError, MissingExtra
 from camel.core.history import History
 from camel.core.judge import quote_messages
-from camel.core.message import Sampling, in_one_line
+from camel.core.message import Sampling, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.thought import separate
 from camel.core.transcript import Transcript
@@ -90,7 +90,7 @@ class ResultSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         result = {**found, **{name: None for name in optional if name not in found}}
         try:
             for error in self.validator.iter_errors(result):
-                return None, f"{error.json_path}: {in_one_line(error.message)[:500]}"
+                return None, well_formed(f"{error.json_path}: {in_one_line(error.message)}"[:500])
             if msgspec.json.decode(msgspec.json.encode(result)) == result:
                 return result, ""
         except (ValueError, OverflowError, RecursionError):

@@ -5,7 +5,7 @@ read by name: a missing column gets the field's default, an unknown column is ig
 queries (`num_messages`, tokens, `calls`), which reading ignores.
 
 The one decision to know: this runs for every generated message, so it works column by column, nested fields included,
-and converts no value to a `dict`. Only trees that few rows have (deliberations, listeners) are stored as JSON.
+and converts no value to a `dict`. Only trees that few rows have (deliberations, listeners, results) are stored as JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msgspec import inspect
 
 from camel.core.errors import InputError
 from camel.core.message import Deliberation, Sampling, well_formed
-from camel.core.transcript import RejectedAttempt, Transcript, check_schema, upgrade
+from camel.core.transcript import RejectedAttempt, ResultCall, Transcript, check_schema, upgrade
 from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
 
 ROW_GROUP = 2_000
@@ -37,7 +37,7 @@ _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
 _TOTALS = ("prompt", "completion", "cached", "calls")
 _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
 """Fields whose texts differ from row to row. In all other text fields, equal values share one object after reading."""
-_AS_JSON = (Sampling, Deliberation, RejectedAttempt)
+_AS_JSON = (Sampling, Deliberation, RejectedAttempt, ResultCall)
 IN_DATASETS = {"role": "name"}
 """Fields of a message that have another name in exported datasets. There, trainers take `role` for that of a chat."""
 

@@ -103,9 +103,11 @@ class PrefixCache:
 def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
 ) -> Completion:
-    """Let the author write every choice, and count the tokens. A request with a JSON schema gets an example of it."""
-    if schema := (request.response_format or {}).get("json_schema"):
-        author = partial(write_json, schema["schema"])
+    """Let the author write every choice, and count the tokens. A request with a JSON schema gets an example of it, unless it is
+    a judge's, which the author answers."""
+    named = (request.response_format or {}).get("json_schema")
+    if named and named.get("name") not in ("choice", "scores", "verdict", "comparison"):
+        author = partial(write_json, named["schema"])
     roles = [message.role for message in request.messages]
     contents = b"\n".join([message.content for message in request.messages])
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
