@@ -21,11 +21,12 @@ from camel.core.errors import InputError
 from camel.core.message import Message
 from camel.core.stops import Stop
 from camel.core.task import Task
-from camel.core.transcript import Speaker
+from camel.core.transcript import Score, Speaker
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.runs.settings import Planned, Settings
+from tests.support.scored import scored_run
 
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
 
@@ -131,16 +132,55 @@ def test_here_is_a_name_and_a_file_is_no_folder(
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_question_mark_in_a_query_is_part_of_it(
-    run: RunFolder, tmp_path: Path, snapshot: Callable[..., None]
+@pytest.mark.parametrize(("where", "name"), [("nothing = 1", "unknown"), ("stop = done", "unquoted")])
+def test_a_malformed_filter_has_the_same_message_in_every_command(
+    run: RunFolder, tmp_path: Path, snapshot: Callable[..., None], where: str, name: str
 ):
-    said = refused("export", run.address, "site", str(tmp_path / "out"), "--where", "nothing=how are you?")
-    assert "nothing" in said
-    snapshot("errors", said, "unknown")
-    address = "http://127.0.0.1:8000/list?q=how are you?"
-    for where in (address, address.partition("?")[2]):
-        said = refused("export", run.address, "site", str(tmp_path / "out"), "--where", where)
-        snapshot("errors", said, "none")
+    out = str(tmp_path / "out")
+    commands = (
+        ("export", run.address, "site", out),
+        ("export", run.address, "messages", out),
+        ("rows", run.address, "--out", out),
+        ("study", run.address, "--out", out),
+        ("show", run.address),
+    )
+    said = {refused(*command, "--where", where) for command in commands}
+    assert len(said) == 1
+    snapshot("errors", said.pop(), name)
+    assert not Path(out).exists()
+
+
+def test_commands_use_the_conversations_that_match(tmp_path: Path):
+    made = scored_run(tmp_path / "run", 30)
+    where = "messages > 1 and score.helpful >= 2 and stop != 'error'"
+    wanted = [
+        one.id
+        for one in made
+        if len(one.messages) > 1
+        and (one.scores.get("helpful", Score(None)).value or 0) >= 2
+        and not (one.stop and one.stop.reason == "error")
+    ]
+    assert 2 < len(wanted) < 15
+
+    def run_command(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, "--where", where], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    place, out = str(tmp_path / "run"), tmp_path / "out"
+    run_command("export", place, "messages", f"{out}.jsonl")
+    assert len(Path(f"{out}.jsonl").read_text().splitlines()) == len(wanted)
+    run_command("export", place, "site", f"{out}-site")
+    assert len(list(Path(f"{out}-site/conversations").glob("*.html"))) == len(wanted)
+    rows = msgspec.json.decode(run_command("rows", place, "--out", f"{out}-rows", "--json").splitlines()[-1])
+    assert rows["result"]["removed"]["where"] == 30 - len(wanted)
+    studied = msgspec.json.decode(
+        run_command("study", place, "--out", f"{out}-study", "--json").splitlines()[-1]
+    )
+    assert studied["result"]["conversations"] == len(wanted)
+    listed = msgspec.json.decode(run_command("show", place, "--json"))["conversations"]
+    assert [one["id"] for one in listed] == wanted[:10]
+    assert f"{len(wanted)} of 30" in run_command("show", place)
 
 
 def test_force_makes_other_rows_and_never_removes_a_run(run: RunFolder, tmp_path: Path):
@@ -170,9 +210,6 @@ def test_options_that_would_do_nothing_are_refused(
         snapshot("errors", said, option)
     said = refused("export", run.address, "site", str(tmp_path / "site"), "--seed", "1")
     assert "--random" in said
-    said = refused("export", run.address, "site", str(tmp_path / "site"), "--where", "stop=done&reson=x")
-    assert "--where" in said
-    assert "reson" in said
     file, out = tmp_path / "recipe.toml", tmp_path / "rows"
     file.write_text(f'out = "{out}"\n[[sources]]\nrun = "{run.address}"\n')
     said = refused("rows", str(file), "--out", "elsewhere", "--markers", "--json")
@@ -183,9 +220,11 @@ def test_options_that_would_do_nothing_are_refused(
 
 
 def test_rows_of_which_nothing_is_left_say_by_what(run: RunFolder, tmp_path: Path):
-    done = CliRunner().invoke(app, ["rows", run.address, "--out", str(tmp_path / "rows"), "--stop", "don"])
+    done = CliRunner().invoke(
+        app, ["rows", run.address, "--out", str(tmp_path / "rows"), "--where", "stop = 'don'"]
+    )
     assert done.exit_code == 0
-    assert "'stop'" in done.output
+    assert "'where'" in done.output
     assert "test_export_command.py" in refused("train", __file__, "--recipe", "cpu", "--dry-run")
 
 

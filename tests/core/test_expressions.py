@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.expressions import ColumnKind, Expression, ExpressionError, parse_expression
+from camel.core.expressions import ColumnKind, ExpressionError, parse_expression
 
 KINDS: dict[str, ColumnKind] = {
     "stop": "text",
@@ -178,4 +178,4 @@ def test_errors_name_position_and_columns(text: str, position: int):
 
 def test_error_suggests_a_column():
     with pytest.raises(ExpressionError, match=r"'score\.helpful'"):
-        Expression(parse_expression("score.helpfull > 1").node).check(KINDS)
+        parse_expression("score.helpfull > 1").check(KINDS)

@@ -25,6 +25,7 @@ from camel.explorer.charts import Chart, as_csv
 from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS
 from camel.query.catalogue import Catalogue
+from camel.query.where import Query
 from camel.runs.control import read_wish
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
@@ -61,6 +62,37 @@ def report(run: Path) -> None:
         (run / "study" / f"study.{ending}").write_text(f"# Study of {SECRET}\n\n{SECRET} was said")
 
 
+@pytest.mark.parametrize("where", ["messages > 4", 'task contains "oasis"'])
+def test_a_list_is_filtered_by_an_expression(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], where: str
+):
+    catalogue, made = rows
+    page = app.get("/list?" + urlencode({"where": where, "stop": "done"}))
+    assert page.status_code == 200
+    ids = {
+        one.id
+        for number, one in enumerate(made)
+        if number not in RESTRICTED and one.stop and one.stop.reason == "done"
+        if (len(one.messages) > 4 if where.startswith("messages") else "oasis" in one.task.original)
+    }
+    assert len(ids) == catalogue.count(Query(where=where, facets={"stop": ("done",)}))
+    assert {one.id for one in made if f"id={one.id}" in page.text} == ids
+
+
+def test_a_malformed_expression_is_shown_with_its_position(app: TestClient):
+    for where, position in (
+        ("messages >", 11),
+        ("nothing = 1", 1),
+        ("<script> = '<b>'", 1),
+        ("x" * 9_000, 0),
+    ):
+        page = app.get("/list?" + urlencode({"where": where, "stop": "done"}))
+        assert page.status_code == 400
+        assert f"character {position}" in page.text or not position
+        assert "<script> =" not in page.text
+        assert "Traceback" not in page.text
+
+
 def open_paths(id: str) -> list[str]:
     """Every route that is asked by GET, with a conversation where it takes one."""
     asked = urlencode({"id": id})
@@ -68,6 +100,8 @@ def open_paths(id: str) -> list[str]:
         "/",
         "/list",
         "/list?q=oasis",
+        "/list?where=messages+%3E+0",
+        "/list?where=task+contains+%22xyzzy%22",
         "/list?sample=60&seed=1",
         "/list?at=1",
         "/statistics",

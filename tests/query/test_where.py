@@ -22,6 +22,7 @@ from camel.runs.compact import compact
 from camel.runs.reader import RunReader
 from camel.runs.scores import read_scores, score_names, with_scores
 from tests.support.scored import scored_run
+from tests.support.societies import society
 
 TERMS = [
     'stop = "done"',
@@ -57,7 +58,7 @@ TERMS = [
     "language is missing",
     "starred",
     'tag = "odd"',
-    'id > "000_030"',
+    'id > "000_020"',
 ]
 
 
@@ -103,7 +104,7 @@ def values(one: Transcript, starred: set[str]) -> dict[str, object]:
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Path, list[Transcript], set[str]]:
     place = tmp_path / "run"
-    made = scored_run(place)
+    made = scored_run(place, 45, 12)
     starred = {made[3].id, made[17].id}
     for id in starred:
         Annotations(files_for(place, place)).change(id, star=True, tags=["odd"])
@@ -115,7 +116,7 @@ def test_explorer_export_and_python_agree(run: tuple[Path, list[Transcript], set
     reader = Run(place)
     known = [values(one, starred) for one in made]
     with Catalogue([place]) as catalogue:
-        for number, text in enumerate(expressions(60)):
+        for number, text in enumerate(expressions(50)):
             view = reader.where(text)
             ids = [one.id for one in view]
             expression = parse_expression(text)
@@ -148,10 +149,26 @@ def test_search_sort_and_facets_respect_an_expression(run: tuple[Path, list[Tran
             assert catalogue.count(done) == len(Run(place).where(where).where('stop = "done"'))
 
 
+def test_a_run_without_a_column_has_no_match_for_it(
+    run: tuple[Path, list[Transcript], set[str]], tmp_path: Path
+):
+    place, _, _ = run
+    society(tmp_path / "plain", 10)
+    with Catalogue([place, tmp_path / "plain"]) as catalogue:
+        for where in ("score.helpful >= 2", "input.age > 3", "messages > 2"):
+            runs = [
+                Run(place).where(where),
+                *([Run(tmp_path / "plain").where(where)] if "messages" in where else []),
+            ]
+            assert catalogue.count(Query(where=where)) == sum(map(len, runs))
+
+
 def test_view_is_a_run(run: tuple[Path, list[Transcript], set[str]]):
     place, made, _ = run
     view = Run(place).where("messages > 2")
     ids = [one.id for one in made if len(one.messages) > 2]
+    assert Run(place).where("messages > 99").to_arrow().num_rows == 0
+    assert list(Run(place).where("messages > 99")) == []
     assert view.to_arrow(["id"])["id"].to_pylist() == ids
     assert list(view.to_pandas(["id"])["id"]) == ids
     assert view[0].id == ids[0]

@@ -58,11 +58,11 @@ def test_removed_conversations_and_duplicates_are_counted(tmp_path: Path):
     recipe = Recipe(
         (Source(make_run(tmp_path / "run", [*conversations, crowd])),),
         str(tmp_path / "rows"),
-        filters=Filters(stop=("done",), near=0.8),
+        filters=Filters('stop = "done"', near=0.8),
     )
     report, rows = build(recipe)
     assert report.conversations == len(conversations) + 1
-    assert report.removed == {"label": 3, "speakers": 1, "stop": 5}
+    assert report.removed == {"where": 5, "label": 3, "speakers": 1}
     assert report.rows == 49
     assert report.removed_rows == {"exact duplicate": 6, "near duplicate": 3}
     assert report.kept == report.repeated == len(rows) == 40
@@ -158,11 +158,10 @@ def test_conversations_are_filtered_by_findings_and_language(tmp_path: Path):
         "Solution: Hier ist das Programm, das die Zahlen sortiert und sie dann auf dem Bildschirm ausgibt.\nNext request.",
     )
     run = make_run(tmp_path / "run", [flake, german, conversation(3)])
-    recipe = Recipe(
-        (Source(run),), str(tmp_path / "rows"), filters=Filters(without=("flake_reply",), language="English")
-    )
+    where = 'finding != "flake_reply" and (language = "English" or language is missing)'
+    recipe = Recipe((Source(run),), str(tmp_path / "rows"), filters=Filters(where))
     report, rows = build(recipe)
-    assert report.removed == {"language": 1, "findings": 1}
+    assert report.removed == {"where": 2}
     assert [row["conversation"] for row in rows] == ["00003"]
 
 
@@ -284,7 +283,7 @@ def test_a_recipe_is_read_and_errors_name_the_field(tmp_path: Path):
     assert read_recipe(path) == Recipe((Source("runs/a"),), "x", Shape(seat="both"), Filters(near=0.8))
     for text, about in (
         ("[[sources]]\nrun = 'a'\n[shape]\nseat = 'judge'", "seat"),
-        ("[[sources]]\nrun = 'a'\n[filters]\nwithout = ['nonsense']", "nonsense"),
+        ("[[sources]]\nrun = 'a'\n[filters]\nwithout = ['nonsense']", "where"),
         ("sources = []", "sources"),
     ):
         path.write_text(text)

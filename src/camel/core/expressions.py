@@ -7,7 +7,8 @@ values (`matches`) or becomes a condition of DuckDB (`to_sql`). Both give the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from operator import eq, ge, gt, le, lt, ne
@@ -21,7 +22,9 @@ ColumnKind = Literal["text", "number", "set", "any"]
 _MOST_TERMS, _MOST_LEVELS, _MOST_NAMES = 400, 50, 60
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _ORDER = ("<", "<=", ">", ">=")
-_KEYWORDS = frozenset({"and", "or", "not", "in", "contains", "is", "missing", "true", "false"})
+_KEYWORDS = ("and", "or", "not", "in", "contains", "is", "missing", "true", "false")
+_PLAIN = re.compile(rf"(?i)(?!(?:{'|'.join(_KEYWORDS)})\Z)[^\W\d][\w-]*")
+"""A name that needs no quotes."""
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w))
     |(?P<text>"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*')
@@ -44,8 +47,43 @@ class ExpressionError(InputError):
         """The first wrong character, counted from 1."""
 
 
+class Expression(ABC):
+    """A parsed filter expression. `str` returns its text in a normal form."""
+
+    @abstractmethod
+    def terms(self) -> Iterator[_Term]:
+        """Yield its comparisons."""
+
+    @abstractmethod
+    def matches(self, values: Mapping[str, Any]) -> bool:
+        """Return whether it is true for these values. A value that is missing or None makes every comparison false."""
+
+    @abstractmethod
+    def to_sql(self, columns: Mapping[str, str], kinds: Mapping[str, ColumnKind]) -> tuple[str, list[Any]]:
+        """Return a condition of DuckDB that is never NULL, and its parameters. `columns` gives the SQL of each column.
+
+        A `set` is a list of VARCHAR, `any` is a VARCHAR. Call `check` with the same kinds first.
+        """
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that it mentions."""
+        return frozenset(term.column for term in self.terms())
+
+    def check(self, known: Mapping[str, ColumnKind]) -> None:
+        """Raise an `ExpressionError` if a column is not in `known`, or is compared with a value of another kind."""
+        for term in self.terms():
+            if term.column in known:
+                problem = term.problem(known[term.column])
+            else:
+                near = get_close_matches(term.column, known, 1)
+                problem = f"unknown column {term.column!r}" + (f", did you mean {near[0]!r}" if near else "")
+            if problem:
+                raise ExpressionError(problem, term.position, known)
+
+
 @dataclass(frozen=True)
-class _Term:
+class _Term(Expression):
     """A column alone (`operator` is empty), or a column compared with values."""
 
     column: str
@@ -53,48 +91,47 @@ class _Term:
     operator: str = ""
     values: tuple[str | float, ...] = ()
 
-    @property
-    def negative(self) -> bool:
-        return self.operator in ("!=", "not in")
+    def terms(self) -> Iterator[_Term]:
+        yield self
 
-    def check(self, kind: ColumnKind, known: Iterable[str]) -> None:
-        """Raise if the operator or the values do not fit the kind of the column."""
+    def problem(self, kind: ColumnKind) -> str:
+        """Return why the operator or the values do not fit the kind of the column, or an empty text."""
         if kind != "any" and self.values and isinstance(self.values[0], str) != (kind != "number"):
             what = "a number" if kind == "number" else 'text in quotes, as in "done"'
-            problem = f"{self.column!r} is compared with {what}, not with {self.values[0]!r}"
-            raise ExpressionError(problem, self.position, known)
+            return f"{self.column!r} is compared with {what}, not with {_quote(self.values[0])}"
         if (kind == "set" and self.operator in _ORDER) or (kind == "number" and self.operator == "contains"):
-            problem = f"{self.column!r} cannot be compared by `{self.operator}`: use `=`, `!=` or `in`"
-            raise ExpressionError(problem, self.position, known)
+            return f"{self.column!r} cannot be compared by `{self.operator}`: use `=`, `!=` or `in`"
+        return ""
+
+    @property
+    def _negative(self) -> bool:
+        return self.operator in ("!=", "not in")
 
     def matches(self, values: Mapping[str, Any]) -> bool:
-        """Return whether it is true for these values."""
         value = values.get(self.column)
         if isinstance(value, float) and value != value:  # NaN
             value = None
         if isinstance(value, (list, tuple, set, frozenset)):
             return self._matches_set(list(cast("Iterable[Any]", value)))
-        if self.operator == "is missing":
-            return value is None
-        if not self.operator:
-            return bool(value)
+        if not self.values:
+            return value is None if self.operator else bool(value)
         first = self.values[0]
         if not isinstance(first, str):
             value = _as_number(value)
         if value is None or isinstance(value, str) != isinstance(first, str):
             return False
         if self.operator in ("in", "not in"):
-            return (value in self.values) != self.negative
+            return (value in self.values) != self._negative
         return first in value if self.operator == "contains" else _COMPARE[self.operator](value, first)
 
     def _matches_set(self, members: list[Any]) -> bool:
-        if self.operator in ("", "is missing"):
-            return bool(members) == (self.operator == "")
+        if not self.values:
+            return bool(members) == (not self.operator)
         found = any(wanted in members for wanted in self.values)
-        return found != self.negative and self.operator not in _ORDER
+        return found != self._negative and self.operator not in _ORDER
 
-    def to_sql(self, name: str, kind: ColumnKind) -> tuple[str, list[Any]]:
-        """Return a condition that is never NULL, and its parameters."""
+    def to_sql(self, columns: Mapping[str, str], kinds: Mapping[str, ColumnKind]) -> tuple[str, list[Any]]:
+        name, kind = columns[self.column], kinds[self.column]
         type_ = "DOUBLE" if self.values and not isinstance(self.values[0], str) else "VARCHAR"
         if kind == "number":
             name = f"nullif(({name})::DOUBLE, 'nan'::DOUBLE)"
@@ -102,87 +139,49 @@ class _Term:
             name = f"CASE WHEN regexp_full_match({name}, '{_NUMERIC}') THEN try_cast({name} AS DOUBLE) END"
         if not self.values:
             empty = {"set": f"len({name}) = 0", "number": f"{name} = 0"}.get(kind, f"({name}) = ''")
-            if not self.operator:
-                return f"coalesce(NOT ({empty}), false)", []
-            return f"(({name}) IS NULL{f' OR {empty}' if kind == 'set' else ''})", []
-        listed = kind == "set" or self.operator in ("in", "not in")
+            missing = f"(({name}) IS NULL{f' OR {empty}' if kind == 'set' else ''})"
+            return missing if self.operator else f"coalesce(NOT ({empty}), false)", []
         if kind == "set":
-            found = f"list_has_any({name}, ?::VARCHAR[])"
-        elif listed:
-            found = f"list_contains(?::{type_}[], ({name}))"
+            found, given = f"list_has_any({name}, ?::VARCHAR[])", list(self.values)
+        elif self.operator in ("in", "not in"):
+            found, given = f"list_contains(?::{type_}[], ({name}))", list(self.values)
         elif self.operator == "contains":
-            found = f"contains({name}, ?::VARCHAR)"
+            found, given = f"contains({name}, ?::VARCHAR)", self.values[0]
         else:
-            found = f"({name}) {self.operator} ?::{type_}"
-        if listed and self.negative:
-            found = f"NOT {found}"
-        return f"coalesce(({name}) IS NOT NULL AND {found}, false)", [
-            list(self.values) if listed else self.values[0]
-        ]
+            found, given = f"({name}) {self.operator} ?::{type_}", self.values[0]
+        negated = "NOT " if self._negative and isinstance(given, list) else ""
+        return f"coalesce(({name}) IS NOT NULL AND {negated}{found}, false)", [given]
 
     def __str__(self) -> str:
-        first, *rest = self.column.split(".", 1)
-        name = ".".join(part if _is_plain(part) else _quote(part) for part in (first, *rest))
-        shown = [_quote(value) if isinstance(value, str) else repr(value) for value in self.values]
-        values = f"({', '.join(shown)})" if self.operator in ("in", "not in") else "".join(shown)
-        return " ".join(part for part in (name, self.operator, values) if part)
+        parts = self.column.split(".", 1)
+        name = ".".join(part if _PLAIN.fullmatch(part) else _quote(part) for part in parts)
+        shown = ", ".join(map(_quote, self.values))
+        return f"{name} {self.operator} {f'({shown})' if self.operator.endswith('in') else shown}".strip()
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Group(Expression):
     """Two or more parts joined by `and` or `or`, or one part after `not`."""
 
-    word: Literal["and", "or", "not"]
-    parts: tuple[_Node, ...]
+    word: str
+    parts: tuple[Expression, ...]
+
+    def terms(self) -> Iterator[_Term]:
+        return (term for part in self.parts for term in part.terms())
 
     def matches(self, values: Mapping[str, Any]) -> bool:
         found = (part.matches(values) for part in self.parts)
         return any(found) if self.word == "or" else all(found) == (self.word == "and")
 
-    def __str__(self) -> str:
-        parts = [
-            f"({part})" if isinstance(part, _Group) and part.word != "not" else str(part)
-            for part in self.parts
-        ]
-        return f"not {parts[0]}" if self.word == "not" else f" {self.word} ".join(parts)
-
-
-_Node = _Term | _Group
-
-
-@dataclass(frozen=True)
-class Expression:
-    """A parsed filter expression. `str` returns its text in a normal form."""
-
-    node: _Node
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns that it mentions."""
-        return frozenset(term.column for term in _terms(self.node))
-
-    def check(self, known: Mapping[str, ColumnKind]) -> None:
-        """Raise an `ExpressionError` if a column is not in `known`, or is compared with a value of another kind."""
-        for term in _terms(self.node):
-            if term.column not in known:
-                near = get_close_matches(term.column, known, 1)
-                hint = f"; did you mean {near[0]!r}" if near else ""
-                raise ExpressionError(f"unknown column {term.column!r}{hint}", term.position, known)
-            term.check(known[term.column], known)
-
-    def matches(self, values: Mapping[str, Any]) -> bool:
-        """Return whether it is true for these values. A value that is missing or None makes every comparison false."""
-        return self.node.matches(values)
-
     def to_sql(self, columns: Mapping[str, str], kinds: Mapping[str, ColumnKind]) -> tuple[str, list[Any]]:
-        """Return a condition of DuckDB and its parameters. `columns` gives the SQL of each column, `kinds` its kind.
-
-        A `set` is a list of VARCHAR, `any` is a VARCHAR. Call `check` with the same kinds first.
-        """
-        return _to_sql(self.node, columns, kinds)
+        parts = [part.to_sql(columns, kinds) for part in self.parts]
+        return self._join(sql for sql, _ in parts), [value for _, given in parts for value in given]
 
     def __str__(self) -> str:
-        return str(self.node)
+        return self._join(map(str, self.parts))
+
+    def _join(self, parts: Iterable[str]) -> str:
+        return f"not {next(iter(parts))}" if self.word == "not" else f"({f' {self.word} '.join(parts)})"
 
 
 def parse_expression(text: str, known: Mapping[str, ColumnKind] | None = None) -> Expression:
@@ -190,7 +189,7 @@ def parse_expression(text: str, known: Mapping[str, ColumnKind] | None = None) -
 
     Raises an `ExpressionError` with the position of the first error.
     """
-    expression = Expression(_Parser(text, known or {}).parse())
+    expression = _Parser(text, known or {}).parse()
     if known is not None:
         expression.check(known)
     return expression
@@ -205,7 +204,7 @@ class _Parser:
         self._terms, self._levels = 0, 0
         self._advance()
 
-    def parse(self) -> _Node:
+    def parse(self) -> Expression:
         node = self._group("or")
         if self._kind != "end":
             self._fail("expected `and`, `or` or the end")
@@ -232,23 +231,20 @@ class _Parser:
             found += " without a closing one"
         raise ExpressionError(f"{expected}, found {found}", self._start, self._known)
 
-    def _group(self, word: Literal["and", "or"]) -> _Node:
+    def _group(self, word: Literal["and", "or"]) -> Expression:
         part = (lambda: self._group("and")) if word == "or" else self._factor
         parts = [part()]
         while self._take(word):
             parts.append(part())
         return parts[0] if len(parts) == 1 else _Group(word, tuple(parts))
 
-    def _factor(self) -> _Node:
-        start = self._start
+    def _factor(self) -> Expression:
+        if self._levels >= _MOST_LEVELS:
+            self._fail(f"expected at most {_MOST_LEVELS} levels of `not` and parentheses")
         opened = self._take("not", "(")
         if not opened:
             return self._term()
         self._levels += 1
-        if self._levels > _MOST_LEVELS:
-            raise ExpressionError(
-                f"more than {_MOST_LEVELS} levels of `not` and parentheses", start, self._known
-            )
         node = _Group("not", (self._factor(),)) if opened == "not" else self._group("or")
         if opened == "(" and not self._take(")"):
             self._fail("expected `)`")
@@ -256,10 +252,9 @@ class _Parser:
         return node
 
     def _term(self) -> _Term:
-        self._terms += 1
-        start = self._start
+        self._terms, start = self._terms + 1, self._start
         if self._terms > _MOST_TERMS:
-            raise ExpressionError(f"more than {_MOST_TERMS} comparisons", start, self._known)
+            self._fail(f"expected at most {_MOST_TERMS} comparisons")
         column = self._name(_KEYWORDS)
         while self._take("."):
             column += f".{self._name()}"
@@ -282,7 +277,7 @@ class _Parser:
             self._fail("expected `,` or `)`")
         return _Term(column, start, operator, tuple(values))
 
-    def _name(self, reserved: frozenset[str] = frozenset()) -> str:
+    def _name(self, reserved: Sequence[str] = ()) -> str:
         if self._kind == "text":
             return _unquote(self._advance())
         if self._kind != "word" or self._token.lower() in reserved:
@@ -296,31 +291,8 @@ class _Parser:
             return float(self._advance())
         if word := self._take("true", "false") if only is not str else "":
             return float(word == "true")
-        return self._fail(
-            f"expected {({str: 'text in quotes', float: 'a number'}).get(only, 'text in quotes or a number')}"
-        )
-
-
-def _terms(node: _Node) -> Iterator[_Term]:
-    if isinstance(node, _Term):
-        yield node
-    else:
-        for part in node.parts:
-            yield from _terms(part)
-
-
-def _to_sql(
-    node: _Node, columns: Mapping[str, str], kinds: Mapping[str, ColumnKind]
-) -> tuple[str, list[Any]]:
-    if isinstance(node, _Term):
-        return node.to_sql(columns[node.column], kinds[node.column])
-    parts = [_to_sql(part, columns, kinds) for part in node.parts]
-    joined = (
-        f"(NOT {parts[0][0]})"
-        if node.word == "not"
-        else f"({f' {node.word} '.join(sql for sql, _ in parts)})"
-    )
-    return joined, [value for _, given in parts for value in given]
+        kinds = {str: "text in quotes", float: "a number", None: "text in quotes or a number"}
+        return self._fail(f"expected {kinds[only]}")
 
 
 def _as_number(value: Any) -> float | None:
@@ -332,20 +304,15 @@ def _as_number(value: Any) -> float | None:
         return float("inf") if value > 0 else -float("inf")
 
 
-def _is_plain(name: str) -> bool:
-    return bool(re.fullmatch(r"[^\W\d][\w-]*", name)) and name.lower() not in _KEYWORDS
-
-
-def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _quote(value: str | float) -> str:
+    """Return a value as it is written in an expression."""
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _unquote(token: str) -> str:
     """Return the text of a quoted token. A quote in it is doubled, or has a backslash; `\\n` and `\\t` have their usual meaning."""
     mark = token[0]
-    return re.sub(
-        rf"\\(.)|{mark}{mark}",
-        lambda found: {None: mark, "n": "\n", "t": "\t"}.get(found[1], found[1]),
-        token[1:-1],
-        flags=re.DOTALL,
-    )
+    named = {None: mark, "n": "\n", "t": "\t"}
+    return re.sub(rf"(?s)\\(.)|{mark}{mark}", lambda found: named.get(found[1], found[1]), token[1:-1])

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from camel.core.errors import InputError
-from camel.core.expressions import parse_expression
+from camel.core.expressions import Expression, parse_expression
 from camel.core.model import Model
 from camel.evaluation.deserved import Judging
 from camel.evaluation.findings import Looker
@@ -24,6 +24,7 @@ from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
 from camel.query.columns import known_columns, select_by_shard
 from camel.record.arrow import read_shard
+from camel.record.parquet import arrow
 from camel.record.release import Release, check_labels
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader
@@ -63,8 +64,7 @@ class StudyJob(Job):
             )
         if self.judge is not None:
             check_finished(self.run, "judged")
-        if self.where.strip():
-            parse_expression(self.where, known_columns(RunReader(self.run)))
+        self._expression  # noqa: B018 - raises if it is malformed
         self._labels  # noqa: B018 - raises for labels that are not acknowledged, before anything is shown or sent
         return super().open(accept)
 
@@ -86,16 +86,25 @@ class StudyJob(Job):
         return sorted(found)
 
     @cached_property
+    def _expression(self) -> Expression | None:
+        return (
+            parse_expression(self.where, known_columns(RunReader(self.run))) if self.where.strip() else None
+        )
+
+    @cached_property
     def _looker(self) -> Looker:
         return Looker(RunReader(self.run), Path(self.place), processes=self.processes)
 
     @cached_property
     def _found(self) -> tuple[Study, Gatherer]:
         settings, tables = self._looker.run.settings, self._looker.tables()
-        if self.where.strip():
-            chosen = dict(select_by_shard(self._looker.run, self.where))
+        if self._expression:
+            chosen = dict(select_by_shard(self._looker.run, self._expression))
             shards = ((one, chosen.get(one.shard, [])) for one in tables)
-            tables = (one._replace(table=one.table.take(rows), rows=rows) for one, rows in shards)
+            tables = (
+                one._replace(table=one.table.take(arrow().array(rows, "int64")), rows=rows)
+                for one, rows in shards
+            )
         return study_of(
             tables,
             run=self._looker.run.folder.address,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from camel.index.build import INDEX_COLUMNS, table_of
 from camel.index.facets import elements
 from camel.models.prices import cost
 from camel.record.arrow import rows, to_table, upgraded
-from camel.record.parquet import Table, arrow, open_parquet, readable
+from camel.record.parquet import Table, open_parquet, readable
 from camel.runs.annotations import Annotation, Annotations, files_for
 from camel.runs.compact import Part
 from camel.runs.reader import RunReader
@@ -58,6 +58,7 @@ _READ = {
     "score": ["scores"],
     "result": ["result"],
 }
+_PREFIXES = ("input", "score", "result")
 _FIRST_ROWS = 256
 T = TypeVar("T", bound=RunReader)
 
@@ -65,19 +66,17 @@ T = TypeVar("T", bound=RunReader)
 def known_columns(run: RunReader) -> dict[str, ColumnKind]:
     """Return the columns of a run with their kinds. Names of inputs and results are those of its first and last rows."""
     found = dict(COLUMNS)
-    for part, last in ((run.parts[:1], False), (run.parts[-1:], True)):
-        with run.folder.opened(one.file for one in part) as files:
-            for table in (_first_rows(file, last) for file in files):
-                for prefix in ("input", "score", "result"):
-                    found |= {f"{prefix}.{name}": "any" for row in _named(table, prefix) for name in row}
+    ends = dict.fromkeys(part.file for part in (*run.parts[:1], *run.parts[-1:]))
+    with run.folder.opened(ends) as files:
+        for group in (next(_groups(file, _PREFIXES), None) for file in files):
+            for prefix in _PREFIXES if group else ():
+                rows = _named(group.slice(0, _FIRST_ROWS), prefix)
+                found |= {f"{prefix}.{name}": "any" for row in rows for name in row}
     for name in score_names(run.folder):
         shards = (read_scores(run, marker.shard, [name]) for marker in run.markers)
         scores = next((some[name] for some in shards if some), [])
-        kinds: dict[ColumnKind, bool] = {
-            "number": any(score.value is not None for score in scores),
-            "text": any(score.text for score in scores),
-        }
-        found[f"score.{name}"] = next((kind for kind, there in kinds.items() if there), "any")
+        text = "text" if any(score.text for score in scores) else "any"
+        found[f"score.{name}"] = "number" if any(score.value is not None for score in scores) else text
     return found
 
 
@@ -105,10 +104,8 @@ def select_rows(run: RunReader, part: Part, expression: Expression) -> list[int]
     """Return the numbers of the rows of a data file that an expression selects."""
     names, found, before = sorted(expression.columns), list[int](), 0
     scores = _scores(run, part, names)
-    noted: dict[str, Annotation] = {}
-    if {"starred", "tag"} & expression.columns:
-        where = run.folder.address
-        noted = Annotations(files_for(where, run.folder.root if run.folder.on_disk else None)).read()
+    files = files_for(run.folder.address, run.folder.root if run.folder.on_disk else None)
+    noted = Annotations(files).read() if {"starred", "tag"} & expression.columns else {}
     with run.folder.opened([part.file]) as files:
         for table in _groups(next(files), names):
             made = _Values(table, scores[before : before + table.num_rows], noted)
@@ -120,14 +117,12 @@ def select_rows(run: RunReader, part: Part, expression: Expression) -> list[int]
     return found
 
 
-def select_by_shard(run: RunReader, text: str) -> Iterator[tuple[int, list[int]]]:
-    """Yield each shard of a run with the numbers of its rows that a filter expression selects."""
-    for part, chosen in select(run, parse_expression(text, known_columns(run))):
+def select_by_shard(run: RunReader, expression: Expression) -> Iterator[tuple[int, list[int]]]:
+    """Yield each shard of a run with the numbers of its rows that an expression selects."""
+    for part, chosen in select(run, expression):
         for shard, (start, end) in enumerate(pairwise(accumulate(part.rows, initial=0)), part.first):
-            yield (
-                shard,
-                [row - start for row in chosen[bisect_left(chosen, start) : bisect_left(chosen, end)]],
-            )
+            low, high = bisect_left(chosen, start), bisect_left(chosen, end)
+            yield shard, [row - start for row in chosen[low:high]]
 
 
 def transcript_values(transcript: Transcript, names: Iterable[str]) -> dict[str, Any]:
@@ -140,7 +135,7 @@ class _Values:
     """The columns of the rows of one row group."""
 
     def __init__(
-        self, table: Table, scores: Sequence[dict[str, Score]], noted: dict[str, Annotation]
+        self, table: Table, scores: Sequence[dict[str, Score]], noted: Mapping[str, Annotation]
     ) -> None:
         self._table, self._scores, self._noted = table, scores, noted
         self._index: Table = None
@@ -160,11 +155,7 @@ class _Values:
                 found = map(marks_of, rows(upgraded(self._table)))
                 return [[mark.detector for mark in marks] for marks in found]
             case "language":
-                stored = self._scored(name, [None] * self._table.num_rows)
-                return [
-                    one or language_of(beginning_of(said))
-                    for one, said in zip(stored, self._said(), strict=True)
-                ]
+                return self._scored(name, [language_of(beginning_of(said)) for said in self._said()])
             case "chars":
                 return [sum(map(len, said)) for said in self._said()]
             case "starred" | "tag":
@@ -185,20 +176,18 @@ class _Values:
         contents, ends = lists.values.field("content"), lists.offsets.to_pylist()
         return (contents.slice(start, end - start).to_pylist() for start, end in pairwise(ends))
 
-    def _scored(self, name: str, others: Sequence[Any]) -> list[Any]:
+    def _scored(self, name: str, others: Iterable[Any]) -> list[Any]:
+        """Return the stored scores of a name, and the value of `others` for each row without one."""
         found = zip(self._scores, others, strict=True)
         return [_value(scores[name]) if name in scores else other for scores, other in found]
 
 
 def _scores(run: RunReader, part: Part, names: Sequence[str]) -> Sequence[dict[str, Score]]:
     """Return the stored scores of each row of a part. Raise an error if one that an expression needs was never made."""
-    there = score_names(run.folder)
-    for name in names:
-        if name in _SCORED and name not in there:
-            address, option = run.folder.address, _SCORED[name]
-            raise InputError(
-                f"'{address}' has no scores '{name}': make them with `camel score {address} {option}`"
-            )
+    there, address = score_names(run.folder), run.folder.address
+    for name in _SCORED.keys() & {*names} - {*there}:
+        command = f"camel score {address} {_SCORED[name]}"
+        raise InputError(f"'{address}' has no scores '{name}': make them with `{command}`")
     wanted = [name for name in there if name in names or f"score.{name}" in names]
     return scores_of_part(run, part, wanted) if wanted else [{}] * sum(part.rows)
 
@@ -226,15 +215,3 @@ def _groups(path: Path, names: Sequence[str]) -> Iterator[Table]:
     with open_parquet(path) as file:
         for group in range(file.metadata.num_row_groups):
             yield readable(path, lambda group=group: file.read_row_group(group, columns=columns))
-
-
-def _first_rows(path: Path, last: bool) -> Table:
-    """Return the first rows of the first or the last row group of a data file, with inputs, scores and results."""
-    columns = [one for name in ("input", "score", "result") for one in _READ[name]]
-    with open_parquet(path) as file:
-        count = file.metadata.num_row_groups
-        groups = [count - 1 if last else 0] if count else []
-        batches = readable(
-            path, lambda: list(file.iter_batches(_FIRST_ROWS, row_groups=groups, columns=columns))
-        )
-        return arrow().Table.from_batches(batches[:1], None if batches else file.schema_arrow)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.core.expressions import ColumnKind, parse_expression
+from camel.core.expressions import ColumnKind, Expression, parse_expression
 from camel.index.facets import NUMBERS
 from camel.index.text import TextIndex
 from camel.query.annotated import ANNOTATED, FILTERS
@@ -112,7 +112,7 @@ class Scope:
             sql, given = expression.to_sql(INDEXED, known)
             return sql, *given
         key = ("places", source.name, str(expression))
-        return AMONG, remember(self.state, key, lambda: _places(_reader(source), query.where), large=True)
+        return AMONG, remember(self.state, key, lambda: _places(_reader(source), expression), large=True)
 
     def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
         """Return the SQL of a table with the rows of a query that this reader may see, and its parameters."""
@@ -172,8 +172,8 @@ def _reader(source: CatalogueRun) -> RunReader:
     return RunReader(source.address, source.stage)
 
 
-def _places(run: RunReader, where: str) -> list[int]:
-    return [shard << 32 | row for shard, chosen in select_by_shard(run, where) for row in chosen]
+def _places(run: RunReader, expression: Expression) -> list[int]:
+    return [shard << 32 | row for shard, chosen in select_by_shard(run, expression) for row in chosen]
 
 
 class Found(ListPath):

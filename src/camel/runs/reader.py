@@ -106,9 +106,8 @@ class RunReader:
         with self.folder.opened(part.file for part in self.parts) as files:
             tables = [read_shard(file, columns) for file in files]
         if self.chosen is not None:
-            tables = [
-                table.take(self.chosen[part.file]) for table, part in zip(tables, self.parts, strict=True)
-            ]
+            rows = [pyarrow.array(self.chosen[part.file], "int64") for part in self.parts]
+            tables = [table.take(some) for table, some in zip(tables, rows, strict=True)]
         return pyarrow.concat_tables(tables)
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
