@@ -326,9 +326,9 @@ def test_planted_quality(tmp_path: Path):
         def honest(transcript: Transcript) -> bool:
             return not any(rated.BAD in message.content for message in transcript.messages)
 
-        run = run.score(honest=honest, helpful=Rubric("Does it help?"), model="m", progress=False)
+        run = run.score(honest=honest, helpful=Rubric("Does it help?"), model="m", limits={"progress": False})
         assert endpoint.ledger().requests - before == count
-        run.score(honest=honest, helpful=Rubric("Does it help?"), model="m", progress=False)
+        run.score(honest=honest, helpful=Rubric("Does it help?"), model="m", limits={"progress": False})
         assert endpoint.ledger().requests - before == count
     bad = {f"r{n:03d}" for n in range(count) if rated.is_bad(n)}
     told = {f"r{n:03d}" for n in range(count) if rated.is_bad(n) != rated.is_wrong(n)}

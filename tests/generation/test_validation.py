@@ -183,3 +183,20 @@ def test_rejected_attempts_are_stored_and_read():
     old = table.drop_columns(["rejected"])
     assert [record.rejected for record in rows(old)] == [[], []]
     assert Transcript.from_json(one.to_json()) == one
+
+
+def test_a_function_that_raises_stops_the_run_and_costs_nothing_twice(tmp_path: Path):
+    broken = True
+
+    async def check(transcript: Transcript) -> bool:
+        if broken:
+            raise KeyError("x")
+        return True
+
+    with camel.simulated_endpoint(length=3) as endpoint:
+        given: dict[str, Any] = {"inputs": ROWS[:1], "model": "m", "out": tmp_path / "run", "progress": False}
+        with pytest.raises(InputError, match=r"KeyError.*r0"):
+            camel.generate(PLAY, validate=check, **given)
+        paid, broken = endpoint.ledger().requests, False
+        assert len(camel.generate(PLAY, validate=check, **given)) == 1
+        assert endpoint.ledger().requests == paid

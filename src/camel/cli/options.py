@@ -64,6 +64,7 @@ Acknowledge = Annotated[list[str] | None, option("Include harmful conversations 
 Sample = Annotated[int, option("Number of conversations to draw at random from each run.", "N", min=1, max=100_000)]
 Stage = Annotated[str, option("Records to process: conversations, answers (single replies to questions), or a translation such as translated-de.", "NAME")]
 Where = Annotated[str, option("Use only conversations that match this filter, such as 'score.helpful >= 4 and stop = \"done\"'. docs/formats.md lists the columns.", "FILTER")]
+Questions = Annotated[list[str] | None, option("Find these test questions: a JSONL file, humaneval, humaneval+, or the Table 2 questions of the CAMEL paper (table2_society, table2_code, table2_math, table2_science).", "FILE")]
 RowLength = Annotated[int | None, option("Maximum length of a row, in tokens.", "TOKENS", min=1)]
 
 # --- how a command runs ------------------------------------------------------------------------------------------

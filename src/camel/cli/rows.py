@@ -26,7 +26,6 @@ SeatOption = Annotated[str, option("Whose messages to train on: assistant, user 
 MarkersOption = Annotated[bool, flag("--markers", "Keep the words of the format, such as Instruction: and Solution:.")]  # fmt: skip
 InceptionOption = Annotated[bool, flag("--inception", "With --system: use the CAMEL paper's prompts for conversations that have none.")]  # fmt: skip
 NearOption = Annotated[float, option("Exclude rows with at least this similarity to an earlier row, from 0.5 to 1; 0 turns this off.", "SHARE")]  # fmt: skip
-QuestionsOption = Annotated[list[str] | None, option("Exclude rows with these test questions: a JSONL file, humaneval, humaneval+, or the Table 2 questions of the CAMEL paper (table2_society, table2_code, table2_math, table2_science).", "FILE")]  # fmt: skip
 
 
 @long_command(LOCAL_OPTIONS)
@@ -41,7 +40,7 @@ def rows(
     inception: InceptionOption = False,
     where: shared.Where = "",
     near: NearOption = 0.0,
-    questions: QuestionsOption = None,
+    questions: shared.Questions = None,
     force: shared.Force = False,
 ) -> None:
     """Turn conversations into rows for training."""

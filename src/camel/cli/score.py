@@ -21,7 +21,6 @@ NameOption = Annotated[str, option("Name of the column of --judge, --classifier 
 ClassifierOption = Annotated[str, option("Classifier or reward model: a name on the Hugging Face hub, or a folder.", "NAME")]  # fmt: skip
 LabelOption = Annotated[str, option("Label of the classifier whose probability is the score.", "LABEL")]
 FunctionOption = Annotated[str, option("Your function of a transcript.", "MODULE:NAME")]
-QuestionsOption = Annotated[list[str] | None, option("Find conversations with these test questions: a JSONL file, humaneval, humaneval+ or a set such as table2_math.", "FILE")]  # fmt: skip
 
 
 @long_command(MODEL_OPTIONS)
@@ -30,7 +29,7 @@ def score(
     run: shared.RunPlace,
     judge: shared.Judge = None,
     rubric: RubricOption = "",
-    scale: ScaleOption = "1-5",
+    rating_scale: ScaleOption = "1-5",
     name: NameOption = "",
     base_url: shared.BaseUrl = "",
     batch: shared.Batch = False,
@@ -39,9 +38,9 @@ def score(
     label: LabelOption = "",
     function: FunctionOption = "",
     detectors: Annotated[bool, flag("--detectors", "Count the findings of each detector.")] = False,
-    language: Annotated[bool, flag("--language", "Detect the language.")] = False,
+    languages: Annotated[bool, flag("--languages", "Detect the language.")] = False,
     duplicates: Annotated[bool, flag("--duplicates", "Find exact and near duplicates.")] = False,
-    questions: QuestionsOption = None,
+    questions: shared.Questions = None,
     force: shared.Force = False,
 ) -> None:
     """Add scores to the conversations of a run."""
@@ -63,12 +62,12 @@ def score(
         )
     if name and [bool(judges), bool(classifier), bool(function)].count(True) != 1:
         raise InputError("--name names one column: give it with one of --judge, --classifier and --function")
-    columns: dict[str, Any] = {"detectors": detectors, "language": language, "duplicates": duplicates}
+    columns: dict[str, Any] = {"detectors": detectors, "language": languages, "duplicates": duplicates}
     if judges:
         chat = (
             find_spec(judges[0], base_url=base_url, batch=batch) if isinstance(judges[0], str) else judges[0]
         )
-        columns[name or "judge"] = Rubric(read_rubric(rubric), scale, chat)
+        columns[name or "judge"] = Rubric(read_rubric(rubric), rating_scale, chat)
     if classifier:
         columns[name or "classifier"] = classifier_scorer(classifier, label)
     if function:

@@ -32,13 +32,11 @@ from camel.evaluation.scorers import Scorer
 from camel.jobs.item import Item
 from camel.jobs.job import Job, Stage, Step
 from camel.models.spec import ModelSpec
-from camel.record.arrow import read_shard
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import forget_outdated, outdated_rows, schema_with_source, valid_shards
-from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
-from camel.runs.scores import SCORE_STAGE
+from camel.runs.scores import SCORE_STAGE, read_scores
 from camel.storage.store import absolute_place
 
 SPACING = 2**20
@@ -199,7 +197,7 @@ class _ScoredRun:
             failed=_failed,
             failure=_why_failed,
             id=lambda index: self._transcript(index).id,
-            read=self._stored,
+            read=lambda marker: read_scores(self.reader, marker.shard, [name])[name],
             identity=scorer.identity,
             seat=name if scorer.model is not None else "",
             shard_size=SPACING,
@@ -236,12 +234,6 @@ class _ScoredRun:
         batch = arrow().RecordBatch.from_pydict(columns, schema=layout)
         written = write_batches(path, [batch], layout)
         return Written(written.rows, written.sha256, _totals(scores))
-
-    def _stored(self, marker: Marker) -> list[Score]:
-        with self.reader.folder.opened([marker.file]) as files:
-            table = read_shard(next(files))
-        columns = (table.column(name).to_pylist() for name in ("value", "reason", "text"))
-        return [Score(value, reason, text=text) for value, reason, text in zip(*columns, strict=True)]
 
 
 def _totals(scores: Iterable[Score]) -> dict[str, float]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,6 @@ from camel.core.rubric import Rubric
 from camel.core.stops import Stop
 from camel.core.transcript import RejectedAttempt, Score, Transcript
 from camel.jobs.item import Item
-from camel.query.columns import COLUMNS, transcript_values
 
 JUDGE = "judge"
 """The seat of the judge, and the name of its score."""
@@ -88,6 +87,8 @@ class Validator:
     def _expression(self) -> Expression | None:
         if not isinstance(self.condition, str):
             return None
+        from camel.query.columns import COLUMNS  # most configurations do not need it
+
         expression = parse_expression(self.condition)
         known: dict[str, ColumnKind] = {name: kind for name, kind in COLUMNS.items() if name not in _LATER}
         for name in expression.columns:
@@ -135,36 +136,39 @@ class Validator:
                 used += Usage() if given_task else transcript.task.usage
                 rejected = [*rejected, RejectedAttempt(ended, why, transcript.messages, used)]
             else:
-                transcript.stop = Stop(
-                    "rejected", f"{why} (attempt {self.attempts}, which ended with {ended})"
-                )
+                transcript.stop = Stop("rejected", f"{why}; attempt {number + 1} ended with {ended}")
                 return transcript
         raise AssertionError("there is at least one attempt")
 
     async def _why_rejected(self, item: Item, transcript: Transcript) -> str:
         """Return why a conversation does not pass. Empty if it passes."""
-        said = ""
         if self.rubric is not None:
             answer = await self.rubric.rate(item.model(JUDGE), transcript, item.id)
-            value, said = (None, "gave no rating") if answer.rating is None else (answer.rating.value, "")
-            reason = answer.rating.reason if answer.rating else answer.text
+            value, reason = answer.rating or (None, answer.text)
             transcript.scores = {**transcript.scores, JUDGE: Score(value, reason[:1_000], by=JUDGE)}
-            said = said or f"rated it {value:g}"
             _add_usage(transcript, answer.usage)
-        if self._expression is not None:
-            values = transcript_values(transcript, self._expression.columns)
-            judge = f"; the judge {said}" if said else ""
-            return "" if self._expression.matches(values) else f"it does not meet {self.condition}{judge}"
+        if self._expression is None:
+            return (await item.once(b"validate", partial(self._call, transcript))).decode()
+        from camel.query.columns import transcript_values
 
-        async def decide() -> bytes:
-            assert callable(self.condition)
-            made = self.condition(transcript)
-            passed, why = made if isinstance(made, tuple) else (made, "the validation did not accept it")
-            if inspect.isawaitable(passed):
-                passed = await passed
-            return b"" if passed else (str(why) or "not accepted").encode("utf-8", "replace")
+        values = transcript_values(transcript, sorted(self._expression.columns))
+        if self._expression.matches(values):
+            return ""
+        found = ", ".join(f"{name} is {shown(value)}" for name, value in values.items())
+        return f"it does not meet {self.condition} ({found})"
 
-        return (await item.once(b"validate", decide)).decode()
+    async def _call(self, transcript: Transcript) -> bytes:
+        """Call the function, and return why it does not accept a conversation."""
+        try:
+            made: Any = cast("Callable[[Transcript], Any]", self.condition)(transcript)
+            made = await made if inspect.isawaitable(made) else made
+        except Exception as error:
+            raise InputError(
+                f"the validation raised {type(error).__name__} for the conversation {transcript.id}: {error}. Fix it, and resume "
+                "with the same call; no call is paid for twice"
+            ) from error
+        passed, why = made if isinstance(made, tuple) else (made, "")
+        return b"" if passed else (str(why) or "the validation did not accept it").encode("utf-8", "replace")
 
 
 def _add_usage(transcript: Transcript, usage: Usage) -> None:

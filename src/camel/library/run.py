@@ -23,7 +23,7 @@ from camel.runs.reader import RunReader, need_module
 from camel.runs.scores import with_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from camel.core.model import Model
     from camel.jobs.progress import Snapshot
@@ -153,15 +153,8 @@ class Run(RunReader):
         self,
         *,
         model: Model | ModelSpec | str | None = None,
-        concurrency: int = 64,
-        budget_usd: float | None = None,
-        budget_tokens: int | None = None,
-        budget_calls: int | None = None,
-        budget_hours: float | None = None,
-        accept: Collection[str] = (),
-        retry_failed: bool = False,
         replace: bool = False,
-        progress: bool = True,
+        limits: Mapping[str, Any] | None = None,
         **columns: Any,
     ) -> Run:
         """Add columns of scores, and return the run with them. Later calls score only new conversations.
@@ -174,24 +167,14 @@ class Run(RunReader):
         A column is a function that returns a number, a bool, a word or None, each alone or with a reason as `(value,
         reason)`; a `Rubric` by which `model` rates; or `language=True`, `duplicates=True`, `detectors=True`,
         `questions="humaneval"`. A function is identified by its name and `version`. `replace` replaces paid
-        scores of another rubric. For the rest see `run_job`.
+        scores of another rubric. `limits` are arguments of `run_job`, such as `{"budget_usd": 5}`.
         """
         from camel.evaluation.scoring import ScoreJob
         from camel.library.execution import finish_job
         from camel.library.scores import find_scorers
 
         job = ScoreJob(self.folder.address, find_scorers(columns, model), replace)
-        finish_job(
-            job,
-            concurrency=concurrency,
-            budget_usd=budget_usd,
-            budget_tokens=budget_tokens,
-            budget_calls=budget_calls,
-            budget_hours=budget_hours,
-            accept=accept,
-            retry_failed=retry_failed,
-            progress=progress,
-        )
+        finish_job(job, **(limits or {}))
         return Run(self.folder.address, self.stage)
 
     def to_hf(self) -> Any:

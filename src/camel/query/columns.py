@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,9 +58,8 @@ _READ = {
     "score": ["scores"],
     "result": ["result"],
 }
-_results = msgspec.json.Decoder(dict[str, Any])
 _PREFIXES = ("input", "score", "result")
-_LANGUAGE_CHARS, _FIRST_ROWS = 600, 256
+_FIRST_ROWS = 256
 T = TypeVar("T", bound=RunReader)
 
 
@@ -156,8 +155,7 @@ class _Values:
                 found = map(marks_of, rows(upgraded(self._table)))
                 return [[mark.detector for mark in marks] for marks in found]
             case "language":
-                begins = [" ".join(text[:_LANGUAGE_CHARS] for text in said[:2]) for said in self._said()]
-                return self._scored(name, map(language_of, begins))
+                return self._scored(name, [language_of(beginning_of(said)) for said in self._said()])
             case "chars":
                 return [sum(map(len, said)) for said in self._said()]
             case "starred" | "tag":
