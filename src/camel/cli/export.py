@@ -24,7 +24,7 @@ SITE = "site"
 FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
-SeatOption = Annotated[str, option("For messages and sharegpt: speaker to train on. Default: assistant, or else of two speakers the one that did not begin.", "NAME")]  # fmt: skip
+SpeakerOption = Annotated[str, option("For messages and sharegpt: speaker to train on. Default: assistant, or else the second of two speakers.", "NAME")]  # fmt: skip
 WhereOption = Annotated[str, option("For site: include only matches of this filter, written as in the explorer's URL, such as 'stop=done&q=oasis'.", "QUERY")]  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def export(
     acknowledge: shared.Acknowledge = None,
     language: LanguageOption = "",
     with_reasoning: WithReasoningOption = False,
-    seat: SeatOption = "",
+    speaker: SpeakerOption = "",
     force: shared.Force = False,
     title: shared.Title = "",
     license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
@@ -67,8 +67,8 @@ def export(
         )
     if with_reasoning and format not in REASONING:
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
-    if seat and format not in ("messages", "sharegpt"):
-        raise InputError("--seat works only with the formats messages and sharegpt: remove it")
+    if speaker and format not in ("messages", "sharegpt"):
+        raise InputError("--speaker works only with the formats messages and sharegpt: remove it")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
     endings = ("",) if format == SITE else FORMATS[format].endings
@@ -103,7 +103,7 @@ def export(
                 written = dataset(records, place, release=release, **card)
             else:
                 write: Any = FORMATS[format].write
-                written = write(records, place, release=release, **({"seat": seat} if seat else {}))
+                written = write(records, place, release=release, **({"seat": speaker} if speaker else {}))
         committed = written.conversations
         what = counted(committed, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
