@@ -34,6 +34,8 @@ SEATS = {
 ENDINGS = {
     "done": Mark("done", "e-done", "done", TEAL),
     "agreed": Mark("agreed", "e-done", "done", TEAL),
+    "goal": Mark("goal reached", "e-done", "done", TEAL),
+    "goodbye": Mark("goodbye", "e-done", "done", TEAL),
     "max_messages": Mark("message limit", "e-limit", "limit", GOLD),
     "max_rounds": Mark("round limit", "e-limit", "limit", GOLD),
     "token_limit": Mark("token limit", "e-limit", "limit", GOLD),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ import msgspec
 from camel.core.errors import InputError
 from camel.core.expressions import ColumnKind, Expression, parse_expression
 from camel.core.transcript import Score, Transcript
-from camel.detectors.languages import language_of
+from camel.detectors.languages import beginning_of, language_of
 from camel.detectors.marks import marks_of
 from camel.index.build import INDEX_COLUMNS, table_of
 from camel.index.facets import elements
@@ -201,7 +201,8 @@ def _named(table: Table, prefix: str) -> list[dict[str, Any]]:
     column = next((name for name in _READ[prefix] if name in table.schema.names), "")
     given = table.column(column).to_pylist() if column else [None] * table.num_rows
     if prefix == "result":
-        return [_results.decode(one) if one else {} for one in given]
+        found = [msgspec.json.decode(one) if one else {} for one in given]
+        return [one if isinstance(one, dict) else {} for one in found]
     if prefix == "score":
         return [{name: _value(msgspec.convert(one, Score)) for name, one in row or ()} for row in given]
     return [dict(row or ()) for row in given]
