@@ -435,6 +435,54 @@ def test_pairs_are_of_one_prompt_and_in_order(
         assert row["chosen"] != row["rejected"]
 
 
+TRAIN = """
+import sys
+from pathlib import Path
+from datasets import load_dataset
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
+from tests.training.test_launch import make_model
+
+root = Path(sys.argv[1])
+make_model(root / "model")
+more = {"max_steps": 1, "report_to": [], "use_cpu": True, "save_strategy": "no", "bf16": False, "max_length": 64}
+tokenizer = AutoTokenizer.from_pretrained(root / "model")
+for kind, settings, trainer, file in (
+    ("sft", SFTConfig, SFTTrainer, "messages.jsonl"),
+    ("dpo", DPOConfig, DPOTrainer, "preferences.jsonl"),
+    ("reward", RewardConfig, RewardTrainer, "preferences.jsonl"),
+):
+    rows = load_dataset("json", data_files=str(root / file), split="train")
+    model = str(root / "model")
+    if kind == "reward":
+        model = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
+        model.config.pad_token_id = tokenizer.pad_token_id
+    given = settings(output_dir=str(root / kind), **more)
+    print(kind, trainer(model=model, args=given, train_dataset=rows, processing_class=tokenizer).train().training_loss)
+"""
+
+
+@pytest.mark.slow
+def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
+    pytest.importorskip("trl")
+    given = [scored(f"{n}", float(n % 3), f"Question {n // 3}", f"Answer {n}") for n in range(12)]
+    run = imported(tmp_path / "run", given)
+    run.export("messages", tmp_path / "messages.jsonl")
+    run.export("preferences", tmp_path / "preferences.jsonl", by="score.helpful")
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(tmp_path / "home"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [sys.executable, "-c", TRAIN, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [
+        line.split()[0] for line in done.stdout.splitlines() if line.startswith(("sft ", "dpo ", "reward "))
+    ] == [*("sft", "dpo", "reward")]
+
+
 # ---------------------------------------------------------------- cards
 
 
