@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _HOME = {
     "core.conversation": "Agent Conversation Critic",
     "core.critic": "BestOf Case FunctionJudge Judge Verdict",
+    "core.dialogue": "Dialogue DialogueStops Goal Participant",
     "core.errors": "CamelError InputError MissingExtra ModelError",
     "core.grammar": "Move parse",
     "core.graphs": "Edges Groups Ring Star",

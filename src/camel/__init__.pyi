@@ -25,6 +25,18 @@ from camel.core.critic import (
 from camel.core.critic import (
     Verdict as Verdict,
 )
+from camel.core.dialogue import (
+    Dialogue as Dialogue,
+)
+from camel.core.dialogue import (
+    DialogueStops as DialogueStops,
+)
+from camel.core.dialogue import (
+    Goal as Goal,
+)
+from camel.core.dialogue import (
+    Participant as Participant,
+)
 from camel.core.errors import (
     CamelError as CamelError,
 )

@@ -14,7 +14,7 @@ import pytest
 from camel.core.grammar import DONE_TOKEN, parse
 from camel.core.model import Choice, Model, Reply, Request
 from camel.core.role_playing import RolePlaying
-from camel.core.stops import MaxMessages, MessageLoop, StopRule, paper_rules
+from camel.core.stops import MaxMessages, StopRule, paper_rules, play_rules
 from camel.core.task import TaskSpecifier
 from camel.core.transcript import Transcript
 
@@ -175,11 +175,7 @@ MODES: dict[str, Mode] = {
     "always": lambda seat, text, turn: text,
 }
 # Repeating one message forever is a loop, which other tests cover.
-RULES = [
-    MaxMessages(LIMIT) if isinstance(rule, MaxMessages) else rule
-    for rule in paper_rules()
-    if not isinstance(rule, MessageLoop)
-]
+RULES = [MaxMessages(LIMIT) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
 
 
 async def play(
@@ -310,7 +306,7 @@ async def test_the_specified_task_changes_nothing(kind: str):
 @pytest.mark.parametrize("kind", [*TEXT, *DONE, *INSTRUCTION])
 async def test_every_conversation_ends_by_its_limit(kind: str):
     text = (TEXT | DONE | INSTRUCTION)[kind]
-    rules = [MaxMessages(LIMIT) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
+    rules = [MaxMessages(LIMIT) if isinstance(rule, MaxMessages) else rule for rule in play_rules()]
 
     class Both(Model):
         calls = 0

@@ -21,7 +21,9 @@ from camel.core.stops import (
     StopRule,
     TokenLimit,
     paper_rules,
+    play_rules,
 )
+from camel.scenarios import RolePlay, load, shipped
 
 TRANSCRIPTS = Path(__file__).parent.parent / "fixtures" / "transcripts"
 CALL = NextCall("user")
@@ -402,7 +404,7 @@ def test_there_are_good_transcripts():
 def test_a_good_conversation_ends_by_done_alone(path: Path):
     messages = said(path)
     assert first_stop(messages, paper_rules()) == ("done", len(messages))
-    others = [rule for rule in paper_rules() if not isinstance(rule, DoneToken)]
+    others = [rule for rule in play_rules() if not isinstance(rule, DoneToken)]
     assert first_stop(messages, others) is None
     # Every message says what its seat should.
     for message in messages[:-1]:
@@ -413,15 +415,24 @@ def test_a_good_conversation_ends_by_done_alone(path: Path):
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_real_transcripts_end_where_a_reader_would_end_them(path: Path):
     messages = said(path)
-    stop = first_stop(messages, paper_rules())
+    stop = first_stop(messages, play_rules())
     if path.stem in SMALL_MODEL:
         assert stop == SMALL_MODEL[path.stem]
     assert stop is None or 0 < stop[1] <= len(messages)
 
 
+def test_the_loop_rule_is_not_the_papers_and_can_be_left_out():
+    assert not any(isinstance(rule, MessageLoop) for rule in (*paper_rules(), *play_rules(())))
+    kinds = [type(rule).__name__ for rule in play_rules()]
+    assert kinds.index("NoInstruction") < kinds.index("MessageLoop") < kinds.index("MaxMessages")
+    for name in shipped():
+        if isinstance(end := load(name).end, RolePlay):
+            assert [type(rule).__name__ for rule in end.rules()] == kinds, "all role plays end as before"
+
+
 def test_rules_are_pure():
     messages = dialogue(*[LONG_ASK, LONG_ANSWER] * 3)
-    for rule in paper_rules():
+    for rule in play_rules():
         assert rule.check(messages, CALL) == rule.check(list(messages), CALL)
     assert [m.content for m in messages] == [LONG_ASK, LONG_ANSWER] * 3
 

@@ -61,7 +61,6 @@ def test_a_seat_has_from_the_default_what_fits_its_model_and_endpoint():
 @pytest.mark.parametrize(
     ("tables", "names"),
     [
-        ({"usr": {}}, ["usr", "user"]),
         ({"user": {"nam": "x"}}, ["models.user", "nam", "name"]),
         ({"user": {"choose": [{"modle": "x"}]}}, ["models.user.choose", "modle"]),
         ({"user": {"name": "x", "choose": [{"model": "y"}]}}, ["models.user"]),

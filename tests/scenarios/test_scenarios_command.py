@@ -23,10 +23,11 @@ def test_list():
     assert code == 0
     lines = output.splitlines()
     assert lines[0].split() == ["name", "title", "shape", "labels"]
-    assert "ai_society         AI Society               50 × 50 × 10 = 25,000 conversations" in lines
-    assert "table1_code        Table 1: Code            20 × 5 × 1 = 100 conversations" in lines
+    rows = [" ".join(line.split()) for line in lines]
+    assert "ai_society AI Society 50 × 50 × 10 = 25,000 conversations" in rows
+    assert "table1_code Table 1: Code 20 × 5 × 1 = 100 conversations" in rows
     assert any(line.startswith("misalignment") and line.endswith("misalignment") for line in lines)
-    assert len(lines) == 11
+    assert len(lines) == 14
     assert "\x1b" not in output
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from camel import scenarios
+from camel.core.dialogue import Dialogue
 from camel.scenarios import Level, RolePlay, Scenario, load, shipped
 from camel.scenarios.duplicates import Distinct
 from camel.scenarios.reading import QUESTIONS
@@ -60,6 +61,7 @@ def test_sizes_are_the_papers():
         name: {level.name: (len(level.given), level.most) for level in load(name).levels if level.given}
         for name in shipped()
     }
+    found = {name: levels for name, levels in found.items() if not isinstance(load(name).end, Dialogue)}
     assert {name: levels for name, levels in found.items() if levels} == SIZES
     for name, level in LISTS:
         assert {len(one.items) for one in load(name).level(level).given} == {SIZES[name][level][1]}

@@ -38,6 +38,7 @@ PARTS = {
         "Conversations with more than two speakers.",
         (
             "core.society",
+            "core.dialogue",
             "core.member",
             "core.turns",
             "core.graphs",

@@ -29,6 +29,7 @@ SplitByOption = Annotated[str, option("With --split: keep conversations with the
 ByOption = Annotated[str, option("For preferences: compare conversations by this column, such as score.helpful, instead of a critic's choices.", "COLUMN")]  # fmt: skip
 MarginOption = Annotated[float, option("With --by: minimum difference of the two values.", "NUMBER", min=0)]
 MetadataOption = Annotated[bool | None, option("Add the key metadata to each row: id, run, inputs, scores and result.", None, "--metadata/--no-metadata")]  # fmt: skip
+SeatOption = Annotated[str, option("For messages, sharegpt and preferences with --by: speaker to train on. Default: assistant, or else of two speakers the one that did not begin.", "NAME")]  # fmt: skip
 
 
 def export(
@@ -43,6 +44,7 @@ def export(
     split_by: SplitByOption = "",
     by: ByOption = "",
     margin: MarginOption = 0.0,
+    seat: SeatOption = "",
     force: shared.Force = False,
     title: shared.Title = "",
     license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
@@ -107,7 +109,9 @@ def export(
         committed = len(RunReader(run, stage)) if stage else 0
     else:
         options: dict[str, Any] = {"metadata": metadata, "by": by, "margin": margin}
-        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning}
+        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning} | (
+            {"seat": seat} if seat else {}
+        )
         if format == "dataset":
             options |= {
                 "title": title or out.name,

@@ -65,7 +65,7 @@ def play(
     from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
     from camel.core.role_playing import RolePlaying
-    from camel.core.stops import paper_rules
+    from camel.core.stops import play_rules
     from camel.core.task import TaskSpecifier
     from camel.models.person import Person
 
@@ -96,7 +96,7 @@ def play(
         user_critic=None if "user" in seats else judge,
         sampling=sampling,
         specifier=specifier if specify else None,
-        rules=paper_rules(max_messages=max_messages or MESSAGES),
+        rules=play_rules(max_messages=max_messages or MESSAGES),
         inception=own,
         watch=screen.watch,
     )

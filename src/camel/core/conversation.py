@@ -45,6 +45,14 @@ class Critic(Protocol):
         ...
 
 
+class AwaitedRule(Protocol):
+    """A stop rule that is asked when a message was said. It may call a model and replace the messages that were just said."""
+
+    async def decide(self, conversation: Conversation, since: int) -> Stop | None:
+        """Return a `Stop` to end the conversation. The messages from index `since` are new."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """A speaker: name, role, model and prompts. Holds no state: the conversation keeps what it heard."""
@@ -129,6 +137,7 @@ class Conversation:
         self.transcript = transcript
         self.transcript.speakers = [agent.described() for agent in agents]
         self._rules = checked_rules(rules)
+        self._awaited = [cast("AwaitedRule", rule) for rule in self._rules if hasattr(rule, "decide")]
         self._turns = turns or round_robin([agent.name for agent in agents])
         self._wording = wording or by_name
         names = list(self.agents)
@@ -161,7 +170,17 @@ class Conversation:
 
     async def step(self) -> None:
         """Get one message from each agent that speaks now. End the conversation instead if a stop rule asks for it."""
-        calls, seen = self.asked(), len(self.transcript.messages)
+        seen = len(self.transcript.messages)
+        await self._say_next(seen)
+        for rule in self._awaited if len(self.transcript.messages) > seen else ():
+            try:
+                self.transcript.stop = self.transcript.stop or await rule.decide(self, seen)
+            except ModelError as error:
+                self.transcript.stop = Stop.failed(error, "stop rule")
+                raise
+
+    async def _say_next(self, seen: int) -> None:
+        calls = self.asked()
         if len(calls) == 1:
             if reply := await self._ask(*calls[0]):
                 self._heard(calls[0][0], reply)
@@ -310,6 +329,7 @@ class Conversation:
         other._inboxes = {name: inbox.copy() for name, inbox in self._inboxes.items()}
         other._forgotten = {n: one._replace(pending=(), usage=Usage()) for n, one in self._forgotten.items()}
         other._summarizes = False
+        other._awaited = []
         other._watch = None
         other._told = len(other.transcript.messages)
         return other

@@ -88,7 +88,7 @@ class Names(Mapping[str, str]):
             if name not in known:
                 listed = ", ".join([*self][:20]) + (", …" if len(self) > 20 else "")
                 raise InputError(
-                    f"[{where}] refers to {shown(name)}, who is not a member{similar(name, self)}. The members are {listed}"
+                    f"[{where}] refers to {shown(name)}, which is not one of the names{similar(name, self)}. The names are {listed}"
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:

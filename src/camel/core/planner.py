@@ -8,9 +8,7 @@ the members are the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -18,7 +16,7 @@ import msgspec
 from camel.core.checks import whole
 from camel.core.errors import NotUnderstood
 from camel.core.history import History
-from camel.core.inception import fill
+from camel.core.inception import fill, texts
 from camel.core.member import MAX_NAME_CHARS, Member, as_key
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Model, Reply, Request, Watch
@@ -153,11 +151,9 @@ def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
     return members
 
 
-@cache
-def prompts() -> dict[str, str]:
+def prompts() -> Mapping[str, str]:
     """Return the prompts that come with CAMEL, by name."""
-    folder = Path(__file__).parent / "inception" / "society"
-    return {path.stem: path.read_text("utf-8").strip() for path in folder.glob("*.txt")}
+    return texts("society")
 
 
 async def _ask(

@@ -24,7 +24,7 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
-from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
+from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, play_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
@@ -56,7 +56,7 @@ class RolePlaying(Play, Declaration):
 
     It is a declaration: every `run()` is a new conversation, and `camel.generate` fills `<placeholders>` in the task and the
     roles from rows of values. `model` is a name or an object; the default is the one that the environment names.
-    `max_messages=10` limits the length, `rules` replace the paper's other rules. A `critic` chooses what the assistant
+    `max_messages=10` limits the length, `rules` replace the other rules. A `critic` chooses what the assistant
     says, a `user_critic` what the user says; `critic=3` lets the model choose the best of three proposals. `specify=False`
     uses the task as it is. `history="window"` or `"summarize"` lets both continue when a prompt no longer fits;
     `user_history` overrides it for the user.
@@ -115,7 +115,7 @@ class RolePlaying(Play, Declaration):
         self._sampling = {ASSISTANT: sampling, USER: sampling if user_sampling is None else user_sampling}
         self._specifier = _checked("specifier", specifier, TaskSpecifier) if specify else None
         limit = MAX_MESSAGES if max_messages is None else max_messages
-        self._rules = paper_rules(max_messages=limit) if rules is None else checked_rules(rules, max_messages)
+        self._rules = play_rules(max_messages=limit) if rules is None else checked_rules(rules, max_messages)
         self._inception = _checked("inception", inception, Inception) or prompts.paper()
         self._watch = watch
         if watch is not None and not callable(watch):

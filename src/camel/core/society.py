@@ -320,7 +320,7 @@ class SocietyPlay(Play):
         id: str,
     ) -> None:
         self.society = society
-        self._models = _seated(model, society.names)
+        self._models = seat_models(model, society.names)
         Names(society.names).check("critics", critics)
         self._settings = sampling, seed, critics
         self._rules = None if rules is None else checked_rules(rules)
@@ -400,7 +400,7 @@ class SocietyPlay(Play):
         self.transcript.stop = Stop.failed(error, speaker)
 
 
-def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
+def seat_models(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
     """Return the models by member. The key `""` has the model of members that have no own one."""
     if not isinstance(model, Mapping):
         return {"": checked_model(model)}

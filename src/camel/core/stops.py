@@ -30,6 +30,8 @@ StopReason = Literal[
     "max_rounds",
     "agreed",
     "message_loop",
+    "goodbye",
+    "goal",
     "stopped",
     "error",
 ]
@@ -351,20 +353,20 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
     return lambda: _PluggedRule(plugin, part())
 
 
-STOP_RULES: Registry[Callable[[], StopRule]] = Registry("stop_rules", {}, _plugged, kind="stop rule")
+_OWN: dict[str, Callable[[], StopRule]] = {"message_loop": MessageLoop}
+STOP_RULES = Registry("stop_rules", _OWN, _plugged, kind="stop rule")
 """Further rules that a scenario can name in `stop_rules`, each as a factory."""
 
 
 def paper_rules(*, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:
-    """Return the paper's stop rules with its constants, and the loop rule that the paper's code intended."""
-    return (
-        DoneToken(),
-        AssistantInstructs(),
-        NoInstruction(),
-        MessageLoop(),
-        MaxMessages(max_messages),
-        TokenLimit(),
-    )
+    """Return the paper's five stop rules with its constants."""
+    return (DoneToken(), AssistantInstructs(), NoInstruction(), MaxMessages(max_messages), TokenLimit())
+
+
+def play_rules(names: Iterable[str] = ("message_loop",), *, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:  # fmt: skip
+    """Return the paper's rules and the rules of these names in `STOP_RULES`, which come before the two limits."""
+    *first, most, window = paper_rules(max_messages=max_messages)
+    return (*first, *(STOP_RULES.find(name)() for name in names), most, window)
 
 
 _PLEASANT = re.compile(

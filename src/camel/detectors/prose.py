@@ -38,6 +38,12 @@ _SHOWN = re.compile(
 )
 
 
+def is_natural(transcript: Transcript) -> bool:
+    """Return whether the speakers' prompts are known and do not ask for the paper's format."""
+    systems = [speaker.system for speaker in transcript.speakers if speaker.system]
+    return bool(systems) and not any("Instruction:" in text or "Solution:" in text for text in systems)
+
+
 def said_by(speaker: str, transcript: Transcript) -> Iterator[tuple[int, Message]]:
     """Yield the messages of a seat with their indexes."""
     return ((i, message) for i, message in enumerate(transcript.messages) if message.speaker == speaker)

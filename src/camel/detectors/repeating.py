@@ -15,10 +15,10 @@ from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import MessageLoop, NextCall
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.prose import asked_before, prose, sentences, words, work
+from camel.detectors.prose import asked_before, is_natural, prose, sentences, words, work
 from camel.detectors.replies import only_announces, refuses
 
-_RULE = MessageLoop()
+_RULE, _NATURAL_RULE = MessageLoop(), MessageLoop(pleasantries=6, pleasant_chars=60)
 _ANY_CALL = NextCall("")
 
 
@@ -26,8 +26,9 @@ def message_loop(transcript: Transcript) -> Iterator[Hit]:
     """Find loops of repeated messages. Each loop is reported once, at the message that completes it."""
     messages = transcript.messages
     looping = False
+    rule = _NATURAL_RULE if len(transcript.speakers) == 2 and is_natural(transcript) else _RULE
     for index in range(len(messages)):
-        stop = _RULE.check(messages[: index + 1], _ANY_CALL)
+        stop = rule.check(messages[: index + 1], _ANY_CALL)
         if stop and not looping:
             # The detail contains names of seats, which never come from a model.
             yield Hit(index, f"a loop: {stop.detail}")

@@ -13,7 +13,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.prose import asked_before, prose, said_by, sentences
+from camel.detectors.prose import asked_before, is_natural, prose, said_by, sentences
 from camel.detectors.repeating import is_echo
 
 
@@ -37,9 +37,8 @@ def format_violation(transcript: Transcript) -> Iterator[Hit]:
 
 def _has_format(transcript: Transcript) -> bool:
     """Return whether the prompts ask for the format. Imported conversations have no prompts, so their messages decide."""
-    systems = [speaker.system for speaker in transcript.speakers if speaker.system]
-    if systems:
-        return any("Instruction:" in system or "Solution:" in system for system in systems)
+    if any(speaker.system for speaker in transcript.speakers):
+        return not is_natural(transcript)
     if not transcript.speakers:
         return True
     moves = (message.move for message in transcript.messages)
@@ -48,7 +47,7 @@ def _has_format(transcript: Transcript) -> bool:
 
 def role_flipping(transcript: Transcript) -> Iterator[Hit]:
     """Find messages in which a speaker takes the role of the other one."""
-    for index, message in enumerate(transcript.messages):
+    for index, message in enumerate([] if is_natural(transcript) else transcript.messages):
         flips = {USER: _user_flips, ASSISTANT: _assistant_flips}.get(message.speaker)
         if flips and (hit := flips(transcript, index, message)):
             yield hit

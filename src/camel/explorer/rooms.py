@@ -25,7 +25,7 @@ from camel.core.errors import CamelError, InputError, ModelError
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Model, Reply, Request, Retrying, WrappedModel
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
-from camel.core.stops import paper_rules
+from camel.core.stops import play_rules
 from camel.core.task import SPECIFIER, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.engine.halt import Halt
@@ -387,7 +387,7 @@ class Agents:
             specifier=TaskSpecifier(sampling=Sampling(temperature=1.0, max_tokens=sampling.max_tokens))
             if wanted.specify
             else None,
-            rules=paper_rules(max_messages=wanted.messages),
+            rules=play_rules(max_messages=wanted.messages),
             watch=room.watch,
         )
         self._rooms[room.id] = room

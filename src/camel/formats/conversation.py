@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from camel.core.heard import heard_by
+from camel.core.heard import heard_by, together
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.formats.json_rows import ROW_ENDINGS, write_rows
@@ -20,21 +22,24 @@ def messages(
     path: Path,
     *,
     release: Release = Release(),  # noqa: B008 - frozen
-    seat: str = ASSISTANT,
+    seat: str = "",
     system: bool = True,
     sharegpt: bool = False,
 ) -> Exported:
     """Write `{"messages": [{"role", "content"}…]}` for OpenAI and TRL: what the model in `seat` heard and said.
 
-    With `sharegpt`, write `{"conversations": [{"from", "value"}…]}` of human and gpt.
+    Default: the seat `assistant`, or else of two speakers the one that did not begin. With `sharegpt`, write `{"conversations": [{"from", "value"}…]}` of human and gpt.
     """
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        turns = turns_of(transcript, seat, system=system)
+        own = seat or default_seat(transcript)
+        turns = chat_of(transcript, own, system=system)
         if turns and sharegpt:
             yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
         elif turns:
-            thoughts = (message.reasoning for message in transcript.messages if message.speaker == seat)
+            said = [message.reasoning for message in transcript.messages if message.speaker == own]
+            # Without one reasoning per turn, they cannot be assigned.
+            thoughts = iter(said if len(said) == sum(role == "assistant" for role, _ in turns) else ())
             yield {"messages": [_message(role, content, thoughts) for role, content in turns]}
 
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
@@ -66,6 +71,22 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
             yield {"instruction": pair.instruction, "input": pair.input, "output": pair.output}
 
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+def default_seat(transcript: Transcript) -> str:
+    """Return the seat to train on: `assistant` if there is one, or else of two speakers the one that did not begin."""
+    names = [speaker.name for speaker in transcript.speakers]
+    if ASSISTANT in names or len(names) != 2 or not transcript.messages:
+        return ASSISTANT
+    return names[transcript.messages[0].speaker == names[0]]
+
+
+def chat_of(transcript: Transcript, seat: str = "", *, system: bool = True) -> list[tuple[str, str]]:
+    """Return `turns_of` a seat with alternating roles, which chat templates need, even if a seat spoke twice in a row."""
+    turns = turns_of(transcript, seat or default_seat(transcript), system=system)
+    return [
+        (role, together([content for _, content in same])) for role, same in groupby(turns, itemgetter(0))
+    ]
 
 
 def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:

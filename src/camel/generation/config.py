@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import similar
+from camel.core.dialogue import GOAL, Dialogue
 from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
@@ -210,6 +211,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         end = scenario.end
         if isinstance(end, Meeting):
             there = {"lists", *(f"{MEMBERS}.{name}" for name in end.society.names)}
+        elif isinstance(end, Dialogue):
+            there = {"lists", *end.names, *([GOAL] if end.stops.goal else [])}
         elif isinstance(end, RolePlay):
             there = {*SEATS} - (set() if self.critic_of(scenario) else {"critic"})
             there -= set() if end.specify else {"specifier"}
@@ -217,9 +220,9 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             there = {"assistant", "lists"}
         for name in self.models.keys() - there:
             raise InputError(
-                f"[models.{name}] is not in '{scenario.name}'. Use one of {', '.join(sorted(there))}"
+                f"[models.{name}] is not in '{scenario.name}'{similar(name, there)}. Use one of {', '.join(sorted(there))}"
             )
-        for name in ("critic", "lists"):
+        for name in ("critic", "lists", GOAL):
             if name in self.models and any(one.prompt for one in self.models[name].candidates):
                 raise InputError(f"[models.{name}] must not have a prompt: remove it")
 

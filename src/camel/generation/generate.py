@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.conversation import spoken
+from camel.core.dialogue import GOAL, Dialogue, Participant
 from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
 from camel.core.member import Member
@@ -317,6 +318,8 @@ class Maker:
         end, seed, index = self.scenario.end, self.config.seed, item.index
         if isinstance(end, Meeting):
             return self._meeting(item, end, facts)
+        if isinstance(end, Dialogue):
+            return self._dialogue(item, end, facts)
         assert isinstance(end, RolePlay)
         seats = {name: self._seat(item, name) for name in SEATS}
         models = self._models(item)
@@ -366,6 +369,26 @@ class Maker:
             seated,
             task=task,
             sampling=None if self.config.models else usual,
+            seed=item_seed(self.config.seed, item.index),
+            id=self.scenario.id(item.index),
+        )
+
+    def _dialogue(self, item: Item, end: Dialogue, facts: dict[str, str]) -> Play:
+        """Return one dialogue, ready to start."""
+        models, seated = self._models(item), {name: self._seat(item, name) for name in (*end.names, GOAL)}
+        seats: list[Participant] = []
+        for seat in end.seats:
+            one = seated[seat.name]
+            sampling = one.sampling or self.config.sampling or seat.sampling
+            history = one.history or self.config.history or seat.history
+            prompt = one.prompt or seat.prompt
+            seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history))
+        goal = end.stops.goal
+        if goal and (sampling := seated[GOAL].sampling or self.config.sampling):
+            goal = replace(goal, sampling=sampling)
+        end = replace(end, seats=tuple(seats), stops=replace(end.stops, goal=goal))
+        return end.fill(facts).play(
+            {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
             seed=item_seed(self.config.seed, item.index),
             id=self.scenario.id(item.index),
         )

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from camel.core.dialogue import GOAL, Dialogue
+from camel.core.member import Member
 from camel.core.message import Usage
 from camel.core.results import ResultSettings
 from camel.core.society import Society
@@ -60,7 +62,7 @@ def messages_assumed(scenario: Scenario, assumed: Assumptions) -> Figure:
         # If nothing else ends it, it reaches its limit.
         ends_early = bool(end.society.stop.done or end.society.stop.vote)
         return Figure(*(end.society.limit * part for part in ((0.3, 0.7, 1.0) if ends_early else (1, 1, 1))))
-    most = end.max_messages if isinstance(end, RolePlay) else 1
+    most = end.max_messages if isinstance(end, RolePlay | Dialogue) else 1
     return Figure(*(min(case_of(assumed.messages, case), most) for case in range(3)))
 
 
@@ -85,6 +87,10 @@ class Guesses:
         end, parts = self._scenario.end, dict[str, float]()
         if isinstance(end, Meeting):
             parts = {f"{MEMBERS}.{name}": 1.0 for name in end.society.names}
+        elif isinstance(end, Dialogue):
+            parts = dict.fromkeys(end.names, 1.0) | (
+                {GOAL: len(end.names) / end.stops.goal.every} if end.stops.goal else {}
+            )
         elif isinstance(end, RolePlay):
             parts = {"user": 0.5, "assistant": 0.5, "specifier": 0.02 if end.specify else 0.0}
             if self._critic:
@@ -123,6 +129,16 @@ class Guesses:
         end, assumed = self._scenario.end, self._assumed
         if isinstance(end, Meeting):
             return self._of_meeting(end.society, case)
+        if isinstance(end, Dialogue):
+            need = self._of_meeting(Society(members=tuple(map(Member, end.names))), case)
+            asked = (
+                (1 / end.stops.goal.every / (len(end.seats) if end.stops.goal.after else 1))
+                if end.stops.goal
+                else 0.0
+            )
+            return need.plus(
+                Need(need.calls * asked, need.prompt * asked, need.calls * asked * VERDICT_TOKENS)
+            )
         assert isinstance(end, RolePlay)
         messages = messages_assumed(self._scenario, assumed)[case]
         message = case_of(assumed.message_tokens, case)

@@ -24,7 +24,7 @@ from camel.models.discovery import find_replicas
 from camel.models.endpoint import checked_name
 from camel.models.local import LOCAL
 from camel.models.spec import ModelSpec
-from camel.scenarios import RolePlay, Scenario, Translate, load
+from camel.scenarios import Scenario, Translate, load
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LOCAL_SIZE, SIZE = 2, 8
@@ -170,7 +170,7 @@ def _text(
     answers: Answers, name: str, scenario: Scenario, full: Mapping[str, int], counts: Mapping[str, int]
 ) -> str:
     total = prod(counts.values())
-    what = "conversations" if isinstance(scenario.end, RolePlay) else "items"
+    what = "conversations" if scenario.has_conversations else "items"
     lines = [
         "# Written by camel init. Edit it freely; docs/generate.md describes all settings.",
         f"#   camel doctor {name}      check the setup",

@@ -93,10 +93,6 @@ def read_seats(table: dict[str, Any], default: Mapping[str, Any]) -> dict[str, A
     """Convert the table `[models]` of a configuration to seats by name. `default` is the table `[model]`."""
     tables = dict(table)
     members = cast("dict[str, Any]", tables.pop(MEMBERS, {}))
-    for name in tables:
-        if name not in (*SEATS, JUDGE):
-            known = (*SEATS, JUDGE, f"{MEMBERS}.NAME")
-            raise InputError(f"unknown [models.{name}]{similar(name, known)}. Use one of {', '.join(known)}")
     tables |= {f"{MEMBERS}.{name}": one for name, one in members.items()}
     return {name: _seat(f"models.{name}", one, default) for name, one in tables.items()}
 

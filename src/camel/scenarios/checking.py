@@ -10,11 +10,14 @@ from uuid import UUID
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import shown, similar
+from camel.core.dialogue import Dialogue, goal_question
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
+from camel.core.inception import placeholders as core_placeholders
 from camel.core.society import PLACEHOLDERS
+from camel.core.stops import STOP_RULES
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
 from camel.scenarios.lists import heading
 from camel.scenarios.reading import FILE, ScenarioProblem, folder_of, read
@@ -95,6 +98,8 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
             yield from _role_play(scenario.end, scenario)
         case Meeting():
             yield from _meeting(scenario.end, scenario)
+        case Dialogue():
+            yield from _dialogue(scenario.end, scenario)
         case Question():
             yield from _question(scenario.end, scenario)
         case Translate():
@@ -116,7 +121,7 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
 def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.title.strip():
         yield FILE, "the title is empty. Describe the scenario in a few words"
-    if not scenario.levels and not isinstance(scenario.end, Translate):
+    if not scenario.levels and not isinstance(scenario.end, Dialogue | Translate):
         yield FILE, "there are no levels. Add a [[levels]] table for what varies, such as the task"
     if scenario.gated and not scenario.requires_acknowledgement:
         yield FILE, "the label 'misalignment' needs an acknowledgment. Add requires_acknowledgement = true"
@@ -270,6 +275,21 @@ def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[_Found]:
         yield from _length(f"society, {where}", text)
 
 
+def _dialogue(dialogue: Dialogue, scenario: Scenario) -> Iterator[_Found]:
+    """Yield problems of a dialogue. Its placeholders are levels, or columns of the table in `[inputs]`."""
+    known = {level.name for level in scenario.levels}
+    for where, text in dialogue.texts.items():
+        for name in sorted(core_placeholders(text) - known) if known else ():
+            advice = f"<{name}> is not a level, so a table in [inputs] must have this column"
+            yield f"dialogue.{where}", f"{advice}{similar(name, known)}", "warning"
+        yield from _length(f"dialogue.{where}", text)
+    for name in dialogue.stops.rules:
+        try:
+            STOP_RULES.find(name)
+        except InputError as error:
+            yield "dialogue.stops.rules", str(error)
+
+
 def _question(question: Question, scenario: Scenario) -> Iterator[_Found]:
     known = [level.placeholder for level in scenario.levels]
     yield from _template("question.role", question.role, known)
@@ -328,6 +348,9 @@ def _texts(scenario: Scenario) -> Iterator[str]:
             own = dict.fromkeys(PLACEHOLDERS, "")
             for _, text, is_prompt in templates(meeting.society):
                 yield fill(text, own) if is_prompt else text
+        case Dialogue() as dialogue:
+            # Names of levels are lower case, and these placeholders may be written in any case.
+            yield " ".join(f"<{name.upper()}>" for name in dialogue.placeholders)
         case Question() as question:
             yield from (question.role, question.problem, question.prompt)
         case Translate() as translate:
@@ -384,6 +407,14 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
                 rendered.append(Rendered("role assignment", society.roles.asked(task)))
             for member, system, _ in society.prompts(task):
                 rendered.append(Rendered(f"system prompt of {member.name}, {member.title}", system))
+        case Dialogue() as dialogue:
+            filled = dialogue.fill(facts)
+            rendered += [
+                Rendered(f"system prompt of the {seat.name}, {seat.title}", text)
+                for seat, text in filled.prompts()
+            ]
+            if filled.stops.goal:
+                rendered.append(Rendered("goal", goal_question(filled.stops.goal.text, ())))
         case Question() as question:
             asked = question.asked(facts)
             rendered.append(Rendered(f"question to the {asked.role}", asked.prompt))

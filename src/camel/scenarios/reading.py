@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from camel.core import inception as prompts
 from camel.core.checks import shown, similar
+from camel.core.dialogue import Dialogue
 from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
@@ -96,6 +97,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     levels: tuple[LevelTable, ...] = ()
     role_play: RolePlayTable | None = None
     society: SocietyTable | None = None
+    dialogue: Dialogue | None = None
     question: Question | None = None
     translate: Translate | None = None
     critic: CriticSettings | None = None
@@ -276,8 +278,11 @@ def _items(text: str, name: str, folder: _Folder) -> tuple[tuple[str, ...], tupl
     return (), tuple(found)
 
 
-def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Question | Translate | None:
-    ends = [declaration.role_play, declaration.society, declaration.question, declaration.translate]
+def _end(
+    declaration: Declaration, folder: _Folder
+) -> RolePlay | Meeting | Dialogue | Question | Translate | None:
+    ends = [declaration.role_play, declaration.society, declaration.dialogue]
+    ends += [declaration.question, declaration.translate]
     last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
     if declaration.critic and not declaration.role_play:
         folder.report(FILE, "a [critic] needs a [role_play]: remove [critic]")
@@ -311,6 +316,12 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
             society = society and replace(society, history=meeting.history or society.history)
             task = meeting.task or (society.task if society else "") or last
             return society and Meeting(society=society, task=task, sampling=meeting.sampling)
+        case [Dialogue() as dialogue]:
+            if dialogue.model is not None:
+                folder.report(FILE, "[dialogue] must not have a model: set it in the configuration")
+            files = {seat.name: folder.text(seat.prompt) for seat in dialogue.seats if seat.prompt}
+            seats = (replace(seat, prompt=files.get(seat.name, "")) for seat in dialogue.seats)
+            return replace(dialogue, seats=tuple(seats))
         case [Question() as question]:
             return replace(question, prompt=folder.text(question.prompt), problem=question.problem or last)
         case [Translate() as translate]:
@@ -318,7 +329,7 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
         case several:
             folder.report(
                 FILE,
-                f"it has {len(several)} of [role_play], [society], [question] and [translate]. Keep exactly "
-                "one of them",
+                f"it has {len(several)} of [role_play], [society], [dialogue], [question] and [translate]. "
+                "Keep exactly one of them",
             )
             return None

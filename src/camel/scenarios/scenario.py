@@ -19,13 +19,14 @@ import msgspec
 
 from camel.core import inception as prompts
 from camel.core.checks import shown, similar
+from camel.core.dialogue import Dialogue
 from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.results import ResultSettings
 from camel.core.society import PLACEHOLDERS, Society
-from camel.core.stops import STOP_RULES, StopRule, paper_rules
+from camel.core.stops import StopRule, play_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
 
@@ -139,7 +140,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
     """The critic. Unset rather than None, so that older fingerprints stay the same."""
     stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Names of further rules, checked after the paper's."""
+    """Names of further rules, checked after the paper's and before the limits."""
     history: HistoryPolicy | msgspec.UnsetType = msgspec.UNSET
     """What happens to both agents' older turns when a prompt no longer fits. Default: `full`, as in the paper."""
 
@@ -168,8 +169,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def rules(self) -> tuple[StopRule, ...]:
         """Return the paper's stop rules with the declared limit, and the scenario's own rules."""
-        named = () if self.stop_rules is msgspec.UNSET else self.stop_rules
-        return (*paper_rules(max_messages=self.max_messages), *(STOP_RULES.find(name)() for name in named))
+        return play_rules(self.stop_rules or (), max_messages=self.max_messages)
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="society"):
@@ -267,7 +267,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     name: str
     title: str
     levels: tuple[Level, ...] = ()
-    end: RolePlay | Meeting | Question | Translate
+    end: RolePlay | Meeting | Dialogue | Question | Translate
     labels: tuple[str, ...] = ()
     """Labels of every record and every copy of it."""
     requires_acknowledgement: bool = False
@@ -289,7 +289,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     def id(self, index: int) -> str:
         """Return the item's id in files and records, 1-based like the paper's: `001_001_001`."""
-        return "_".join(f"{place + 1:03d}" for place in self.path(index))
+        return "_".join(f"{place + 1:03d}" for place in self.path(index) or (index,))
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -338,8 +338,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         match self.end:
             case RolePlay(task=text) | Meeting(task=text) | Question(problem=text):
                 return found.placeholder not in placeholders(text)
-            case Translate():
-                return True
+            case Dialogue() | Translate() as end:
+                return isinstance(end, Translate)
 
     def facts(self, index: int, lists: Lists) -> dict[str, str]:
         """Return the texts of an item, by level."""
@@ -397,13 +397,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     @property
     def has_conversations(self) -> bool:
         """Whether its items are conversations."""
-        return isinstance(self.end, RolePlay | Meeting)
+        return isinstance(self.end, RolePlay | Meeting | Dialogue)
 
     @property
     def shape(self) -> str:
         """The scenario's size as text, such as `50 × 50 × 10 = 25,000 conversations`."""
         match self.end:
-            case RolePlay() | Meeting():
+            case RolePlay() | Meeting() | Dialogue():
                 kind = "conversation"
             case Question():
                 kind = "problem"

@@ -66,10 +66,15 @@ def paper() -> Inception:
 
 
 @cache
+def texts(folder: str) -> Mapping[str, str]:
+    """Return the prompts in a folder next to this file, by name. They were written for CAMEL; the paper prints none."""
+    files = sorted((Path(__file__).parent / folder).glob("*.txt"))
+    return MappingProxyType({path.stem: _read(path) for path in files})
+
+
 def critic() -> Mapping[str, str]:
-    """Return the critic's prompts by file name. They were written for CAMEL; the paper prints none."""
-    folder = Path(__file__).parent / "critic"
-    return MappingProxyType({path.stem: _read(path) for path in sorted(folder.glob("*.txt"))})
+    """Return the critic's prompts by name."""
+    return texts("critic")
 
 
 @cache

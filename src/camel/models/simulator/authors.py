@@ -118,6 +118,8 @@ def society(facts: Facts) -> str:
     asked = facts.messages[-1].text if facts.messages else ""
     if asked.startswith("You are an impartial judge."):
         return _compared(facts)
+    if "Answer with YES or NO" in asked:  # whether the goal of a dialogue is reached
+        return f"{'NO' if facts.draw % 6 else 'YES'}. {_sentences(facts.draw, facts.draw >> 7, 1)[0]}"
     if found := _TRANSLATE.match(asked):
         return _translated(asked.partition("Message:\n")[2], found[1])
     if wanted := _LIST.search(asked):
