@@ -24,12 +24,12 @@ SITE = "site"
 FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
-SpeakerOption = Annotated[str, option("For messages and sharegpt: speaker to train on. Default: assistant, or else the second of two speakers.", "NAME")]  # fmt: skip
 SplitOption = Annotated[str, option("Write a folder with one file per split, with these shares, such as train=0.9,test=0.1.", "NAME=SHARE,...")]  # fmt: skip
 SplitByOption = Annotated[str, option("With --split: keep conversations with the same value of this column together, such as input.customer.", "COLUMN")]  # fmt: skip
 ByOption = Annotated[str, option("For preferences: compare conversations by this column, such as score.helpful, instead of a critic's choices.", "COLUMN")]  # fmt: skip
 MarginOption = Annotated[float, option("With --by: minimum difference of the two values.", "NUMBER", min=0)]
 MetadataOption = Annotated[bool | None, option("Add the key metadata to each row: id, run, inputs, scores and result.", None, "--metadata/--no-metadata")]  # fmt: skip
+SpeakerOption = Annotated[str, option("For messages, sharegpt and preferences with --by: speaker to train on. Default: assistant, or else the second of two speakers.", "NAME")]  # fmt: skip
 
 
 def export(
@@ -39,12 +39,12 @@ def export(
     acknowledge: shared.Acknowledge = None,
     language: LanguageOption = "",
     with_reasoning: WithReasoningOption = False,
-    speaker: SpeakerOption = "",
     metadata: MetadataOption = None,
     split: SplitOption = "",
     split_by: SplitByOption = "",
     by: ByOption = "",
     margin: MarginOption = 0.0,
+    speaker: SpeakerOption = "",
     force: shared.Force = False,
     title: shared.Title = "",
     license: Annotated[str, option("For dataset and site: license, such as cc-by-4.0.", "ID")] = "",
@@ -78,8 +78,6 @@ def export(
         )
     if with_reasoning and format not in REASONING:
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")
-    if speaker and format not in ("messages", "sharegpt"):
-        raise InputError("--speaker works only with the formats messages and sharegpt: remove it")
     if seed is not None and not random:
         raise InputError("--seed needs --random")
     if format == SITE and (split or by or metadata is not None):
@@ -111,7 +109,8 @@ def export(
         committed = len(RunReader(run, stage)) if stage else 0
     else:
         options: dict[str, Any] = {"metadata": metadata, "by": by, "margin": margin}
-        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning, "seat": speaker}
+        options |= {"acknowledge": restricted, "with_reasoning": with_reasoning}
+        options |= {"seat": speaker} if speaker else {}
         if format == "dataset":
             options |= {
                 "title": title or out.name,

@@ -33,9 +33,7 @@ def messages(
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         own = seat or default_seat(transcript)
-        entries = groupby(turns_of(transcript, own, system=system), itemgetter(0))
-        # Chat templates need alternating roles, also if a seat spoke twice in a row.
-        turns = [(role, together([content for _, content in same])) for role, same in entries]
+        turns = chat_of(transcript, own, system=system)
         if turns and sharegpt:
             yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
         elif turns:
@@ -81,6 +79,14 @@ def default_seat(transcript: Transcript) -> str:
     if ASSISTANT in names or len(names) != 2 or not transcript.messages:
         return ASSISTANT
     return names[transcript.messages[0].speaker == names[0]]
+
+
+def chat_of(transcript: Transcript, seat: str = "", *, system: bool = True) -> list[tuple[str, str]]:
+    """Return `turns_of` a seat with alternating roles, which chat templates need, even if a seat spoke twice in a row."""
+    turns = turns_of(transcript, seat or default_seat(transcript), system=system)
+    return [
+        (role, together([content for _, content in same])) for role, same in groupby(turns, itemgetter(0))
+    ]
 
 
 def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:

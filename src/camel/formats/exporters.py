@@ -86,7 +86,9 @@ FORMATS: Registry[Exporter] = Registry("exporters", _OWN, _plugged, kind="format
 """All export formats by name."""
 _OPTIONS = {
     "dataset": {"title", "license", "planned", "language", "input_licenses"},
-    "preferences": {"by", "margin"},
+    "messages": {"seat"},
+    "sharegpt": {"seat"},
+    "preferences": {"by", "margin", "seat"},
 }
 
 
@@ -99,9 +101,9 @@ def write_format(
     split_by: str = "",
     **options: Any,
 ) -> Exported:
-    """Write the transcripts that `read` returns in a format, with its own `options`. With a `split`, `path` becomes a folder with a file per split.
+    """Write the transcripts that `read` returns in a format, with its own `options`.
 
-    The transcripts of a split are those for which a hash of the column `split_by` is in its range. The default is the id, or
+    With a `split`, `path` becomes a folder with a file per split. The transcripts of a split are those for which a hash of the column `split_by` is in its range. The default is the id, or
     the task for preferences, whose pairs come from conversations of one task. `read` is called once per split.
     """
     exporter = FORMATS.find(format)
@@ -112,7 +114,7 @@ def write_format(
         return write(read(), path)
     check_shares(split)
     column = split_by or ("task" if format == "preferences" else "id")
-    parts = {name: in_split(read(), name, split, column) for name in split}
+    parts = {name: in_split(published(read(), release), name, split, column) for name in split}
     if format == "dataset":
         return write(parts, path)
     ending = ".jsonl" if ".jsonl" in exporter.endings else exporter.endings[0]

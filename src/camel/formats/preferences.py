@@ -14,14 +14,11 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
-from camel.formats.conversation import turns_of
+from camel.formats.conversation import chat_of, turns_of
 from camel.formats.json_rows import ROW_ENDINGS, NothingFits, write_rows
 from camel.formats.splits import value_of
 from camel.record.release import Exported, Release, published
-
-Turns = list[tuple[str, str]]
 
 
 def preferences(
@@ -31,22 +28,25 @@ def preferences(
     release: Release = Release(),  # noqa: B008 - frozen
     by: str = "",
     margin: float = 0.0,
+    seat: str = "",
 ) -> Exported:
     """Write `{"prompt", "chosen", "rejected"}` for TRL's preference trainers: a critic's choice against each alternative.
 
     An alternative is another first proposal, or the version that a revision replaced, unless it has the same text or the
     same score. Skips messages that a fallback chose.
 
-    With `by`, such as `score.helpful`, compare conversations of the same task in which the assistant heard the same system
-    prompt and first message: the one with the highest score is chosen over each one that is lower by at least `margin`. The
-    prompt is what they have in common, up to the assistant's first different reply.
+    With `by`, such as `score.helpful`, compare conversations of the same task in which the assistant (or another `seat`) heard
+    the same system prompt and first message: the one with the highest score is chosen over each one that is lower by at least
+    `margin`. The prompt is what they have in common, up to the first different reply.
     """
     if not by:
         return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)
     # A nameless database is a temporary file, so memory does not grow with the number of conversations.
     with closing(sqlite3.connect("")) as store:
         store.execute("create table given (key text, score real, number integer, transcript blob)")
-        store.executemany("insert into given values (?, ?, ?, ?)", _comparable(transcripts, release, by))
+        store.executemany(
+            "insert into given values (?, ?, ?, ?)", _comparable(transcripts, release, by, seat)
+        )
         ((count,),) = store.execute("select count(*) from given")
         group: list[tuple[float, Transcript]] = []
 
@@ -56,7 +56,7 @@ def preferences(
                 yield found[0][1]
 
         try:
-            written = write_rows(best(), path, release, lambda _: _pairs(group, margin), ROW_ENDINGS)
+            written = write_rows(best(), path, release, lambda _: _pairs(group, margin, seat), ROW_ENDINGS)
         except NothingFits:
             raise NothingFits(
                 f"there are no two conversations of the same task and with the same first message whose {by} differs"
@@ -66,9 +66,9 @@ def preferences(
 
 
 def _comparable(
-    transcripts: Iterable[Transcript], release: Release, by: str
+    transcripts: Iterable[Transcript], release: Release, by: str, seat: str
 ) -> Iterator[tuple[str, float, int, bytes]]:
-    """Yield each scored conversation with a key: the task, and what the assistant heard before its first reply."""
+    """Yield each scored conversation with a key: the task, and what the seat heard before its first reply."""
     scored, missing = 0, None
     for number, transcript in enumerate(published(transcripts, release)):
         try:
@@ -79,7 +79,7 @@ def _comparable(
         if not isinstance(score, int | float):
             raise InputError(f"{by} must be a number, not {score!r} as in conversation {transcript.id!r}")
         scored += 1
-        turns = turns_of(transcript, ASSISTANT, system=True)
+        turns = chat_of(transcript, seat)
         heard = [*takewhile(lambda turn: turn[0] != "assistant", turns)]
         if any(role == "user" for role, _ in heard):
             key = msgspec.json.encode([transcript.task.original, heard]).decode()
@@ -98,11 +98,11 @@ def _groups(store: sqlite3.Connection) -> Iterator[list[tuple[float, Transcript]
         yield [(score, decode(data)) for _, score, data in group]
 
 
-def _pairs(group: list[tuple[float, Transcript]], margin: float) -> Iterator[dict[str, Any]]:
+def _pairs(group: list[tuple[float, Transcript]], margin: float, seat: str) -> Iterator[dict[str, Any]]:
     (highest, best), *others = group
-    chosen = turns_of(best, ASSISTANT, system=True)
+    chosen = chat_of(best, seat)
     for score, other in others:
-        rejected = turns_of(other, ASSISTANT, system=True)
+        rejected = chat_of(other, seat)
         if score == highest or highest - score < margin or rejected == chosen:
             continue
         at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))

@@ -126,8 +126,7 @@ class Run(RunReader):
         split_by: str = "",
         by: str = "",
         margin: float = 0.0,
-        seat: str = "",
-        **card: Any,
+        **options: Any,
     ) -> Exported:
         """Export committed conversations: `run.export("messages", "rows.jsonl")`. docs/formats.md lists the formats.
 
@@ -135,13 +134,13 @@ class Run(RunReader):
         `with_reasoning` adds the models' reasoning, in the formats that support it. `metadata` adds or removes the key with
         id, run, inputs, scores and result. `split={"train": 0.9, "test": 0.1}` writes a folder; conversations with the same
         value of `split_by`, such as `input.customer`, stay together. `by="score.helpful"` compares scores for the format
-        preferences, at least `margin` apart. `seat` is the speaker to train on, in the formats messages and sharegpt. `title` and `license` are for the card of the format dataset.
+        preferences, at least `margin` apart. `title` and `license` are for the card of the format dataset, and `seat` is
+        the speaker to train on in the formats messages, sharegpt and preferences.
         """
         if (margin and not by) or (split_by and not split):
             raise InputError("`margin` needs `by`, and `split_by` needs `split`")
         canary = canary_of(self.folder) if acknowledge else ""
-        options: dict[str, Any] = {**card, **({"by": by, "margin": margin} if by else {})}
-        options |= {"seat": seat} if seat else {}
+        options |= {"by": by, "margin": margin} if by else {}
         if format == "dataset":
             options["input_licenses"] = licenses_of(self.settings.config.get("inputs"))
         release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
