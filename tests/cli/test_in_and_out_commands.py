@@ -57,7 +57,7 @@ def test_splits_can_be_exported_again(run: Path, tmp_path: Path, format: str):
 
 
 def test_preferences_by_score(run: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="by 30 or more"):
+    with pytest.raises(InputError, match="30 or more"):
         camel("export", run, "preferences", tmp_path / "p.jsonl", "--by", "score.helpful", "--margin", 30)
     store(open_folder(tmp_path / "two"), [talk("a"), talk("b", ["Instruction: Set up the project.\nInput: None", "No."])], "x")  # fmt: skip
     with pytest.raises(InputError, match=r"score\.helpful"):

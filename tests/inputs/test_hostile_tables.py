@@ -152,7 +152,7 @@ def test_other_encodings(tmp_path: Path):
 @pytest.mark.parametrize("id", ["", "  ", "\t", "x" * 1001])
 def test_an_id_must_be_usable(tmp_path: Path, id: str):
     (tmp_path / "t.csv").write_text(f"id,a\n1,x\n{id},y\n")
-    with pytest.raises(InputError, match="line 3, column 'id'"):
+    with pytest.raises(InputError, match="line 3.*'id'"):
         texts(tmp_path, tmp_path / "t.csv", id="id")
 
 
@@ -160,7 +160,7 @@ def test_hostile_parquet(tmp_path: Path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [{"x": [1, None], "y": "é"}], "a.b": ["dot"], "n": pa.nulls(1)}), path)
     assert texts(tmp_path, path) == ['{"x":[1,null],"y":"é"}']
-    with pytest.raises(InputError, match="row 1, column 'n'"):
+    with pytest.raises(InputError, match="row 1.*'n'"):
         texts(tmp_path, path, "n")
     pq.write_table(pa.table({"a": pa.array([b"\xff"], pa.binary())}), path)
     with pytest.raises(InputError, match="'a' contains bytes"):
@@ -170,7 +170,7 @@ def test_hostile_parquet(tmp_path: Path):
     with pytest.raises(InputError, match=r"t\.parquet"):
         texts(tmp_path, path)
     pq.write_table(pa.table([pa.array(["x"]), pa.array(["y"])], ["a", "a"]), path)
-    with pytest.raises(InputError, match="2 columns named 'a'"):
+    with pytest.raises(InputError, match="2 columns.*'a'"):
         texts(tmp_path, path)
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), path)
     with pytest.raises(InputError, match="no rows"):
@@ -192,7 +192,7 @@ def test_links(tmp_path: Path):
         texts(tmp_path, folder, "text")
     (folder / "two.txt").unlink()
     (folder / "sub").symlink_to(tmp_path)
-    with pytest.raises(InputError, match="sub' is a link"):
+    with pytest.raises(InputError, match="sub'.*link"):
         texts(tmp_path, folder, "text")
     for dangling in (tmp_path / "nothing.csv", tmp_path / "nowhere.csv"):
         if dangling.name == "nowhere.csv":
@@ -200,7 +200,7 @@ def test_links(tmp_path: Path):
         with pytest.raises(InputError, match="does not exist"):
             texts(tmp_path, dangling)
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match="neither a file nor a folder"):
+    with pytest.raises(InputError, match="neither a file"):
         texts(tmp_path, tmp_path / "pipe.csv")
 
 

@@ -85,7 +85,7 @@ def test_limits_of_rows_count_for_identity_and_must_be_numbers(tmp_path: Path):
     assert found.columns == ("a", "turns")
     assert [row["value.turns"] for row in stored] == ["5", "", "12"]
     for wrong in ("0", "-1", "1.5", "many", "5\n", "9999999999"):
-        with pytest.raises(InputError, match="row 1, column 'turns'"):
+        with pytest.raises(InputError, match="row 1.*'turns'"):
             scan(Inputs(source=[{"a": "x", "turns": wrong}], max_tokens="turns"), ["a"], tmp_path / "o")  # type: ignore[arg-type]
 
 
@@ -111,7 +111,7 @@ def test_duplicates(tmp_path: Path, id: str):
 def test_one_id_with_different_values_names_both_lines(tmp_path: Path):
     path = tmp_path / "t.csv"
     path.write_text("id,a,b\n1,x,p\n2,y,p\n1,x,q\n2,z,p\n3,x,p\n")
-    with pytest.raises(InputError, match="lines 3 and 5 have the id '2'"):
+    with pytest.raises(InputError, match="lines 3 and.*5.*'2'"):
         scan(Inputs(source=str(path), id="id"), ["a"], tmp_path / "o")
     assert not (tmp_path / "o").exists()
     assert scan(Inputs(source=str(path), id="id", where='a != "z"'), ["a"], tmp_path / "o").duplicates == 1
@@ -142,7 +142,7 @@ def test_rows_excluded_by_where_may_have_missing_values(tmp_path: Path):
     rows = [{"a": "x", "b": 1}, {"a": None, "b": 2}]
     found = scan(Inputs(source=rows, where="not a is missing"), ["a"], tmp_path / "o")  # type: ignore[arg-type]
     assert (found.rows, found.excluded) == (1, 1)
-    with pytest.raises(InputError, match="row 2, column 'a' has no value"):
+    with pytest.raises(InputError, match="row 2.*'a'.*no value"):
         scan(rows, ["a"], tmp_path / "o")
     scan(Inputs(source=rows, keep=("a",)), ["b"], tmp_path / "o")  # type: ignore[arg-type]
     assert pq.read_table(tmp_path / "o")["value.a"].to_pylist() == ["x", None]
@@ -206,10 +206,10 @@ def test_tables_are_joined_and_crossed(people: Path, tmp_path: Path):
         ("ink", "kind"), ("ink", "terse"), ("pen", "terse"), ("cup", "terse"), ("hat", "terse"),
     ]  # fmt: skip
     assert scan(crossed, ["first_name", "tone"], tmp_path / "o").rows == 4, "Bob's orders give equal rows"
-    with pytest.raises(InputError, match="2 columns for 'note'"):
+    with pytest.raises(InputError, match="2 columns.*'note'"):
         scan(crossed, ["note"], tmp_path / "o")
     people.write_text(PEOPLE + "9,Eve,1,e\n")
-    with pytest.raises(InputError, match=r"line 5, column 'Number'.*'9'"):
+    with pytest.raises(InputError, match=r"line 5.*'Number'.*'9'"):
         scan(joined, ["item"], tmp_path / "o")
     with pytest.raises(InputError, match="no column 'nr'"):
         scan(
@@ -269,8 +269,8 @@ def test_the_fingerprint_changes_with_files_and_settings(people: Path, tmp_path:
 
 
 def test_rows_are_repeated(people: Path, tmp_path: Path):
-    once, rows = scanned(Inputs(source=str(people), limit=2), "name", out=tmp_path / "once")
-    thrice, repeated = scanned(Inputs(source=str(people), limit=2, repeat=3), "name", out=tmp_path / "thrice")
+    once, rows = scanned(Inputs(source=str(people), limit=2), "first_name", out=tmp_path / "once")
+    thrice, repeated = scanned(Inputs(source=str(people), limit=2, repeat=3), "first_name", out=tmp_path / "thrice")
     assert (once.rows, thrice.rows) == (2, 6)
     assert [row["id"] for row in repeated[:3]] == [rows[0]["id"], f"{rows[0]['id']}~2", f"{rows[0]['id']}~3"]
     assert {row["hash"] for row in repeated[:3]} == {rows[0]["hash"]}

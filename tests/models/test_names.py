@@ -274,7 +274,7 @@ def test_a_job_has_no_more_in_flight_than_there_are_slots(served: Served, file: 
     from camel.generation.dialogues import Dialogues
 
     play = camel.RolePlaying("Dig", assistant="A", user="B", model=camel.ScriptedModel([]))
-    job = Dialogues(play, ({},), ModelSpec(str(file)), str(tmp_path / "run"))
+    job = Dialogues(play, None, ModelSpec(str(file)), str(tmp_path / "run"))
     assert Launch(job, JobOptions(concurrency=64)).runner.concurrency == SLOTS
     assert Launch(job, JobOptions(concurrency=1)).runner.concurrency == 1
 

@@ -9,7 +9,7 @@ import pytest
 from camel.index.merge import merge
 from camel.query.catalogue import Catalogue
 from camel.query.counting import choose_counts
-from camel.query.database import Segment
+from camel.query.database import IndexSegment
 from camel.query.view import CatalogueView, choose_list
 from camel.query.where import Query
 from camel.runs.run import open_folder
@@ -67,7 +67,7 @@ def test_each_file_is_counted_by_the_cheapest_path_that_can(
     now: CatalogueView, query: Query, facet: str, paths: list[str]
 ) -> None:
     (run,) = now.state.sources
-    files = Segment(run, run.parts)
+    files = IndexSegment(run, run.parts)
     chosen = list(choose_counts(now, files, query, facet))
     assert [type(path).__name__ for path in chosen] == paths
     counted = [part for path in chosen for part in path.parts]

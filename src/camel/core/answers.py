@@ -40,7 +40,7 @@ class Ruled(NamedTuple):
     words: str
 
 
-class Rating(NamedTuple):
+class RatedAnswer(NamedTuple):
     """A rating of one conversation, and the reason. Yes is 1 and no is 0."""
 
     value: float
@@ -143,7 +143,7 @@ _RATED_LATER = re.compile(rf"\b(?:score|rating|grade|rate (?:it|this)|give (?:it
 _YES_NO = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
 
 
-def read_rating(text: str, scale: tuple[float, float] | None) -> Rating | None:
+def read_rating(text: str, scale: tuple[float, float] | None) -> RatedAnswer | None:
     """Return the rating that `text` gives, on a scale of numbers or as yes or no. Return None if there is no clear one."""
     text = separate(text).speech
     found = _object(text, "score", "rating", "answer")
@@ -155,14 +155,14 @@ def read_rating(text: str, scale: tuple[float, float] | None) -> Rating | None:
             text = f"{'yes' if value else 'no'}\n{reason}"
     if scale is None:
         said = _YES_NO.match(text)
-        return said and Rating(float(said[1].lower() == "yes"), text[said.end() :].strip(_EDGES))
+        return said and RatedAnswer(float(said[1].lower() == "yes"), text[said.end() :].strip(_EDGES))
     first = _RATED_FIRST.match(text)
     given = [first] if first else list(_RATED_LATER.finditer(text))
     values = {float(one["value"].replace("−", "-")) for one in given}
     tops = {float(one["top"]) for one in given if one["top"]}
     if len(values) != 1 or tops - {scale[1]} or not scale[0] <= (value := values.pop()) <= scale[1]:
         return None
-    return Rating(value, (text[first.end() :] if first else text).strip(_EDGES))
+    return RatedAnswer(value, (text[first.end() :] if first else text).strip(_EDGES))
 
 
 def read_comparison(text: str) -> ComparedSolutions | None:

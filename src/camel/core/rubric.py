@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.answers import Rating, read_rating
+from camel.core.answers import RatedAnswer, read_rating
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
 from camel.core.history import History
@@ -35,7 +35,7 @@ _SCALE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|–|to|\.\.)\s*(-?\d+(?:\.\d+)?)"
 class RubricAnswer(NamedTuple):
     """What a model answered: a rating or None, the last answer, and the usage of all calls."""
 
-    rating: Rating | None
+    rating: RatedAnswer | None
     text: str
     usage: Usage
 

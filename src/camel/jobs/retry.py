@@ -34,7 +34,7 @@ def begin_retry(folder: RunFolder, stages: Sequence[Stage]) -> Retry | None:
         _need_own_files(folder, stage.name, {marker.shard for marker in failed})
         shards: dict[int, list[int]] = {}
         for marker in failed:
-            both = zip(stage.layout.items(marker.shard), stage.read(marker), strict=True)
+            both = zip(stage.layout.items(marker.shard), stage.read(marker), strict=False)
             if items := [item for item, record in both if stage.failure(record)]:
                 shards[marker.shard] = items
         if shards:

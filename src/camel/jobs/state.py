@@ -312,8 +312,8 @@ class JobState:
             new = dict(zip(stage.items[shard], records, strict=True))
             old = stage.read(before)
             numbers = stage.layout.items(shard) if stage.number is None else map(stage.number, old)
-            kept = dict(zip(numbers, old, strict=True)) | new
-            records = [kept[item] for item in stage.layout.items(shard) if item in kept]
+            kept = dict(zip(numbers, old, strict=False)) | new
+            records = [kept[item] for item in sorted(kept) if item not in (stage.inactive or ())]
             usage += usage_of(before.totals)
             priced = priced or MONEY in before.totals
             used_by.update(models_in(before.totals))

@@ -25,7 +25,7 @@ CLOSEST = 0.4
 Vectors = NDArray[np.float32]
 
 
-class Layout(NamedTuple):
+class MapLayout(NamedTuple):
     """Points in two dimensions, and the method that computed them."""
 
     points: Vectors
@@ -33,10 +33,10 @@ class Layout(NamedTuple):
     """Description of the method."""
 
 
-def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> Layout:
+def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> MapLayout:
     """Compute points in two dimensions that are close if their vectors are similar."""
     if len(vectors) < FEW:
-        return Layout(scaled(_main(vectors)), "the first two principal components (PCA)")
+        return MapLayout(scaled(_main(vectors)), "the first two principal components (PCA)")
     rng = np.random.default_rng(seed)
     chosen = np.arange(len(vectors))
     if len(vectors) > fit:
@@ -59,7 +59,7 @@ def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> Layout:
             some = rest[start : start + fit]
             points[some] = model.transform(vectors[some])
     method = "UMAP" if not len(rest) else f"UMAP, fitted on {len(chosen):,} points"
-    return Layout(scaled(points), method)
+    return MapLayout(scaled(points), method)
 
 
 def scaled(points: Vectors) -> Vectors:

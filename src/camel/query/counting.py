@@ -12,7 +12,7 @@ from camel.index.cube import facet_sql
 from camel.index.facets import FACETS
 from camel.query.annotated import FILTERS
 from camel.query.conditions import cube_condition, element, grouped, grouping, is_hidden, unsorted
-from camel.query.database import Segment
+from camel.query.database import IndexSegment
 from camel.query.parts import CountedParts, IndexPart
 from camel.query.paths import CountPath
 from camel.query.scope import Scope
@@ -26,7 +26,7 @@ class Footers(CountPath):
         self.parts, self.key, self._counts = parts, (Footers, facet), counts
 
     @classmethod
-    def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Footers | None:
+    def of(cls, scope: Scope, files: IndexSegment, query: Query, facet: str) -> Footers | None:
         """Return a path that counts all of the files. Return None if the footers lack the counts for this query."""
         if query.text.strip() or query.where or any(part.header.counts is None for part in files.parts):
             return None
@@ -89,7 +89,7 @@ class Cube(CountPath):
         self._cells = f"read_parquet(?) where {' and '.join(conditions)}"
 
     @classmethod
-    def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Cube | None:
+    def of(cls, scope: Scope, files: IndexSegment, query: Query, facet: str) -> Cube | None:
         """Return the path if a cube has all facets of the query and counts only files in `files`. Otherwise return None."""
         counted = files.source.counted
         if counted is None or query.narrowed or not counted.parts <= set(files.parts):
@@ -110,12 +110,12 @@ class Cube(CountPath):
 class Scan(CountPath):
     """Counts rows by reading the columns of the query from the index files."""
 
-    def __init__(self, scope: Scope, files: Segment, query: Query) -> None:
+    def __init__(self, scope: Scope, files: IndexSegment, query: Query) -> None:
         self.parts, self.key = files.parts, (Scan, *files.parts)
         self._ask, self._table = scope.ask, lambda: scope.table(query, files)
 
     @classmethod
-    def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Scan:
+    def of(cls, scope: Scope, files: IndexSegment, query: Query, facet: str) -> Scan:
         """Return a path that counts all files. It works for any query."""
         return cls(scope, files, query)
 
@@ -137,7 +137,7 @@ COUNT_PATHS: tuple[type[CountPath], ...] = (Footers, Cube, Scan)
 """The count paths, the cheapest first."""
 
 
-def choose_counts(scope: Scope, files: Segment, query: Query, facet: str = "") -> Iterable[CountPath]:
+def choose_counts(scope: Scope, files: IndexSegment, query: Query, facet: str = "") -> Iterable[CountPath]:
     """Yield the paths that together count index files of a run. Each takes the files that it can count."""
     for kind in COUNT_PATHS:
         if files.parts and (path := kind.of(scope, files, query, facet)) is not None:
@@ -146,7 +146,7 @@ def choose_counts(scope: Scope, files: Segment, query: Query, facet: str = "") -
             files = files._replace(parts=[part for part in files.parts if part not in taken])
 
 
-def count_files(scope: Scope, files: Segment, query: Query) -> int:
+def count_files(scope: Scope, files: IndexSegment, query: Query) -> int:
     """Return the number of rows of a query in some index files of a run."""
     return sum(path.count() for path in choose_counts(scope, files, query))
 

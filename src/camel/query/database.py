@@ -36,7 +36,7 @@ _SEARCHES = 8
 T = TypeVar("T")
 
 
-class Segment(NamedTuple):
+class IndexSegment(NamedTuple):
     """Adjacent index files of one run that are queried together."""
 
     source: CatalogueRun
@@ -74,7 +74,7 @@ class State(NamedTuple):
 
     version: int
     sources: tuple[CatalogueRun, ...]
-    segments: tuple[Segment, ...]
+    segments: tuple[IndexSegment, ...]
     notes: tuple[str, ...]
 
 
@@ -220,24 +220,24 @@ def _connect(memory: str) -> tuple[Any, type[Exception]]:
     return database, duckdb.Error
 
 
-def segmented(sources: Iterable[CatalogueRun]) -> list[Segment]:
+def segmented(sources: Iterable[CatalogueRun]) -> list[IndexSegment]:
     """Group the index files of each run into segments."""
-    segments: list[Segment] = []
+    segments: list[IndexSegment] = []
     for source in sources:
         parts: list[IndexPart] = []
         rows = 0
         for part in source.parts:
             if parts and rows + part.rows > SEGMENT:
-                segments.append(Segment(source, parts))
+                segments.append(IndexSegment(source, parts))
                 parts, rows = [], 0
             parts.append(part)
             rows += part.rows
         if parts:
-            segments.append(Segment(source, parts))
+            segments.append(IndexSegment(source, parts))
     return segments
 
 
-def positions(segment: Segment, low: int, high: int) -> Iterable[tuple[int, int]]:
+def positions(segment: IndexSegment, low: int, high: int) -> Iterable[tuple[int, int]]:
     """Yield the shard and row at each position of a segment from `low` to `high`."""
     before = 0
     for part in segment.parts:

@@ -15,7 +15,7 @@ from camel.index.cube import facet_sql
 from camel.index.facets import FACETS, SEPARATOR, elements
 from camel.query.answers import Behaviors, Histogram, Summary
 from camel.query.conditions import facet_values
-from camel.query.database import Segment
+from camel.query.database import IndexSegment
 from camel.query.scope import Scope
 from camel.query.sorted_copies import SortedCopies
 from camel.query.where import Query
@@ -149,7 +149,7 @@ def behaviors(scope: Scope, query: Query, role: str) -> Behaviors:
         known = [part for part in files.parts if query.annotated or not part.unknown]
         if not known:
             continue
-        table, given = scope.table(query, Segment(source, known))
+        table, given = scope.table(query, IndexSegment(source, known))
         table = f"(select * from {table}) where looked" if query.annotated else table
         lengths.update(dict(scope.ask(f"select messages, count(*) from {table} group by all", given)))
         sql = f"select {parts}, count(*) from (select {each} from {table}) where mark <> '' group by all"

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from camel.query.database import Key, Segment
+from camel.query.database import Key, IndexSegment
 from camel.query.parts import IndexPart
 from camel.query.where import Place, Query
 
@@ -62,7 +62,7 @@ class CountPath(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> CountPath | None:
+    def of(cls, scope: Scope, files: IndexSegment, query: Query, facet: str) -> CountPath | None:
         """Return a path that counts some of the files, by a facet if `facet` is not empty. Return None if it can count none."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere
 from camel.query.columns import INDEXED, known_columns, select_by_shard
 from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
-from camel.query.database import Database, Key, Segment, State
+from camel.query.database import Database, Key, IndexSegment, State
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
 from camel.query.text import TextFound, TextHit, indexes_of, search
@@ -63,20 +63,20 @@ class Scope:
         named = [one for one in self.state.sources if not query.runs or one.name in query.runs]
         return [one for one in named if self.files(one, query).parts]
 
-    def files(self, source: CatalogueRun, query: Query, facet: str = "") -> Segment:
+    def files(self, source: CatalogueRun, query: Query, facet: str = "") -> IndexSegment:
         """Return the index files of a run that a query reads. If `facet` is given, they can also be counted by it."""
         if facet in ANNOTATED or query.annotated:
-            return Segment(source, [source.annotated] if source.annotated else [])
-        return Segment(source, source.parts)
+            return IndexSegment(source, [source.annotated] if source.annotated else [])
+        return IndexSegment(source, source.parts)
 
-    def segments(self, query: Query) -> list[Segment]:
+    def segments(self, query: Query) -> list[IndexSegment]:
         """Return the index files of a query's runs, grouped into segments."""
         chosen = self.chosen(query)
         if query.annotated:
             return [self.files(one, query) for one in chosen]
         return [one for one in self.state.segments if one.source in chosen]
 
-    def where(self, query: Query, files: Segment) -> Condition:
+    def where(self, query: Query, files: IndexSegment) -> Condition:
         """Return the SQL condition for rows of a query that this reader may see."""
         where = Condition()
         # Skip the condition if the files contain no restricted rows.
@@ -97,7 +97,7 @@ class Scope:
             where = where.also(AMONG, [key.shard << 32 | key.row for key in keys])
         return where
 
-    def _expressed(self, query: Query, files: Segment) -> tuple[str, *tuple[Any, ...]]:
+    def _expressed(self, query: Query, files: IndexSegment) -> tuple[str, *tuple[Any, ...]]:
         """Return the condition of the query's filter expression for the rows of a run.
 
         If the index lacks one of its columns, the condition lists the rows that match, which are found in the run's data.
@@ -114,7 +114,7 @@ class Scope:
         key = ("places", source.name, str(expression))
         return AMONG, remember(self.state, key, lambda: _places(_reader(source), expression), large=True)
 
-    def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
+    def table(self, query: Query, files: IndexSegment) -> tuple[str, list[Any]]:
         """Return the SQL of a table with the rows of a query that this reader may see, and its parameters."""
         return files.table(self.where(query, files))
 
