@@ -20,9 +20,9 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.inputs.joining import find_column, open_inputs
-from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch
+from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch, parquet_file
 from camel.inputs.settings import HUB, Inputs, column_key
-from camel.record.parquet import arrow, open_parquet, write_batches
+from camel.record.parquet import arrow, write_batches
 from camel.runs.reader import need_module
 from camel.storage.files import sync_folder
 
@@ -298,7 +298,7 @@ def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | N
 def _take(staged: Path, selection: Path, columns: list[str], limit: int | None) -> Iterator[Any]:
     """Yield the selected rows up to the limit. Appends the ordinal of a duplicate to its id."""
     pa = arrow()
-    with open_parquet(staged) as rows, open_parquet(selection) as chosen:
+    with parquet_file(staged) as rows, parquet_file(selection) as chosen:
         source, start = chosen.iter_batches(), 0
         remaining = limit if limit is not None else rows.metadata.num_rows
         waiting = chosen.schema_arrow.empty_table()
