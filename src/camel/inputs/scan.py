@@ -106,9 +106,9 @@ def scan(inputs: Inputs | Iterable[Mapping[str, Any]] | Any, used: Collection[st
 
 def fingerprint_of(inputs: Any) -> str:
     """Return a hash of the settings and of the files' paths, sizes and times. Empty for the Hub and objects in memory."""
-    sources = (
-        [one.source for one in inputs.tables] or [inputs.source] if isinstance(inputs, Inputs) else [None]
-    )
+    sources: list[Any] = [None]
+    if isinstance(inputs, Inputs):
+        sources = [one.source for one in inputs.tables] or [inputs.source]
     if any(not isinstance(source, str) or source.startswith(HUB) for source in sources):
         return ""
     digest = blake2b(msgspec.json.encode(inputs), digest_size=16)
@@ -159,12 +159,12 @@ class _Stager:
     def _parse_where(self, text: str) -> None:
         from camel.core.expressions import parse_expression
 
-        self._where = parse_expression(text)
+        self._where, columns = parse_expression(text), list(self._table.columns)
+        known = {column_key(column) for column in columns}
         for name in self._where.columns:
-            with contextlib.suppress(InputError):
-                self._mentioned[name] = find_column(self._table, name)
-        if self._where.columns - self._mentioned.keys():
-            self._where.check(dict.fromkeys([*self._table.columns, *self._mentioned], "any"))
+            if column_key(name) in known:
+                self._mentioned[name] = name if columns.count(name) == 1 else find_column(self._table, name)
+        self._where.check(dict.fromkeys([*columns, *self._mentioned], "any"))
 
     def batches(self) -> Iterator[Any]:
         """Yield batches with the schema. Stops early if there are enough rows for the limit."""
