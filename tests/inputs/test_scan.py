@@ -138,6 +138,15 @@ def test_where(people: Path, tmp_path: Path):
             names(wrong)
 
 
+def test_where_prefers_the_exact_name_of_a_column(tmp_path: Path):
+    rows = [{"Name": "x", "name": "y", "a": "1"}, {"Name": "y", "name": "x", "a": "2"}]
+    for name in ("Name", "name"):
+        _, stored = scanned(Inputs(source=rows, where=f'{name} = "x"'), "a", out=tmp_path / "o")  # type: ignore[arg-type]
+        assert [row["value.a"] for row in stored] == ["1" if name == "Name" else "2"]
+    with pytest.raises(InputError, match="2 columns for 'NAME'"):
+        scan(Inputs(source=rows, where='NAME = "x"'), ["a"], tmp_path / "o")  # type: ignore[arg-type]
+
+
 def test_rows_excluded_by_where_may_have_missing_values(tmp_path: Path):
     rows = [{"a": "x", "b": 1}, {"a": None, "b": 2}]
     found = scan(Inputs(source=rows, where="not a is missing"), ["a"], tmp_path / "o")  # type: ignore[arg-type]

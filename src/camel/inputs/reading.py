@@ -241,7 +241,7 @@ def _open_csv(
     path: Path, rows: Callable[[], Generator[tuple[int, list[str]]]], problems: TableProblems
 ) -> InputTable:
     with contextlib.closing(rows()) as reader:
-        _, header = next(reader, (0, []))
+        _, header = next(reader, (0, list[str]()))
     if not header:
         raise InputError(f"'{path}' is empty: its first line must contain the names of the columns")
     if not _is_text("".join(header)):
@@ -407,7 +407,9 @@ def _open_object(source: Any, problems: TableProblems) -> InputTable:
         except pa.ArrowException:  # a column of pandas has values of several types
             source = source.to_dict("records")
     if isinstance(source, bytes | Mapping) or not isinstance(source, Iterable):
-        raise InputError(f"inputs must be a DataFrame, an Arrow table or dictionaries, not {shown(source)}")
+        raise InputError(
+            f"inputs must be a DataFrame, an Arrow table or dictionaries, not {shown(cast('object', source))}"
+        )
     rows = enumerate(cast("Iterable[Any]", source), 1)
     first = list(islice(rows, _LOOKED_AT))
     columns = dict.fromkeys(
@@ -433,8 +435,13 @@ def _open_object(source: Any, problems: TableProblems) -> InputTable:
     return _make_table("inputs", columns, cells, problems, "row")
 
 
+def parquet_file(path: Path) -> Any:
+    """Open a Parquet file that is read row by row. With pre-buffering, pyarrow would keep all of it in memory."""
+    return arrow("pyarrow.parquet").ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+
+
 def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[TableBatch]:
-    with _reading(path), arrow("pyarrow.parquet").ParquetFile(path, buffer_size=2**20) as file:
+    with _reading(path), parquet_file(path) as file:
         yield from _read_arrow(str(path), file.iter_batches(BATCH, columns=list(wanted)), wanted)
 
 

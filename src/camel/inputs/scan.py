@@ -20,9 +20,9 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.inputs.joining import find_column, open_inputs
-from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch
+from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch, parquet_file
 from camel.inputs.settings import HUB, Inputs, column_key
-from camel.record.parquet import arrow, open_parquet, write_batches
+from camel.record.parquet import arrow, write_batches
 from camel.runs.reader import need_module
 from camel.storage.files import sync_folder
 
@@ -121,9 +121,9 @@ def _repeat(file: Any, times: int) -> Iterator[Any]:
 
 def fingerprint_of(inputs: Any) -> str:
     """Return a hash of the settings and of the files' paths, sizes and times. Empty for the Hub and objects in memory."""
-    sources = (
-        [one.source for one in inputs.tables] or [inputs.source] if isinstance(inputs, Inputs) else [None]
-    )
+    sources: list[Any] = [None]
+    if isinstance(inputs, Inputs):
+        sources = [one.source for one in inputs.tables] or [inputs.source]
     if any(not isinstance(source, str) or source.startswith(HUB) for source in sources):
         return ""
     digest = blake2b(msgspec.json.encode(inputs), digest_size=16)
@@ -176,12 +176,12 @@ class _Stager:
     def _parse_where(self, text: str) -> None:
         from camel.core.expressions import parse_expression
 
-        self._where = parse_expression(text)
+        self._where, columns = parse_expression(text), list(self._table.columns)
+        known = {column_key(column) for column in columns}
         for name in self._where.columns:
-            with contextlib.suppress(InputError):
-                self._mentioned[name] = find_column(self._table, name)
-        if self._where.columns - self._mentioned.keys():
-            self._where.check(dict.fromkeys([*self._table.columns, *self._mentioned], "any"))
+            if column_key(name) in known:
+                self._mentioned[name] = name if columns.count(name) == 1 else find_column(self._table, name)
+        self._where.check(dict.fromkeys([*columns, *self._mentioned], "any"))
 
     def batches(self) -> Iterator[Any]:
         """Yield batches with the schema. Stops early if there are enough rows for the limit."""
@@ -317,7 +317,7 @@ def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | N
 def _take(staged: Path, selection: Path, columns: list[str], limit: int | None) -> Iterator[Any]:
     """Yield the selected rows up to the limit. Appends the ordinal of a duplicate to its id."""
     pa = arrow()
-    with open_parquet(staged) as rows, open_parquet(selection) as chosen:
+    with parquet_file(staged) as rows, parquet_file(selection) as chosen:
         source, start = chosen.iter_batches(), 0
         remaining = limit if limit is not None else rows.metadata.num_rows
         waiting = chosen.schema_arrow.empty_table()
