@@ -279,7 +279,9 @@ def test_the_fingerprint_changes_with_files_and_settings(people: Path, tmp_path:
 
 def test_rows_are_repeated(people: Path, tmp_path: Path):
     once, rows = scanned(Inputs(source=str(people), limit=2), "first_name", out=tmp_path / "once")
-    thrice, repeated = scanned(Inputs(source=str(people), limit=2, repeat=3), "first_name", out=tmp_path / "thrice")
+    thrice, repeated = scanned(
+        Inputs(source=str(people), limit=2, repeat=3), "first_name", out=tmp_path / "thrice"
+    )
     assert (once.rows, thrice.rows) == (2, 6)
     assert [row["id"] for row in repeated[:3]] == [rows[0]["id"], f"{rows[0]['id']}~2", f"{rows[0]['id']}~3"]
     assert {row["hash"] for row in repeated[:3]} == {rows[0]["hash"]}

@@ -31,7 +31,7 @@ PARTS = {
     "critics": (
         "Critics and search",
         "Choose between proposed messages.",
-        ("core.critic", "core.judge", "core.search"),
+        ("core.critic", "core.judge", "core.rubric", "core.search"),
     ),
     "societies": (
         "Societies",

@@ -27,7 +27,7 @@ def humaneval(
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
-    n: Annotated[int, option("Number of samples per problem.", "N", "-n", min=1, max=10_000)] = 200,
+    n: shared.Number = 200,
     k: Annotated[list[int] | None, option("Report pass@k for this value of k.", "K", "-k")] = None,
     problems: Annotated[int, option("Solve only the first N problems.", "N", min=1, max=164)] = 164,
     temperature: shared.Temperature = None,

@@ -69,6 +69,7 @@ RowLength = Annotated[int | None, option("Maximum length of a row, in tokens.", 
 
 # --- how a command runs ------------------------------------------------------------------------------------------
 
+Number = Annotated[int, option("Number of conversations.", "N", "-n", min=1, max=10_000)]
 Concurrency = Annotated[int | None, option("Number of conversations or other items to process in parallel.", "N", min=1)]
 Processes = Annotated[int | None, option("Number of processes on this machine.", "N", min=1)]
 BudgetUsd = Annotated[float | None, option("Stop when this cost is reached, in US dollars.", "USD")]

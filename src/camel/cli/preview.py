@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from camel.cli import options as shared
 from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
@@ -16,14 +14,12 @@ from camel.cli.options import typed_model
 if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
 
-CountOption = Annotated[int, typer.Option("-n", metavar="N", min=1, help="Number of conversations.")]
-
 
 @long_command(MODEL_OPTIONS)
 def preview(
     call: Invocation,
     config: shared.ConfigFile = Path("camel.toml"),
-    count: CountOption = 5,
+    n: shared.Number = 5,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
@@ -41,13 +37,13 @@ def preview(
     )
     if not out:
         check_place(config, settings)
-    job = Generation(settings, preview=count)
+    job = Generation(settings, preview=n)
 
     def done(outcome: Outcome) -> Iterator[str]:
         from camel.cli.show import show_conversation
         from camel.runs.reader import RunReader
 
-        for transcript in islice(RunReader(job.place), count):
+        for transcript in islice(RunReader(job.place), n):
             if not call.as_json:
                 show_conversation(call.console, transcript, show_prompts, False)
         yield f"next    camel generate {config}, which keeps these conversations"

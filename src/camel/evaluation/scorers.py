@@ -101,11 +101,9 @@ def as_score(value: Any, name: str) -> Score:
     """Return the result of a function as a score: a number, true or false, a word, None, or one of these with a reason."""
     if isinstance(value, Score):
         return value
-    reason = ""
-    if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == 2:
-        value, reason = cast("tuple[Any, Any]", value)
+    value, reason = split_reason(value)
     if isinstance(value, str):
-        return Score(None, well_formed(str(reason))[:MOST_REASON], text=well_formed(value))
+        return Score(None, well_formed(reason)[:MOST_REASON], text=well_formed(value))
     try:
         number = None if value is None else float(value)
     except (TypeError, ValueError):
@@ -114,7 +112,13 @@ def as_score(value: Any, name: str) -> Score:
         raise ItemFailed(
             f"{name} returned {shown(value)}: return a number, a bool, a str or None, or (value, reason)"
         )
-    return Score(number, well_formed(str(reason))[:MOST_REASON])
+    return Score(number, well_formed(reason)[:MOST_REASON])
+
+
+def split_reason(made: Any) -> tuple[Any, str]:
+    """Return the value and the reason of what a function returned: a value, or a pair of both."""
+    pair: tuple[Any, ...] = cast("tuple[Any, ...]", made) if isinstance(made, tuple) else (made, "")
+    return (pair[0], str(pair[1])) if len(pair) == 2 else (made, "")
 
 
 def detector_scorer(detector: str) -> Scorer:

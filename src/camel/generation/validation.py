@@ -167,8 +167,12 @@ class Validator:
                 f"the validation raised {type(error).__name__} for the conversation {transcript.id}: {error}. Fix it, and resume "
                 "with the same call; no call is paid for twice"
             ) from error
-        passed, why = made if isinstance(made, tuple) else (made, "")
-        return b"" if passed else (str(why) or "the validation did not accept it").encode("utf-8", "replace")
+        pair: tuple[Any, Any] = cast("tuple[Any, Any]", made) if isinstance(made, tuple) else (made, "")
+        return (
+            b""
+            if pair[0]
+            else (str(pair[1]) or "the validation did not accept it").encode("utf-8", "replace")
+        )
 
 
 def _add_usage(transcript: Transcript, usage: Usage) -> None:

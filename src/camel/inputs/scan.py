@@ -82,6 +82,8 @@ def scan(inputs: Inputs | Iterable[Mapping[str, Any]] | Any, used: Collection[st
     """
     settings = inputs if isinstance(inputs, Inputs) else Inputs(source=cast("Any", inputs))
     fingerprint, table = fingerprint_of(settings), open_inputs(settings)
+    if not table.columns:
+        raise InputError(f"{table.name} has no rows: pass at least one")
     stager = _Stager(settings, used, table)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".scan-") as scratch:
         staged = Path(scratch, "staged.parquet")

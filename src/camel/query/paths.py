@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from camel.query.database import Key, IndexSegment
+from camel.query.database import IndexSegment, Key
 from camel.query.parts import IndexPart
 from camel.query.where import Place, Query
 

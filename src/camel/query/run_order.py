@@ -13,7 +13,7 @@ from itertools import accumulate
 from camel.index.facets import NUMBERS
 from camel.query.conditions import Condition, unsorted
 from camel.query.counting import count_files
-from camel.query.database import Key, IndexSegment, positions
+from camel.query.database import IndexSegment, Key, positions
 from camel.query.paths import ListPath
 from camel.query.scope import AMONG, Scope
 from camel.query.where import Place, Query
@@ -102,7 +102,9 @@ class RunOrder(ListPath):
         sql = f"select shard, row from {table} {_order(where)} limit ? offset ?"
         return segment.keys(self.scope.ask(sql, [*given, high - low, low]))
 
-    def _along_segment(self, segment: IndexSegment, place: Place | None, limit: int, forward: bool) -> list[Key]:
+    def _along_segment(
+        self, segment: IndexSegment, place: Place | None, limit: int, forward: bool
+    ) -> list[Key]:
         where = self.scope.where(self.query, segment)
         if not where.sql:
             at = segment.position(place, forward)

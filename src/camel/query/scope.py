@@ -20,7 +20,7 @@ from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere
 from camel.query.columns import INDEXED, known_columns, select_by_shard
 from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
-from camel.query.database import Database, Key, IndexSegment, State
+from camel.query.database import Database, IndexSegment, Key, State
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
 from camel.query.text import TextFound, TextHit, indexes_of, search

@@ -20,7 +20,7 @@ from camel.index.sorted import KEPT
 from camel.query.conditions import equal, sort_column, sortable
 from camel.query.copies import After, Copy, Way, numbered
 from camel.query.counting import count_files, count_rows
-from camel.query.database import Key, IndexSegment
+from camel.query.database import IndexSegment, Key
 from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.run_order import RunOrder
@@ -40,7 +40,9 @@ class SortedCopies(NumberScan):
     def __init__(self, scope: Scope, query: Query, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
         super().__init__(scope, query)
         self.copies = copies
-        files = [IndexSegment(source, [part for part in source.parts if part in left]) for source in self.sources]
+        files = [
+            IndexSegment(source, [part for part in source.parts if part in left]) for source in self.sources
+        ]
         self.left = [one for one in files if one.parts]
         """Index files without a copy, by run; they are small."""
 
