@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow")
 
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
@@ -30,6 +30,7 @@ from camel.runs.run import open_folder
 from tests.record.test_table import transcripts
 from tests.support.conversations import RELEASE, talk
 
+parquet = pytest.importorskip("pyarrow.parquet")
 FUZZ = settings(
     max_examples=25,
     deadline=None,
