@@ -30,6 +30,7 @@ from camel.runs.run import open_folder
 from tests.record.test_table import transcripts
 from tests.support.conversations import RELEASE, talk
 
+parquet = pytest.importorskip("pyarrow.parquet")
 FUZZ = settings(
     max_examples=25,
     deadline=None,
@@ -91,20 +92,16 @@ def test_a_dataset_is_read_from_every_place_that_holds_it(tmp_path: Path):
 
 
 def test_earlier_datasets_are_read(tmp_path: Path):
-    from pyarrow.parquet import write_table
-
     from camel.record.arrow import to_table
 
-    write_table(to_table([talk()]), tmp_path / "old.parquet")
+    parquet.write_table(to_table([talk()]), tmp_path / "old.parquet")
     assert list(IMPORTERS["dataset"](tmp_path / "old.parquet")) == [talk()]
 
 
 def test_no_field_of_a_dataset_looks_like_a_chat(tmp_path: Path):
-    from pyarrow.parquet import read_table
-
     dataset([talk()], tmp_path / "set")
     (file,) = (tmp_path / "set").rglob("*.parquet")
-    (row,) = read_table(file).to_pylist()
+    (row,) = parquet.read_table(file).to_pylist()
     assert "role" not in row["messages"][0]
     assert (row["messages"][0]["speaker"], row["messages"][0]["name"]) == ("user", "Stock Trader")
 

@@ -112,12 +112,8 @@ def export(
         options |= {"acknowledge": restricted, "with_reasoning": with_reasoning}
         options |= {"seat": speaker} if speaker else {}
         if format == "dataset":
-            options |= {
-                "title": title or out.name,
-                "license": license,
-                "planned": planned,
-                "language": language,
-            }
+            options |= {"title": title or out.name, "license": license}
+            options |= {"planned": planned, "language": language}
         records = narrow(Run(run, stage), where)
         with in_place_of(out, force and folders) as place:
             written = records.export(format, place, split=shares, split_by=split_by, **options)

@@ -246,9 +246,10 @@ def _content(turn: dict[str, Any], where: str) -> str:
         return text_of(turn, key, where)
     texts: list[str] = []
     for part in cast("list[Any]", parts):
-        if not isinstance(part, dict) or "text" not in part:
-            raise InputError(f"{where} has a part that is not text: {shown(part)}. Remove it, or add --skip")
-        texts.append(text_of(cast("dict[str, Any]", part), "text", where))
+        found = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        if "text" not in found:
+            raise InputError(f"{where} has a part that is not text: {shown(found)}. Remove it, or add --skip")
+        texts.append(text_of(found, "text", where))
     return "".join(texts)
 
 
@@ -282,8 +283,8 @@ def _described(
     # Other programs have other metadata.
     about = cast("dict[str, Any]", about) if isinstance(about, dict) and "run" in about else {}
     try:
-        inputs = _decoded(about, "inputs", dict[str, str])
-        scores = _decoded(about, "scores", dict[str, float | str | None])
+        inputs: dict[str, str] = _decoded(about, "inputs", dict[str, str]) or {}
+        scores: dict[str, Any] = _decoded(about, "scores", dict[str, float | str | None]) or {}
         result = _decoded(about, "result", dict[str, Any] | None)
     except msgspec.MsgspecError as error:
         raise InputError(f"{document.where}: metadata is not that of an export: {error}") from None
@@ -299,11 +300,11 @@ def _described(
         said,
         stop,
         scenario,
-        others | (inputs or {}),
+        others | inputs,
         _labels(row, document.where),
         scores={
             name: Score(None, text=value) if isinstance(value, str) else Score(value)
-            for name, value in (scores or {}).items()
+            for name, value in scores.items()
         },
         result=result,
     )
