@@ -295,7 +295,7 @@ def test_a_critic_needs_a_role_play(tmp_path: Path):
 
 
 def test_runs_without_a_critic_are_what_they_were():
-    """Fingerprints from before there were critics: a run that was begun then can be resumed."""
+    """A scenario without a critic has the same fingerprint in every version."""
     scenario = load("ai_society", "asked")
     assert scenario.fingerprint() == "669e65acfdfb3c48a94e6854a93333c0c662cd14f9bdf08f6c29daa8f8b3a651"
     assert "critic" not in config_for(Path("x"), None).decisive(scenario)
