@@ -18,7 +18,7 @@ from camel.cli import GROUPS, app, name_of
 from camel.cli.help import first_sentence, texts
 
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-LINES, MORE = 40, 8
+LINES, MORE = 40, 5
 """Lines of a terminal, and of commands still to come."""
 ROOT: Any = typer.main.get_command(app)
 TYPES = re.compile(r"<[a-z]+(\[\w+\])?( range)?>|\{\w+|\blist\[|…")

@@ -152,7 +152,7 @@ def test_other_encodings(tmp_path: Path):
 @pytest.mark.parametrize("id", ["", "  ", "\t", "x" * 1001])
 def test_an_id_must_be_usable(tmp_path: Path, id: str):
     (tmp_path / "t.csv").write_text(f"id,a\n1,x\n{id},y\n")
-    with pytest.raises(InputError, match="line 3.*'id'"):
+    with pytest.raises(InputError, match=r"line 3.*'id'"):
         texts(tmp_path, tmp_path / "t.csv", id="id")
 
 
@@ -160,7 +160,7 @@ def test_hostile_parquet(tmp_path: Path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [{"x": [1, None], "y": "é"}], "a.b": ["dot"], "n": pa.nulls(1)}), path)
     assert texts(tmp_path, path) == ['{"x":[1,null],"y":"é"}']
-    with pytest.raises(InputError, match="row 1.*'n'"):
+    with pytest.raises(InputError, match=r"row 1.*'n'"):
         texts(tmp_path, path, "n")
     pq.write_table(pa.table({"a": pa.array([b"\xff"], pa.binary())}), path)
     with pytest.raises(InputError, match="'a' contains bytes"):
@@ -170,7 +170,7 @@ def test_hostile_parquet(tmp_path: Path):
     with pytest.raises(InputError, match=r"t\.parquet"):
         texts(tmp_path, path)
     pq.write_table(pa.table([pa.array(["x"]), pa.array(["y"])], ["a", "a"]), path)
-    with pytest.raises(InputError, match="2 columns.*'a'"):
+    with pytest.raises(InputError, match=r"2 columns.*'a'"):
         texts(tmp_path, path)
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), path)
     with pytest.raises(InputError, match="no rows"):
@@ -188,11 +188,11 @@ def test_links(tmp_path: Path):
     (tmp_path / "link").symlink_to(folder)
     assert texts(tmp_path, tmp_path / "link", "text") == ["first"], "a link that the user gave is followed"
     (folder / "two.txt").symlink_to(tmp_path / "secret.txt")
-    with pytest.raises(InputError, match=r"two\.txt' is a link"):
+    with pytest.raises(InputError, match=r"two\.txt'.*link"):
         texts(tmp_path, folder, "text")
     (folder / "two.txt").unlink()
     (folder / "sub").symlink_to(tmp_path)
-    with pytest.raises(InputError, match="sub'.*link"):
+    with pytest.raises(InputError, match=r"sub'.*link"):
         texts(tmp_path, folder, "text")
     for dangling in (tmp_path / "nothing.csv", tmp_path / "nowhere.csv"):
         if dangling.name == "nowhere.csv":
@@ -220,7 +220,7 @@ def test_hostile_folders(tmp_path: Path):
         texts(tmp_path, folder, "text")
     assert texts(tmp_path, folder, "text", encoding="latin-1")[1] == "café"
     (folder / "c.txt").write_bytes(b"x" * 1_000_000)
-    with pytest.raises(InputError, match=r"c\.txt' has more than 200,000"):
+    with pytest.raises(InputError, match=r"c\.txt'.*200,000"):
         texts(tmp_path, folder, "text")
     (folder / "c.txt").unlink()
     Path(os.fsdecode(bytes(folder) + b"/\xff.txt")).write_text("x")

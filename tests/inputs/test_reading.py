@@ -132,7 +132,7 @@ def test_other_objects_are_errors(source: Any):
 
 
 def test_bad_text_in_memory_is_reported_with_its_row():
-    with pytest.raises(InputError, match="row 2.*'a'"):
+    with pytest.raises(InputError, match=r"row 2.*'a'"):
         rows([{"a": "x"}, {"a": "\ud800"}])
 
 

@@ -85,7 +85,7 @@ def test_limits_of_rows_count_for_identity_and_must_be_numbers(tmp_path: Path):
     assert found.columns == ("a", "turns")
     assert [row["value.turns"] for row in stored] == ["5", "", "12"]
     for wrong in ("0", "-1", "1.5", "many", "5\n", "9999999999"):
-        with pytest.raises(InputError, match="row 1.*'turns'"):
+        with pytest.raises(InputError, match=r"row 1.*'turns'"):
             scan(Inputs(source=[{"a": "x", "turns": wrong}], max_tokens="turns"), ["a"], tmp_path / "o")  # type: ignore[arg-type]
 
 
@@ -111,7 +111,7 @@ def test_duplicates(tmp_path: Path, id: str):
 def test_one_id_with_different_values_names_both_lines(tmp_path: Path):
     path = tmp_path / "t.csv"
     path.write_text("id,a,b\n1,x,p\n2,y,p\n1,x,q\n2,z,p\n3,x,p\n")
-    with pytest.raises(InputError, match="lines 3 and.*5.*'2'"):
+    with pytest.raises(InputError, match=r"lines 3 and.*5.*'2'"):
         scan(Inputs(source=str(path), id="id"), ["a"], tmp_path / "o")
     assert not (tmp_path / "o").exists()
     assert scan(Inputs(source=str(path), id="id", where='a != "z"'), ["a"], tmp_path / "o").duplicates == 1
@@ -143,7 +143,7 @@ def test_where_prefers_the_exact_name_of_a_column(tmp_path: Path):
     for name in ("Name", "name"):
         _, stored = scanned(Inputs(source=rows, where=f'{name} = "x"'), "a", out=tmp_path / "o")  # type: ignore[arg-type]
         assert [row["value.a"] for row in stored] == ["1" if name == "Name" else "2"]
-    with pytest.raises(InputError, match="2 columns for 'NAME'"):
+    with pytest.raises(InputError, match=r"2 columns.*'NAME'"):
         scan(Inputs(source=rows, where='NAME = "x"'), ["a"], tmp_path / "o")  # type: ignore[arg-type]
 
 
@@ -151,7 +151,7 @@ def test_rows_excluded_by_where_may_have_missing_values(tmp_path: Path):
     rows = [{"a": "x", "b": 1}, {"a": None, "b": 2}]
     found = scan(Inputs(source=rows, where="not a is missing"), ["a"], tmp_path / "o")  # type: ignore[arg-type]
     assert (found.rows, found.excluded) == (1, 1)
-    with pytest.raises(InputError, match="row 2.*'a'.*no value"):
+    with pytest.raises(InputError, match=r"row 2.*'a'.*no value"):
         scan(rows, ["a"], tmp_path / "o")
     scan(Inputs(source=rows, keep=("a",)), ["b"], tmp_path / "o")  # type: ignore[arg-type]
     assert pq.read_table(tmp_path / "o")["value.a"].to_pylist() == ["x", None]
@@ -215,7 +215,7 @@ def test_tables_are_joined_and_crossed(people: Path, tmp_path: Path):
         ("ink", "kind"), ("ink", "terse"), ("pen", "terse"), ("cup", "terse"), ("hat", "terse"),
     ]  # fmt: skip
     assert scan(crossed, ["first_name", "tone"], tmp_path / "o").rows == 4, "Bob's orders give equal rows"
-    with pytest.raises(InputError, match="2 columns.*'note'"):
+    with pytest.raises(InputError, match=r"2 columns.*'note'"):
         scan(crossed, ["note"], tmp_path / "o")
     people.write_text(PEOPLE + "9,Eve,1,e\n")
     with pytest.raises(InputError, match=r"line 5.*'Number'.*'9'"):

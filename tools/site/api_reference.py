@@ -72,6 +72,7 @@ PARTS = {
             "scenarios.checking",
             "scenarios.scaffold",
             "generation.config",
+            "inputs.settings",
             "generation.plan",
             "generation.generate",
             "generation.dialogues",

@@ -22,7 +22,7 @@ from camel.core.errors import InputError
 from camel.inputs.joining import find_column, open_inputs
 from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch, parquet_file
 from camel.inputs.settings import HUB, Inputs, column_key
-from camel.record.parquet import arrow, write_batches
+from camel.record.parquet import arrow, open_parquet, write_batches
 from camel.runs.reader import need_module
 from camel.storage.files import sync_folder
 

@@ -166,9 +166,13 @@ class _Seat:
             systems = openings = pa.array([""] * self._table.num_rows, pa.string())
         tasks = _column(self._table, "task")
         specified, original = pc.struct_field(tasks, "specified"), pc.struct_field(tasks, "original")
-        task = pc.fill_null(pc.if_else(pc.equal(pc.fill_null(specified, ""), ""), original, specified), "")
+        given = pc.equal(pc.fill_null(specified, ""), "")
+        task = pc.fill_null(pc.if_else(given, original, specified), "")
         if self._how.inception and len(speakers):
-            systems, openings = self._add_paper_prompts(speakers, task, systems, openings)
+            # As `Task.inserted`: exactly as given, or as specified without its final period.
+            part = pc.replace_substring_regex(pc.utf8_trim_whitespace(task), r"([^.])\.$", r"\1")
+            inserted = pc.if_else(given, task, part)
+            systems, openings = self._add_paper_prompts(speakers, inserted, systems, openings)
         return systems, pc.if_else(pc.equal(openings, ""), task, openings)
 
     def _speakers(self, seat: str) -> tuple[Any, Any]:
@@ -185,9 +189,7 @@ class _Seat:
     def _add_paper_prompts(self, speakers: Any, task: Any, systems: Any, openings: Any) -> tuple[Any, Any]:
         """Fill in the paper's prompts for conversations that have both roles and no prompt."""
         roles = {seat: speakers.field("role").take(self._speakers(seat)[1]) for seat in (ASSISTANT, USER)}
-        # The same as `as_sentence_part`, which takes one text at a time.
-        part = pc.replace_substring_regex(pc.utf8_trim_whitespace(task), r"([^.])\.$", r"\1")
-        values = {"ASSISTANT_ROLE": roles[ASSISTANT], "USER_ROLE": roles[USER], "TASK": part}
+        values = {"ASSISTANT_ROLE": roles[ASSISTANT], "USER_ROLE": roles[USER], "TASK": task}
         prompts = paper()
         template = prompts.user if self._seat == USER else prompts.assistant
         pieces = [values.get(piece, piece) for piece in _pieces(template, values)]
