@@ -246,7 +246,7 @@ def test_paid_scores_follow_the_rows(tmp_path: Path):
     def score(wanted: list[dict[str, str]]) -> int:
         before = model.calls
         run = generated(tmp_path, Counting(), wanted)
-        run = run.score(helpful=Rubric("Is it helpful?", model=model), progress=False)
+        run = run.score(helpful=Rubric("Is it helpful?", model=model), limits={"progress": False})
         scored = {one.id: one.scores["helpful"].value for one in with_scores(run)}
         assert scored == {row["id"]: 4.0 for row in wanted}
         return model.calls - before
