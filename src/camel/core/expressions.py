@@ -20,8 +20,8 @@ ColumnKind = Literal["text", "number", "set", "any"]
 """What a column contains. True and false are the numbers 1 and 0. `any`: text that may be a number, or mixed values."""
 
 _MOST_TERMS, _MOST_LEVELS, _MOST_NAMES = 400, 50, 60
-_SIGNS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-_COMPARE = {**_SIGNS, "contains": contains}
+_SIGNS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {**_SIGNS, "contains": contains}
 _ORDER = ("<", "<=", ">", ">=")
 _KEYWORDS = ("and", "or", "not", "in", "contains", "is", "missing", "true", "false")
 _PLAIN = re.compile(rf"(?i)(?!(?:{'|'.join(_KEYWORDS)})\Z)[^\W\d][\w-]*")
