@@ -100,7 +100,7 @@ def generate(
             out="runs/support",
         )
 
-    `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
+    `what` is a role play, a society or a dialogue whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
     or a configuration, or the path of its TOML file. The id of a conversation is its row's `id`, or a hash of the row.
     `model` and `rules` replace those of `what`; your own rule is identified by its `name` and `version`. For the other
     arguments see `run_job`.
@@ -121,7 +121,7 @@ def generate(
         patience, in_flight = 30.0, concurrency or 64
     else:
         if inputs is not None or rules is not None:
-            raise InputError("inputs and rules need a RolePlaying or a Society, not a configuration")
+            raise InputError("inputs and rules need a RolePlaying, a Society or a Dialogue, not a configuration")
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)
