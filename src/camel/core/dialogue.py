@@ -27,7 +27,7 @@ from camel.core.member import Member, Names
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Choice, Model, Reply, Request, Watch, checked_model
-from camel.core.play import Declaration, Play
+from camel.core.play import Play
 from camel.core.society import seat_models
 from camel.core.stops import STOP_RULES, MaxMessages, MessageLoop, NextCall, Stop, StopRule, TokenLimit
 from camel.core.task import Task
@@ -394,6 +394,3 @@ def goal_question(goal: str, messages: Sequence[Message]) -> str:
 
 def _seeded(sampling: Sampling, seed: int | None) -> Sampling:
     return sampling if seed is None else replace(sampling, seed=seed)
-
-
-Declaration.register(Dialogue)

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from camel.core.conversation import Conversation
 from camel.core.message import Message
@@ -21,7 +21,8 @@ from camel.core.transcript import Transcript
 T = TypeVar("T")
 
 
-class Declaration(ABC):
+@runtime_checkable
+class Declaration(Protocol):
     """A declared conversation. It can be played any number of times; `<placeholders>` are filled from rows of values."""
 
     @property

@@ -28,7 +28,7 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
-from camel.core.play import Declaration, Play
+from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.core.stops import (
     MAX_MESSAGES,
@@ -431,6 +431,3 @@ def _listed(members: Sequence[Member], count: int) -> str:
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
     more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
     return "\n".join([*lines, *more])
-
-
-Declaration.register(Society)

@@ -57,15 +57,16 @@ def generate(
             out="runs/support",
         )
 
-    `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation per row;
-    or a configuration, or the path of its TOML file. `inputs` is the path of a table (CSV, JSON lines, Parquet, a folder of
-    texts, `hf:OWNER/NAME`), a DataFrame, an Arrow table, any iterable of dictionaries, or `camel.Inputs` with more settings.
-    The id of a conversation is its row's `id`, or a hash of the values that are used. Rows can be added, moved, changed and
-    removed between two calls: only new and changed ones are paid for.
-    `model` and `rules` replace those of `what`, and `models` are those of seats, by name; your own rule is identified by its `name` and `version`. `result`, a
-    Pydantic class or a JSON schema, adds a structured result to each conversation: `run[0].result`.
-    `validate` is a filter expression, or a function that returns whether a conversation passes; others are tried again up to
-    `attempts` times, and then rejected. For the other arguments see `run_job`.
+    `what` is a role play, a society or a dialogue whose `<placeholders>` are filled from each row of `inputs`, one
+    conversation per row; or a configuration, or the path of its TOML file. `inputs` is the path of a table (CSV, JSON lines,
+    Parquet, a folder of texts, `hf:OWNER/NAME`), a DataFrame, an Arrow table, any iterable of dictionaries, or
+    `camel.Inputs` with more settings. The id of a conversation is its row's `id`, or a hash of the values that are used.
+    Rows can be added, moved, changed and removed between two calls: only new and changed ones are paid for.
+
+    `model` and `rules` replace those of `what`, and `models` are those of seats, by name. Your own rule is identified by its
+    `name` and `version`. `result`, a Pydantic class or a JSON schema, adds a structured result to each conversation:
+    `run[0].result`. `validate` is a filter expression, or a function that returns whether a conversation passes; others are
+    tried again up to `attempts` times, and then rejected. For the other arguments see `run_job`.
     """
     wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
