@@ -118,7 +118,7 @@ def as_score(value: Any, name: str) -> Score:
 def split_reason(made: Any) -> tuple[Any, str]:
     """Return the value and the reason of what a function returned: a value, or a pair of both."""
     pair: tuple[Any, ...] = cast("tuple[Any, ...]", made) if isinstance(made, tuple) else (made, "")
-    return (pair[0], str(pair[1])) if len(pair) == 2 else (made, "")
+    return (pair[0], str(pair[1])) if len(pair) == 2 else (pair, "")
 
 
 def detector_scorer(detector: str) -> Scorer:
