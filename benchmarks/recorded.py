@@ -26,8 +26,8 @@ def option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/results/")
 
 
-def record(name: str, figures: Mapping[str, Value]) -> None:
-    """Keep figures, each in the unit in which documents quote it."""
+def record(name: str, figures: Mapping[str, Value], **details: str) -> None:
+    """Keep figures, each in the unit in which documents quote it, with further details such as a package's version."""
     path = FOLDER / f"{name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     how = {
@@ -35,6 +35,7 @@ def record(name: str, figures: Mapping[str, Value]) -> None:
         "command": _command(),
         "commit": _commit(),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        **details,
     }
     kept |= {key: {"value": _rounded(value), **how} for key, value in figures.items()}
     FOLDER.mkdir(exist_ok=True)
