@@ -60,10 +60,10 @@ class Job:
     def __init__(self, system: str, python: str, folder: Path, endpoint: SimulatorProcess) -> None:
         self.folder, self.endpoint = folder, endpoint
         self.out = folder / "rows.jsonl"
-        table = folder / "customers.csv"
-        write_table(table)
+        customers = folder / "customers.csv"
+        write_table(customers)
         script = HERE / f"{system}_job.py"
-        self.command = [python, str(script), endpoint.base_url, str(table), str(self.out)]
+        self.command = [python, str(script), endpoint.base_url, str(customers), str(self.out)]
         # Caches stay in the folder, and nothing tries to reach a server other than the endpoint.
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -74,6 +74,10 @@ class Job:
             "NEMO_TELEMETRY_ENABLED": "false",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
+        # curator counts tokens with a table that it downloads; LiteLLM, which it needs, contains the same table.
+        tables = "lib/python*/site-packages/litellm/litellm_core_utils/tokenizers"
+        for found in Path(python).parent.parent.glob(tables):
+            self.environment["TIKTOKEN_CACHE_DIR"] = str(found)
         if system == "camel":
             self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
 
@@ -137,10 +141,10 @@ def measure(system: str, python: str, half: bool) -> dict[str, float]:
         found: dict[str, float] = {}
         if half:
             killed = job.execute(kill_after=CALLS // 2)
-            found = {"killed_at": killed.ledger.requests}
+            found = {"at": killed.ledger.billed, "in_flight": killed.ledger.outcomes.get("client_gone", 0)}
         done = job.execute()
         if done.status != 0 or not job.out.exists():
-            print((job.folder / "log.txt").read_text()[-6000:])
+            print((job.folder / "log.txt").read_text()[-60000:])
             raise SystemExit(f"{system}: exit status {done.status}")
         kept = job.kept()
         expected = [name for name in names() if score(name) >= BAR]
@@ -148,7 +152,8 @@ def measure(system: str, python: str, half: bool) -> dict[str, float]:
             f"{system}: {done.wall:.1f} s, {done.cpu:.1f} s of CPU, {len(kept)} rows of {len(expected)}, {done.ledger}"
         )
         found |= {
-            "calls": done.ledger.requests,
+            "calls": done.ledger.billed,
+            "rejected": done.ledger.outcomes.get("rejected", 0),
             "repeats": done.ledger.billed_repeats,
             "rows": len(kept),
             "rows_missing": len(set(expected) - set(kept)),

@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from pathlib import Path
 
 from bespokelabs import curator
 from datasets import Dataset
@@ -56,11 +57,11 @@ limits = {
     "max_tokens_per_minute": 1_000_000_000,
 }
 settings = {"model_name": "gpt-4o-mini", "backend": "openai", "backend_params": {"base_url": url, **limits}}
-with open(table, newline="") as file:
+with Path(table).open(newline="") as file:
     rows = Dataset.from_list([{**row, "messages": []} for row in csv.DictReader(file)])
 for _ in range(4):
     rows = Turn(**settings)(rows).dataset
-with open(out, "w") as file:
+with Path(out).open("w") as file:
     for row in Judge(**settings)(rows).dataset:
         if row["score"] >= 3:
             file.write(json.dumps({"messages": row["messages"]}) + "\n")

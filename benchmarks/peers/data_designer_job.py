@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import data_designer.config as dd
 from data_designer.interface import DataDesigner
@@ -45,7 +46,7 @@ builder.add_column(
 designer = DataDesigner(artifact_path="artifacts", model_providers=[provider])
 designer.set_run_config(dd.RunConfig(buffer_size=50, display_tui=False))
 result = designer.create(builder, num_records=500, dataset_name="support", resume=dd.ResumeMode.IF_POSSIBLE)
-with open(out, "w") as file:
+with Path(out).open("w") as file:
     for row in result.load_dataset().to_dict("records"):
         if int(row["judge"]["helpful"]["score"]) >= 3:
             roles = ("user", "assistant", "user", "assistant")

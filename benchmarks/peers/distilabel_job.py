@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from pathlib import Path
 
 from distilabel.models import OpenAILLM
 from distilabel.pipeline import Pipeline
@@ -26,7 +27,8 @@ def conversation(turns: list[str]) -> str:
     )
 
 
-def step(name: str, template: str, columns: list[str], url: str) -> TextGeneration:
+def step(name: str, template: str, url: str) -> TextGeneration:
+    columns = [column for column in COLUMNS + TURNS if f"{{{{ {column} }}}}" in template]
     llm = OpenAILLM(model="gpt-4o-mini", base_url=url, generation_kwargs={"max_new_tokens": 1024})
     return TextGeneration(
         name=name,
@@ -39,18 +41,18 @@ def step(name: str, template: str, columns: list[str], url: str) -> TextGenerati
 
 
 def main(url: str, table: str, out: str) -> None:
-    with open(table, newline="") as file:
+    with Path(table).open(newline="") as file:
         rows = list(csv.DictReader(file))
     with Pipeline(name="support") as pipeline:
         last = LoadDataFromDicts(name="customers", data=rows, batch_size=32)
         for number, turn in enumerate(TURNS):
             prompt = (AGENT if number % 2 else CUSTOMER) + (conversation(TURNS[:number]) if number else "")
-            task = step(turn, prompt, COLUMNS + TURNS[:number], url)
+            task = step(turn, prompt, url)
             last >> task
             last = task
-        last >> step("judge", JUDGE + conversation(TURNS), TURNS, url)
+        last >> step("judge", JUDGE + conversation(TURNS), url)
     result = pipeline.run()["default"]["train"]
-    with open(out, "w") as file:
+    with Path(out).open("w") as file:
         for row in result:
             if json.loads(row["judge"])["score"] >= 3:
                 roles = ("user", "assistant", "user", "assistant")
