@@ -60,7 +60,7 @@ def _rounded(value: Value) -> Value:
 
 def _command() -> str:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    module = spec.name if spec else Path(sys.argv[0]).name
+    module = spec.name.removesuffix(".__main__") if spec else Path(sys.argv[0]).name
     # The path of an interpreter is private.
     given = ["PYTHON" if argument.startswith("/") else argument for argument in sys.argv[1:]]
     return " ".join(["python -m", module, *(argument for argument in given if argument != "--record")])
