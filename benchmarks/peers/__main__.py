@@ -40,7 +40,7 @@ PACKAGES = {
     "curator": "bespokelabs-curator",
 }
 LATENCY = 0.2
-STALLED = 120.0
+STALLED = 180.0
 """A job that sends no request for so many seconds is stopped."""
 _BECOME_SUBREAPER = 36
 

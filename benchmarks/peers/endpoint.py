@@ -100,6 +100,8 @@ def reply(facts: Facts) -> str:
         value, reason = score(signed[1]), f"The agent answers {signed[1]}."
         if "helpful" in prompt and "```json" in prompt:  # the judge column of DataDesigner
             return f"```json\n{json.dumps({'helpful': {'reasoning': reason, 'score': value}})}\n```"
+        if "Answer with a number from" in prompt:  # CAMEL
+            return f"{value}. {reason}"
         return json.dumps({"reason": reason, "score": value})
     text = society(facts._replace(words=40))
     customer = _CUSTOMER.search(prompt)
