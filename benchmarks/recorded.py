@@ -26,8 +26,8 @@ def option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/results/")
 
 
-def record(name: str, figures: Mapping[str, Value]) -> None:
-    """Keep figures, each in the unit in which documents quote it."""
+def record(name: str, figures: Mapping[str, Value], **details: str) -> None:
+    """Keep figures, each in the unit in which documents quote it, with further details such as a package's version."""
     path = FOLDER / f"{name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     how = {
@@ -35,6 +35,7 @@ def record(name: str, figures: Mapping[str, Value]) -> None:
         "command": _command(),
         "commit": _commit(),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        **details,
     }
     kept |= {key: {"value": _rounded(value), **how} for key, value in figures.items()}
     FOLDER.mkdir(exist_ok=True)
@@ -59,7 +60,7 @@ def _rounded(value: Value) -> Value:
 
 def _command() -> str:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    module = spec.name if spec else Path(sys.argv[0]).name
+    module = spec.name.removesuffix(".__main__") if spec else Path(sys.argv[0]).name
     # The path of an interpreter is private.
     given = ["PYTHON" if argument.startswith("/") else argument for argument in sys.argv[1:]]
     return " ".join(["python -m", module, *(argument for argument in given if argument != "--record")])
