@@ -121,7 +121,9 @@ def generate(
         patience, in_flight = 30.0, concurrency or 64
     else:
         if inputs is not None or rules is not None:
-            raise InputError("inputs and rules need a RolePlaying, a Society or a Dialogue, not a configuration")
+            raise InputError(
+                "inputs and rules need a RolePlaying, a Society or a Dialogue, not a configuration"
+            )
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)
