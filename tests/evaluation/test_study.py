@@ -186,7 +186,7 @@ def test_a_shard_committed_during_a_scan_is_not_confused_with_another(tmp_path: 
 
     job = Begun(str(tmp_path / "kept"), str(tmp_path / "run"))
     assert jobs.run(job).status == "complete"
-    ids = {shard: table["id"].to_pylist() for shard, table in begun.tables()}
+    ids = {shard: table["id"].to_pylist() for shard, table, _ in begun.tables()}
     assert ids == {
         0: [f"{number:03d}" for number in range(10)],
         2: [f"{number:03d}" for number in range(20, 30)],

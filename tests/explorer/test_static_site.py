@@ -170,9 +170,7 @@ def test_the_command(run: Path, tmp_path: Path):
     def export(*options: str) -> Any:
         return CliRunner().invoke(app, ["export", str(run), *options])
 
-    done = export(
-        "site", str(tmp_path / "site"), "--where", "http://127.0.0.1:8090/list?stop=done&sort=tokens"
-    )
+    done = export("site", str(tmp_path / "site"), "--where", 'stop = "done"')
     assert done.exit_code == 0, done.output
     assert "--acknowledge misalignment" in done.output
     found = check(tmp_path / "site")
@@ -181,7 +179,7 @@ def test_the_command(run: Path, tmp_path: Path):
     assert isinstance(again.exception, InputError)
     refused = export("site", str(tmp_path / "other"), "--id", "000_003")
     assert "--acknowledge misalignment" in str(refused.exception)
-    wrong = export("chat", str(tmp_path / "chat.jsonl"), "--where", "stop=done")
+    wrong = export("chat", str(tmp_path / "chat.jsonl"), "--first", "3")
     assert "format site" in str(wrong.exception)
     unknown = export("site", str(tmp_path / "x"), "--acknowledge", "misalignment")
     assert "canary" in str(unknown.exception), "a release of such rows carries one"

@@ -85,12 +85,12 @@ def test_a_run_is_studied(runs: tuple[Path, Path]):
 
 
 def test_rows_are_made_and_opened(runs: tuple[Path, Path], tmp_path: Path):
-    rows = camel.make_rows(runs[0], out=tmp_path / "rows", filters={"stop": ["done"]}, progress=False)
+    rows = camel.make_rows(runs[0], out=tmp_path / "rows", filters={"where": 'stop = "done"'}, progress=False)
     assert len(rows) == len(list(rows)) > 0
     with pytest.raises(InputError, match="stops"):
         camel.make_rows(runs[0], out=tmp_path / "other", filters={"stops": ["done"]}, progress=False)
     assert not len(
-        camel.make_rows(runs, out=tmp_path / "none", filters={"stop": ["nothing"]}, progress=False)
+        camel.make_rows(runs, out=tmp_path / "none", filters={"where": "stop = 'nothing'"}, progress=False)
     )
 
 

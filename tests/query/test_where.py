@@ -12,6 +12,7 @@ from camel.core.errors import InputError
 from camel.core.expressions import ExpressionError, parse_expression
 from camel.core.transcript import Score, Transcript
 from camel.detectors import detect
+from camel.evaluation.tasks import draw_tasks
 from camel.library.run import Run
 from camel.models.prices import cost
 from camel.query.catalogue import Catalogue
@@ -181,6 +182,15 @@ def test_view_is_a_run(run: tuple[Path, list[Transcript], set[str]]):
         view[next(one.id for one in made if len(one.messages) <= 2)]
     with pytest.raises(InputError):
         view.to_hf()
+
+
+def test_tasks_to_judge_are_drawn_from_a_view(run: tuple[Path, list[Transcript], set[str]]):
+    place, made, _ = run
+    where = 'stop = "done" and messages > 2'
+    drawn = draw_tasks({"agents": narrow(RunReader(place), where)}, 100)
+    wanted = {one.id for one in made if one.stop and one.stop.reason == "done" and len(one.messages) > 2}
+    assert {task.id for task in drawn.tasks} == wanted
+    assert drawn.of == len(wanted)
 
 
 def test_compacted_run_selects_the_same(tmp_path: Path):

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from operator import eq, ge, gt, le, lt, ne
+from operator import contains, eq, ge, gt, le, lt, ne
 from typing import Any, Literal, NoReturn, cast
 
 from camel.core.errors import InputError
@@ -20,7 +20,8 @@ ColumnKind = Literal["text", "number", "set", "any"]
 """What a column contains. True and false are the numbers 1 and 0. `any`: text that may be a number, or mixed values."""
 
 _MOST_TERMS, _MOST_LEVELS, _MOST_NAMES = 400, 50, 60
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_SIGNS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {**_SIGNS, "contains": contains}
 _ORDER = ("<", "<=", ">", ">=")
 _KEYWORDS = ("and", "or", "not", "in", "contains", "is", "missing", "true", "false")
 _PLAIN = re.compile(rf"(?i)(?!(?:{'|'.join(_KEYWORDS)})\Z)[^\W\d][\w-]*")
@@ -122,7 +123,7 @@ class _Term(Expression):
             return False
         if self.operator in ("in", "not in"):
             return (value in self.values) != self._negative
-        return first in value if self.operator == "contains" else _COMPARE[self.operator](value, first)
+        return _COMPARE[self.operator](value, first)
 
     def _matches_set(self, members: list[Any]) -> bool:
         if not self.values:
@@ -258,7 +259,7 @@ class _Parser:
         column = self._name(_KEYWORDS)
         while self._take("."):
             column += f".{self._name()}"
-        operator = self._take(*_COMPARE, "in", "not", "contains", "is")
+        operator = self._take(*_COMPARE, "in", "not", "is")
         if operator in ("not", "is"):
             second = {"not": "in", "is": "missing"}[operator]
             if not self._take(second):
@@ -306,7 +307,7 @@ def _as_number(value: Any) -> float | None:
 
 def _quote(value: str | float) -> str:
     """Return a value as it is written in an expression."""
-    if isinstance(value, float):
+    if not isinstance(value, str):
         return repr(value).removesuffix(".0")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

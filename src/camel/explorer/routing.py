@@ -140,7 +140,7 @@ class Site:
             case ExpressionError():
                 pairs = request.query_params.multi_items()
                 keeps = Query.from_params([one for one in pairs if one[0] != "where"]).to_params()
-                page = {"title": "Invalid filter", "text": str(error), "keeps": keeps}
+                page: dict[str, Any] = {"title": "Invalid filter", "text": str(error), "keeps": keeps}
                 return self.page("error.html", allowed, 400, where=dict(pairs).get("where"), **page)
             case InputError():
                 status, title, text = 400, "Invalid request", str(error)

@@ -27,7 +27,7 @@ def make_rows(
 ) -> Rows:
     """Make training rows from one or several runs, and open them. The same call resumes after a stop.
 
-        for row in camel.make_rows("runs/trial", out="rows/trial", filters={"stop": ["done"]}):
+        for row in camel.make_rows("runs/trial", out="rows/trial", filters={"where": 'stop = "done"'}):
             print(row["messages"])
 
     `shape` and `filters` are the tables of a recipe (docs/train.md). `replace` replaces rows of another recipe in `out`.

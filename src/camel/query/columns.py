@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +58,7 @@ _READ = {
     "score": ["scores"],
     "result": ["result"],
 }
+_results = msgspec.json.Decoder(dict[str, Any])
 _PREFIXES = ("input", "score", "result")
 _FIRST_ROWS = 256
 T = TypeVar("T", bound=RunReader)
@@ -68,13 +69,13 @@ def known_columns(run: RunReader) -> dict[str, ColumnKind]:
     found = dict(COLUMNS)
     ends = dict.fromkeys(part.file for part in (*run.parts[:1], *run.parts[-1:]))
     with run.folder.opened(ends) as files:
-        for group in (next(_groups(file, _PREFIXES), None) for file in files):
-            for prefix in _PREFIXES if group else ():
+        for group in (group for file in files for group in islice(_groups(file, _PREFIXES), 1)):
+            for prefix in _PREFIXES:
                 rows = _named(group.slice(0, _FIRST_ROWS), prefix)
                 found |= {f"{prefix}.{name}": "any" for row in rows for name in row}
     for name in score_names(run.folder):
         shards = (read_scores(run, marker.shard, [name]) for marker in run.markers)
-        scores = next((some[name] for some in shards if some), [])
+        scores = next((some[name] for some in shards if some), list[Score]())
         text = "text" if any(score.text for score in scores) else "any"
         found[f"score.{name}"] = "number" if any(score.value is not None for score in scores) else text
     return found
@@ -189,7 +190,7 @@ def _scores(run: RunReader, part: Part, names: Sequence[str]) -> Sequence[dict[s
         command = f"camel score {address} {_SCORED[name]}"
         raise InputError(f"'{address}' has no scores '{name}': make them with `{command}`")
     wanted = [name for name in there if name in names or f"score.{name}" in names]
-    return scores_of_part(run, part, wanted) if wanted else [{}] * sum(part.rows)
+    return scores_of_part(run, part, wanted) if wanted else [dict[str, Score]()] * sum(part.rows)
 
 
 def _value(score: Score) -> Any:
@@ -201,8 +202,7 @@ def _named(table: Table, prefix: str) -> list[dict[str, Any]]:
     column = next((name for name in _READ[prefix] if name in table.schema.names), "")
     given = table.column(column).to_pylist() if column else [None] * table.num_rows
     if prefix == "result":
-        found = [msgspec.json.decode(one) if one else {} for one in given]
-        return [one if isinstance(one, dict) else {} for one in found]
+        return [_results.decode(one) if one else {} for one in given]
     if prefix == "score":
         return [{name: _value(msgspec.convert(one, Score)) for name, one in row or ()} for row in given]
     return [dict(row or ()) for row in given]
