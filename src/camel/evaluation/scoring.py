@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
 from functools import cache, cached_property, lru_cache, partial
 from math import fsum
 from pathlib import Path
@@ -37,7 +36,6 @@ from camel.runs.derived import forget_outdated, outdated_rows, schema_with_sourc
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.runs.scores import SCORE_STAGE, read_scores
-from camel.storage.store import absolute_place
 
 SPACING = 2**20
 """Distance between the numbers of the first items of two consecutive shards."""
@@ -155,10 +153,6 @@ class ScoreJob(Job):
                 prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
                 found[name] = Usage(prompt, 50 * calls, calls=calls)
         return found
-
-    def absolute(self) -> ScoreJob:
-        """Return the job with an absolute path of the run."""
-        return replace_fields(self, run=absolute_place(self.run))
 
     @cached_property
     def _scored(self) -> _ScoredRun:
