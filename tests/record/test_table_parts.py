@@ -295,7 +295,7 @@ def test_the_columns_and_their_types():
         "item": whole,
         "hears": text,
         "wording": text,
-        "scores": f"map<{text}, {struct(value='double', reason=text, by=text, version=whole)}>",
+        "scores": f"map<{text}, {struct(value='double', reason=text, by=text, version=whole, text=text)}>",
         "num_messages": whole,
         **{f"{name}_tokens": whole for name in ("prompt", "completion", "cached")},
         "calls": whole,
