@@ -42,6 +42,13 @@ def test_every_conversation_is_as_it_was(old: Path):
     assert sum(message.deliberation is not None for one in found for message in one.messages) > 10
 
 
+def test_it_is_filtered_by_expressions(old: Path):
+    name, value = next(iter(expected()[0].inputs.items()))
+    text = json.dumps(value, ensure_ascii=False)
+    found = Run(old).where(f'input."{name}" = {text} and not finding = "none" and chars > 0')
+    assert [one.id for one in found] == [one.id for one in expected() if one.inputs[name] == value]
+
+
 def test_tables_have_the_layout_of_today(old: Path):
     table = Run(old).to_arrow()
     assert {"inputs", "scores", "item"} <= set(table.column_names)
