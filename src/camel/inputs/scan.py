@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -165,8 +165,8 @@ class _Stager:
         self._mentioned: dict[str, str] = {}
         if settings.where:
             self._parse_where(settings.where)
-        wanted = [*self._stored, *filter(None, [self._id]), *self._mentioned.values()]
-        self._wanted = list(dict.fromkeys(wanted))
+        self._checked = list(dict.fromkeys([*self._stored, *filter(None, [self._id])]))
+        self._wanted = list(dict.fromkeys([*self._checked, *self._mentioned.values()]))
         self._prefix = json.dumps(names).encode() + b"\0"
         self._draw = settings.sample is not None and settings.sample >= 1
         text = [("id", pa.string()), ("hash", pa.string())]
@@ -209,8 +209,9 @@ class _Stager:
             rows = zip(*(_texts(arrays[column]) for column in self._mentioned.values()), strict=True)
             true = [self._where.matches(dict(zip(self._mentioned, row, strict=True))) for row in rows]
             self.excluded += true.count(False)
-            arrays, lines = _filtered(arrays, lines, true)
-        for column in dict.fromkeys([*self._stored, *filter(None, [self._id])]):
+            mask = pa.array(true, pa.bool_())
+            arrays, lines = {name: one.filter(mask) for name, one in arrays.items()}, lines.filter(mask)
+        for column in self._checked:
             self._check(column, arrays[column], lines)
         # Texts have no NUL, so it separates them.
         joined = map("\0".join, zip(*(_texts(arrays[column], "") for column in self._used), strict=True))
@@ -220,15 +221,14 @@ class _Stager:
         ids = [id or hash for id, hash in zip(given, hashes, strict=True)] if self._may_lack_id else given
         columns: list[Any] = [pa.array(ids, pa.string()), pa.array(hashes, pa.string()), lines]
         columns += [arrays[column] for column in self._stored]
-        share = self._settings.sample
-        if share is None:
+        sample, seed = self._settings.sample, f"{self._settings.seed}\0"
+        if sample is None:
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        seed = f"{self._settings.seed}\0"
         draws = [int.from_bytes(blake2b(f"{seed}{id}".encode(), digest_size=8).digest()) for id in ids]
         if self._draw:
             return pa.RecordBatch.from_arrays([*columns, pa.array(draws, pa.uint64())], schema=self.schema)
         made = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return made.filter(pa.array([draw < share * 2**64 for draw in draws], pa.bool_()))
+        return made.filter(pa.array([draw < sample * 2**64 for draw in draws], pa.bool_()))
 
     def _check(self, column: str, array: Any, lines: Any) -> None:
         """Add a problem for each cell that cannot be used."""
@@ -244,10 +244,10 @@ class _Stager:
         longest = _LONGEST_ID if column == self._id else LONGEST_CELL
         if (pc.max(pc.binary_length(array)).as_py() or 0) > longest:
             add(
-                pc.fill_null(pc.greater(pc.utf8_length(array), longest), False),
+                pc.greater(pc.utf8_length(array), longest),
                 f"has more than {longest:,} characters: shorten it",
             )
-        if pc.any(nul := pc.fill_null(pc.match_substring(array, "\0"), False)).as_py():
+        if pc.any(nul := pc.match_substring(array, "\0")).as_py():
             add(nul, "contains a NUL character: remove it")
         if is_id and pc.any(blank := pc.equal(pc.utf8_trim_whitespace(array), "")).as_py():
             add(blank, "is blank: each row needs an id")
@@ -260,13 +260,6 @@ def _texts(array: Any, missing: str | None = None) -> list[Any]:
     """Return an Arrow array as a list. Much faster than `to_pylist`."""
     values = (array.fill_null(missing) if missing is not None else array).to_numpy(zero_copy_only=False)
     return cast("list[Any]", values.tolist())
-
-
-def _filtered(arrays: dict[str, Any], lines: Any, true: Sequence[bool]) -> tuple[dict[str, Any], Any]:
-    if all(true):
-        return arrays, lines
-    mask = arrow().array(true, arrow().bool_())
-    return {name: array.filter(mask) for name, array in arrays.items()}, lines.filter(mask)
 
 
 def _regroup(batches: Iterable[Any]) -> Iterator[Any]:
@@ -291,7 +284,7 @@ def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | N
     """
     sample = settings.sample if settings.sample is not None and settings.sample >= 1 else None
     selection, spill = staged.with_name("selection.parquet"), staged.with_name("spill")
-    config = {"memory_limit": "200MB", "threads": 2, "temp_directory": str(spill)}
+    config = {"memory_limit": "128MB", "threads": 2, "temp_directory": str(spill)}
     with contextlib.closing(need_module("duckdb").connect(config=config)) as database:
         database.execute("set enable_progress_bar = false")
         columns = "*" if sample else "*, 0 as draw"
