@@ -124,9 +124,10 @@ class Translation(Job):
 
     def prepare(self, run: RunFolder) -> None:
         """Begin to rewrite translations of conversations whose rows were removed from the table, or are back."""
-        with run.locked():
-            for language in dict.fromkeys(self.languages) if (plan := read_plan(run)) else ():
-                rewrite_shards(run, plan, f"{STAGE}{language}")
+        if plan := read_plan(run):
+            with run.locked():
+                for language in dict.fromkeys(self.languages):
+                    rewrite_shards(run, plan, f"{STAGE}{language}")
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield one stage per language."""

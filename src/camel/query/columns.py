@@ -201,7 +201,7 @@ def _named(table: Table, prefix: str) -> list[dict[str, Any]]:
     column = next((name for name in _READ[prefix] if name in table.schema.names), "")
     given = table.column(column).to_pylist() if column else [None] * table.num_rows
     if prefix == "result":
-        found = [msgspec.json.decode(one) if one else {} for one in given]
+        found: list[Any] = [msgspec.json.decode(one) if one else None for one in given]
         return [one if isinstance(one, dict) else {} for one in found]
     if prefix == "score":
         return [{name: _value(msgspec.convert(one, Score)) for name, one in row or ()} for row in given]
