@@ -1,8 +1,6 @@
 """The job with CAMEL: python camel_job.py URL TABLE OUT."""
 
-import csv
 import sys
-from pathlib import Path
 
 from camel import ChatModel, Dialogue, Participant, Rubric, generate
 
@@ -16,9 +14,7 @@ dialogue = Dialogue(
     seats=[Participant("customer", prompt=CUSTOMER), Participant("agent", prompt=AGENT)],
     max_messages=4,
 )
-with Path(table).open(newline="") as file:
-    rows = list(csv.DictReader(file))
-run = generate(dialogue, inputs=rows, model=model, out="runs/support", concurrency=32)
+run = generate(dialogue, inputs=table, model=model, out="runs/support", concurrency=32)
 rubric = Rubric("Rate how well the agent solves the customer's problem.", scale=(1, 5))
 run = run.score(helpful=rubric, model=model, limits={"concurrency": 32})
 run.where("score.helpful >= 3").export("messages", out)
