@@ -766,7 +766,8 @@ def test_the_documentation_stays_short():
 def test_benchmarks_that_pages_name_exist():
     named = {name for page in PAGES for name in re.findall(r"python -m benchmarks\.(\w+)", page.read_text())}
     assert named
-    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").exists()} == set()
+    there = {path.stem for path in (ROOT / "benchmarks").iterdir()}
+    assert named <= there
 
 
 def test_links_lead_somewhere():
@@ -829,7 +830,7 @@ def test_every_extra_is_explained():
 
 
 def test_every_claim_about_camel_leads_to_what_shows_it():
-    table, _, _ = (DOCS / "compare.md").read_text().partition("## When")
+    table, _, _ = (DOCS / "compare.md").read_text().partition("\n## ")
     rows = [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20
     assert not [claim for claim, text in rows if text != "no" and "](" not in text]
