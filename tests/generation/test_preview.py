@@ -105,3 +105,32 @@ def test_prompts_may_change_while_there_is_only_a_preview(tmp_path: Path, rows: 
         assert refused.status == 2
         assert "--fork" in refused.stderr
         assert len(Run(tmp_path / "run")) == 12
+
+
+def test_limits_per_row(tmp_path: Path):
+    dialogue = """title = "Chat"
+[dialogue]
+opening = "<NAME>"
+[[dialogue.seats]]
+name = "a"
+[[dialogue.seats]]
+name = "b"
+role = "<PERSONA>"
+"""
+    with serve(SimulatorSettings(length=None)) as endpoint:
+        for kind, declared in (("role", SCENARIO), ("dialogue", dialogue)):
+            prepare(tmp_path, endpoint, 3)
+            (tmp_path / "support" / "scenario.toml").write_text(declared)
+            (tmp_path / "rows.csv").write_text("name,persona,turns,length\nx,p,4,7\ny,p,6,9\nz,p,,\n")
+            config = (tmp_path / "camel.toml").read_text().replace('out = "run"', f'out = "{kind}"')
+            limits = 'from = "rows.csv"\nmax_messages = "turns"\nmax_tokens = "length"'
+            (tmp_path / "camel.toml").write_text(
+                config.replace('from = "rows.csv"', limits) + '\n[run]\ncut_replies = "keep"\n'
+            )
+            done = camel("generate", "camel.toml", cwd=tmp_path)
+            assert done.status == 0, done.stderr
+            run = {one.inputs["name"]: one for one in Run(tmp_path / kind)}
+            tokens = {name: one.speakers[-1].sampling.max_tokens for name, one in run.items()}
+            assert (tokens["x"], tokens["y"], tokens["z"]) == (7, 9, None)
+            assert len(run["x"].messages) <= 4 < len(run["y"].messages) <= 6
+            assert all(set(one.inputs) == {"name", "persona", "turns", "length"} for one in run.values())

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.conversation import spoken
-from camel.core.dialogue import GOAL, Dialogue, Participant
+from camel.core.dialogue import GOAL, SEAT_SAMPLING, Dialogue, Participant
 from camel.core.errors import NoRoom
 from camel.core.history import History
 from camel.core.member import Member
@@ -164,14 +164,17 @@ class Maker(ListMaker):
         seed = self.config.seed or 0 if attempt else self.config.seed
         return item_seed(seed, number + attempt * ATTEMPT)
 
-    def _limited(self, end: RolePlay, sampling: Sampling, facts: dict[str, str]) -> tuple[RolePlay, Sampling]:
-        """Return the role play and the sampling with the limits of a table's row."""
+    def _most_messages(self, facts: dict[str, str]) -> dict[str, int]:
+        """Return the limit of messages that a table's row has, as a field. Empty if it has none."""
         inputs = self.config.inputs
-        if inputs and (most := facts.get(column_key(inputs.max_messages))):
-            end = replace(end, max_messages=int(most))
-        if inputs and (tokens := facts.get(column_key(inputs.max_tokens))):
-            sampling = replace(sampling, max_tokens=int(tokens))
-        return end, sampling
+        most = inputs and facts.get(column_key(inputs.max_messages))
+        return {"max_messages": int(most)} if most else {}
+
+    def _limited(self, sampling: Sampling, facts: dict[str, str]) -> Sampling:
+        """Return the sampling with the limit of tokens that a table's row has."""
+        inputs = self.config.inputs
+        most = inputs and facts.get(column_key(inputs.max_tokens))
+        return replace(sampling, max_tokens=int(most)) if most else sampling
 
     async def _facts(self, item: Item) -> dict[str, str]:
         """Return the values of an item's placeholders. Raise `ListFailed` if one of the lists failed."""
@@ -210,8 +213,8 @@ class Maker(ListMaker):
         models = self._models(item)
         if prompts := {name: seat.prompt for name, seat in seats.items() if seat.prompt}:
             end = replace(end, inception=replace(end.inception, **prompts))
-        usual = self.config.sampling or end.sampling or AGENT_SAMPLING
-        end, usual = self._limited(end, usual, facts)
+        usual = self._limited(self.config.sampling or end.sampling or AGENT_SAMPLING, facts)
+        end = replace(end, **self._most_messages(facts))
         usual_history = self.config.history or end.history or "full"
         sampling = {name: with_seed(seat.sampling or usual, seed) for name, seat in seats.items()}
         specifier = end.specifier()
@@ -244,19 +247,22 @@ class Maker(ListMaker):
         for member in end.society.members:
             seat = self._seat(item, f"{MEMBERS}.{member.name}")
             own = {
-                "sampling": seat.sampling or usual or member.sampling,
+                "sampling": self._limited(
+                    seat.sampling or usual or member.sampling or end.society.usual_sampling, facts
+                ),
                 "prompt": seat.prompt or member.prompt,
                 "history": seat.history or member.history,
             }
             members.append(replace(member, **own))
             seated[member.name] = models(seat.key)
         society, task = replace(end, society=replace(end.society, members=tuple(members))).filled(facts)
+        society = replace(society, stop=replace(society.stop, **self._most_messages(facts)))
         if self.config.history:
             society = replace(society, history=self.config.history)
         return society.play(
             seated,
             task=task,
-            sampling=None if self.config.models else usual,
+            sampling=None if self.config.models or usual is None else self._limited(usual, facts),
             seed=seed,
             id=session,
         )
@@ -269,14 +275,17 @@ class Maker(ListMaker):
         seats: list[Participant] = []
         for seat in end.seats:
             one = seated[seat.name]
-            sampling = one.sampling or self.config.sampling or seat.sampling
+            sampling = one.sampling or self.config.sampling or seat.sampling or end.sampling or SEAT_SAMPLING
+            sampling = self._limited(sampling, facts)
             history = one.history or self.config.history or seat.history
             prompt = one.prompt or seat.prompt
             seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history))
         goal = end.stops.goal
         if goal and (sampling := seated[GOAL].sampling or self.config.sampling):
             goal = replace(goal, sampling=sampling)
-        end = replace(end, seats=tuple(seats), stops=replace(end.stops, goal=goal))
+        end = replace(
+            end, seats=tuple(seats), stops=replace(end.stops, goal=goal), **self._most_messages(facts)
+        )
         return end.fill(facts).play(
             {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
             seed=seed,

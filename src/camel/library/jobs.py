@@ -35,6 +35,7 @@ def generate(
     result: Any = None,
     out: str | Path = "",
     seed: int | None = None,
+    preview: int = 0,
     validate: str | Callable[[Transcript], Any] | None = None,
     attempts: int = 3,
     concurrency: int | None = None,
@@ -66,7 +67,7 @@ def generate(
     `model` and `rules` replace those of `what`, and `models` are those of seats, by name. Your own rule is identified by its
     `name` and `version`. `result`, a Pydantic class or a JSON schema, adds a structured result to each conversation:
     `run[0].result`. `validate` is a filter expression, or a function that returns whether a conversation passes; others are
-    tried again up to `attempts` times, and then rejected. For the other arguments see `run_job`.
+    tried again up to `attempts` times, and then rejected. `preview=5` makes only the first five. For the other arguments see `run_job`.
     """
     wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
@@ -80,6 +81,7 @@ def generate(
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
+            preview=preview,
             result_settings=wanted,
             validator=None if validate is None else Validator(validate, attempts),
             seats={
@@ -98,7 +100,7 @@ def generate(
         config = replace(config, result=wanted) if wanted else config
         config = config.adjusted(concurrency=concurrency, out=str(out), budget=given)
         given = {name: getattr(config.budget, name) for name in given}
-        job = Generation(config, spec if isinstance(spec, Model) else None)
+        job = Generation(config, spec if isinstance(spec, Model) else None, preview=preview)
         patience, in_flight = config.run.outage_patience, config.run.concurrency
     run_job(
         job,

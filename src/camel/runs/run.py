@@ -7,6 +7,7 @@
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.runs.compact`)
     index/<stage>/*, text/<stage>/*     derived from the data (`camel.index`); may be missing
     again/<number>.json                 items of a retry (`camel.runs.again`)
+    plan/<number>.*                     rows of a table, or a preview (`camel.runs.plan`)
     stages/<stage>.json                 settings of a stage that are not in the run's configuration
     batches/*.json                      submissions to a batch API (`camel.jobs.batched`)
     holders/<stage>.json                in an object store: which folder has the journals of a stage
