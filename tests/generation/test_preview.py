@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +137,23 @@ role = "<PERSONA>"
             assert (tokens["x"], tokens["y"], tokens["z"]) == (7, 9, None)
             assert len(run["x"].messages) <= 4 < len(run["y"].messages) <= 6
             assert all(set(one.inputs) == {"name", "persona", "turns", "length"} for one in run.values())
+
+
+def test_another_process_reads_the_same_settings(tmp_path: Path):
+    """The columns of a dialogue are a set, whose order differs between processes."""
+    seat = '[[dialogue.seats]]\nname = "{}"\nrole = "<{}>"\n'
+    body = "".join(seat.format(name, f"COLUMN_{name.upper()}") for name in ("ada", "bob", "cleo", "dan"))
+    (tmp_path / "scenario.toml").write_text(f'title = "Chat"\n[dialogue]\ntask = "<TOPIC> <PLACE>"\n{body}')
+    code = "from camel.scenarios.checking import columns_of, load; print(columns_of(load('./')))"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(3)
+    }
+    assert len(found) == 1

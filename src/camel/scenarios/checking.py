@@ -339,10 +339,10 @@ def _length(where: str, text: str) -> Iterator[_Found]:
 
 
 def columns_of(scenario: Scenario) -> list[str]:
-    """Return the columns that a scenario without levels takes from a table: its placeholders, in lower case."""
+    """Return the columns that a scenario without levels takes from a table: its placeholders, in lower case, sorted."""
     if scenario.levels or isinstance(scenario.end, Translate):
         return []
-    used = dict.fromkeys(name for text in _texts(scenario) for name in placeholders(text))
+    used = sorted({name for text in _texts(scenario) for name in placeholders(text)})
     own = ("ROLE",) if isinstance(scenario.end, Question) else ("WORD_LIMIT",)
     return [name.lower() for name in used if name not in own and not _LITERAL.fullmatch(name)]
 
