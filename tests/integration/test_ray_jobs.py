@@ -94,7 +94,7 @@ class Job:
         self.undisturbed = folder / "undisturbed"
         for one in (self.undisturbed, folder):
             one.mkdir(exist_ok=True)
-            a_run(one / "run", numbers=range(10), size=3)
+            a_run(one / "run", numbers=range(10), size=1)
         self.do(self.undisturbed, *self.command.words)
         self.wanted, self.calls = self.result(self.undisturbed), self.sent()
         assert endpoint.ledger().billed == len(self.calls)

@@ -74,7 +74,7 @@ def export(
         raise InputError("--title and --license work only with the formats dataset and site: remove them")
     if format != SITE and (id or random or first is not None or seed is not None):
         raise InputError(
-            "--id, --first, --random and --seed work only with the format site. Remove them, or choose conversations with --where"
+            "--id, --first, --random and --seed work only with the format 'site'. Remove them, or choose conversations with --where"
         )
     if with_reasoning and format not in REASONING:
         raise InputError(f"--with-reasoning works only with the formats {' and '.join(REASONING)}")

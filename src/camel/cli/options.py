@@ -135,5 +135,7 @@ def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
     from camel.record.release import RESTRICTED
 
     if unknown := sorted(set(labels or ()) - RESTRICTED):
-        raise InputError(f"--acknowledge: unknown label {unknown[0]!r}. Use {', '.join(sorted(RESTRICTED))}")
+        raise InputError(
+            f"--acknowledge: unknown label {unknown[0]!r}. Write --acknowledge {', '.join(sorted(RESTRICTED))}"
+        )
     return tuple(labels or ())

@@ -88,7 +88,7 @@ class Names(Mapping[str, str]):
             if name not in known:
                 listed = ", ".join([*self][:20]) + (", …" if len(self) > 20 else "")
                 raise InputError(
-                    f"[{where}] refers to {shown(name)}, which is not one of the names{similar(name, self)}. The names are {listed}"
+                    f"[{where}] refers to {shown(name)}, which does not exist{similar(name, self)}. Use one of {listed}"
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:

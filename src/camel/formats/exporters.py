@@ -108,7 +108,7 @@ def write_format(
     """
     exporter = FORMATS.find(format)
     if others := sorted({*options} - _OPTIONS.get(format, set[str]())):
-        raise InputError(f"the format {format} has no option {others[0]}: remove it")
+        raise InputError(f"the format '{format}' has no option '{others[0]}'. Remove the option")
     write: Any = partial(exporter.write, release=release, **options)
     if not split:
         return write(read(), path)

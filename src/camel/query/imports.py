@@ -85,4 +85,4 @@ def _import(path: Path, into: Path) -> RunFolder:
             shutil.rmtree(into / name, ignore_errors=True)
         else:
             return folder
-    raise InputError(f"'{path}' is not a run and cannot be imported: {errors[0]}")
+    raise InputError(f"'{path}' is neither a run nor a file in a known format. {errors[0]}")

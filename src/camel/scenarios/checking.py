@@ -112,8 +112,8 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
             if level.placeholder not in used:
                 yield (
                     f"level {level.name}",
-                    f"no prompt mentions <{level.placeholder}>, so each conversation is only repeated "
-                    f"{level.count:,} times. Mention it in a prompt, or remove the level",
+                    f"no prompt mentions <{level.placeholder}>, so this level only makes copies: each conversation "
+                    f"is made {level.count:,} times. Mention it in a prompt, or remove the level",
                     "warning",
                 )
 
@@ -232,7 +232,10 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         }
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
-            yield f"{where}.{name}", f"it can be {len(filled):,} characters long. The limit is {limit:,}"
+            yield (
+                f"{where}.{name}",
+                f"with the longest items it has {len(filled):,} characters, but the limit is {limit:,}. Shorten it",
+            )
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
             yield where, f"{name} must be at least 1, not {value}"
@@ -284,8 +287,8 @@ def _dialogue(dialogue: Dialogue, scenario: Scenario) -> Iterator[_Found]:
     known = {level.name for level in scenario.levels}
     for where, text in dialogue.texts.items():
         for name in sorted(core_placeholders(text) - known) if known else ():
-            advice = f"<{name}> is not a level, so a table in [inputs] must have this column"
-            yield f"dialogue.{where}", f"{advice}{similar(name, known)}", "warning"
+            advice = f"there is no level '{name}'{similar(name, known)}. Otherwise a table in [inputs] must have a column '{name}'"
+            yield f"dialogue.{where}", advice, "warning"
         yield from _length(f"dialogue.{where}", text)
     for name in dialogue.stops.rules:
         try:

@@ -169,7 +169,7 @@ def _check_parents(
         raise InputError(
             f"{source}:{last}: add the list {missing} after this line"
             if last
-            else f"{source} is empty: add the list {missing}"
+            else f"{source} is empty: add the heading {missing}, and the items of its list below it"
         )
 
 

@@ -150,7 +150,7 @@ class Emergence(Job):
             if given := [one.name for one in config.steps[:number] if one.model]:
                 raise InputError(
                     f"step '{step.name}' is trained on the rows of all steps so far, but step '{given[0]}' has a model instead of rows. "
-                    "Give that step rows, or set onward = true"
+                    f"Give step '{given[0]}' rows, or set onward = true, so that each step continues with the model before it"
                 )
             rows = tuple(path for one in config.steps[: number + 1] for path in one.rows)
         elif number:
