@@ -88,7 +88,7 @@ class Invocation:
             echo(self.console, text)
 
     def options(self, concurrency: int = 1, **more: Any) -> JobOptions:
-        """Return the options of a job that this command runs. `more` overrides them."""
+        """Return the options of a job that this command runs. Keyword arguments override them."""
         from camel.jobs.launch import JobOptions
 
         if self.workers is not None and not self.address:

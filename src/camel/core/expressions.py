@@ -53,7 +53,7 @@ class Expression(ABC):
 
     @abstractmethod
     def terms(self) -> Iterator[_Term]:
-        """Yield its comparisons."""
+        """Yield the comparisons in this expression."""
 
     @abstractmethod
     def matches(self, values: Mapping[str, Any]) -> bool:

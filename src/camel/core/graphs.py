@@ -56,7 +56,7 @@ class Star(_Shape, frozen=True, tag="star"):
         return (self.center,)
 
     def listeners(self, names: Sequence[str]) -> Listeners:
-        """Return the center for the others, and the others for the center."""
+        """Return the listeners of each member: all others hear the center, and the center hears each of them."""
         others = [name for name in names if name != self.center]
         return {name: [self.center] for name in others} | {self.center: others}
 

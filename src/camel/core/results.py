@@ -132,8 +132,8 @@ def find_object(text: str) -> dict[str, Any] | None:
 async def add_result(
     transcript: Transcript, open_model: Callable[[], Model], settings: ResultSettings | None, usual: Sampling
 ) -> Transcript:
-    """Ask for the conversation's result and store it in the transcript. Failed and empty conversations get none, nor if
-    `settings` is None. `usual` is the sampling of the conversation."""
+    """Ask for the conversation's result and store it in the transcript. Do nothing if the conversation
+    failed or is empty, or if `settings` is None. `usual` is the sampling of the conversation."""
     if settings is None or transcript.excluded or not transcript.messages:
         return transcript
     sampling = settings.sampling or replace(usual, temperature=0.0, stop=(), logprobs=None)

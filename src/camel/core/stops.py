@@ -297,7 +297,7 @@ class MessageLoop(msgspec.Struct, frozen=True):
         return None
 
     def _repeats(self, messages: Sequence[Message], speaker: str) -> int:
-        """Return how many of the speaker's latest messages in a row repeat one of the two before; counts up to `repeats`."""
+        """Count the speaker's latest messages in a row that repeat one of its two previous messages. Stop counting at `repeats`."""
         own = _said_by(speaker, messages)
         latest, before = next(own, None), next(own, None)
         repeats = 0

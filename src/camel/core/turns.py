@@ -151,7 +151,7 @@ class Rounds(_Policy, frozen=True, tag="rounds"):
         return sum(map(len, self.groups)) or members
 
     def together(self, members: int) -> int:
-        """Return the size of the largest group."""
+        """Return the largest number of members that speak at the same time."""
         return max(map(len, self.groups), default=members)
 
     def procedure(self, name: str) -> str:

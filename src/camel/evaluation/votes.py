@@ -59,7 +59,7 @@ class CastVote(msgspec.Struct, frozen=True, tag="vote"):
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
-    """A record that a voter has joined with a name."""
+    """Records that a voter joined, and under which name."""
 
     voter: str
     at: float

@@ -172,7 +172,7 @@ def _sorts(state: PageState) -> dict[str, dict[str, str]]:
 
 
 def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
-    """Return a histogram for each number, with a link from each bar to its range. Numbers with too few values have none."""
+    """Return a histogram for each numeric column, with a link from each bar to its range. Columns with too few values have none."""
     made: list[dict[str, Any]] = []
     for name in ("messages", "tokens", "cost"):
         rest = {other: limits for other, limits in state.query.ranges.items() if other != name}

@@ -1,4 +1,4 @@
-"""The map of a run as one reader may see it: points, colors, texts, and the points inside a drawn line.
+"""The map of a run as one reader may see it: points, colors, texts, and the points inside an outline that the reader draws.
 
 The one decision to know: a point is identified by its place among those that its reader may see. Rows with a hidden label
 are removed first, by the label in the row, before anything is counted, colored, listed or numbered.

@@ -96,7 +96,7 @@ def run_url(name: str) -> str:
 
 
 def at_message(number: int) -> str:
-    """Return the URL fragment of a message, whose index counts from 0. Return an empty text for the task, -1."""
+    """Return the URL fragment of a message, whose index counts from 0. The task has the index -1 and no fragment."""
     return f"#m{number + 1}" if number >= 0 else ""
 
 
@@ -108,7 +108,7 @@ class Role(NamedTuple):
 
 
 def roles(user: str, assistant: str, *others: str) -> list[Role]:
-    """Return the roles of a row. Other roles are gray, because a row does not contain their seats."""
+    """Return the roles of a row with their colors. Roles other than user and assistant are gray, because a row does not contain their seats."""
     made = [Role(user, SEATS["user"]), Role(assistant, SEATS["assistant"])]
     made += [Role(name, Mark("", "c-0", "member-1", GRAY)) for name in others]
     return [role for role in made if role.name]
@@ -139,7 +139,7 @@ def facet_name(facet: str, value: str) -> str:
 
 
 def number_words(name: str) -> Callable[[float], str]:
-    """Return a function that formats values of a number: `cost` in dollars, others with few digits."""
+    """Return a function that formats the values of a numeric column: `cost` in dollars, others with few digits."""
     return money if name == "cost" else short
 
 

@@ -98,7 +98,7 @@ def chosen(known: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
 
 
 def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
-    """Return counts of the levels, reduced evenly, that give at most `conversations` conversations."""
+    """Reduce the sizes of the scenario's lists evenly, until they give at most `conversations` conversations. Return the sizes."""
     counts = {level.name: 1 for level in scenario.levels}
     grown = True
     while grown:

@@ -95,7 +95,7 @@ class Maker(ListMaker):
         return play.transcript.task
 
     def _read_tasks(self, shard: int) -> list[Task | str | None]:
-        """Return the specified tasks of a shard. A text in place of a task is the reason why it failed."""
+        """Return the specified tasks of a shard. If a task failed, its place has a text with the reason."""
         data = self.folder.read(self.folder.marker(SPECIFIED, shard).file)
         return msgspec.json.Decoder(Task | str | None).decode_lines(data)
 

@@ -123,7 +123,7 @@ class Translation(Job):
         return RunReader(self.run).folder
 
     def prepare(self, run: RunFolder) -> None:
-        """Begin to rewrite translations of conversations whose rows were removed from the table, or are back."""
+        """Begin to rewrite the translation's shards whose conversations changed because rows of the table were removed or returned."""
         if plan := read_plan(run):
             with run.locked():
                 for language in dict.fromkeys(self.languages):

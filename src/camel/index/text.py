@@ -4,8 +4,8 @@
 
 It is next to the run's data or, for a run in an object store, in the local folder that also has its journals.
 
-The one decision to know: a document is a conversation, and the index stores its text. Otherwise the words around each hit
-of a page would have to be read from a different row group.
+The one decision to know: a document is a conversation, and the index stores its text. Otherwise a page of
+results would have to read one row group of the data for each hit, to show the words around it.
 
 Scripts without spaces (Chinese, Japanese, Thai and others) have no words that the engine could split. There each character
 is indexed together with the next one, so that a phrase of such pairs finds a word anywhere in a sentence.

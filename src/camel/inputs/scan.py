@@ -278,7 +278,7 @@ def _regroup(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | None, int]:
-    """Find equal ids. Return a file with the positions of the rows to use, or None for all, and the number of duplicates.
+    """Find equal ids. Return two values: a file with the positions of the rows to use (None if all are used), and the number of duplicates.
 
     DuckDB compares the ids and spills to disk, so memory stays flat.
     """

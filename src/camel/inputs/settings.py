@@ -92,7 +92,7 @@ class Inputs(
         return tuple(filter(None, (self.max_messages, self.max_tokens)))
 
     def located(self, folder: Path) -> Inputs:
-        """Return these settings with paths relative to `folder`, if there is such a file in it."""
+        """Return these settings with paths resolved against `folder`. A path changes only if the file exists there."""
 
         def locate(source: str) -> str:
             if source.startswith(HUB) or not (folder / source).exists():

@@ -229,7 +229,7 @@ class Watched(NamedTuple):
 
 
 class Cluster:
-    """Runs the steps of a job on a cluster. Use `run` as a runner's supervisor, inside `with`."""
+    """Runs the steps of a job on a cluster. Open it with `with`, and pass its method `run` to the runner as the supervisor."""
 
     def __init__(self, address: str, *, workers: int | None = None, ttl: float | None = None) -> None:
         if workers is not None and workers < 1:

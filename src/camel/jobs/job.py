@@ -41,7 +41,7 @@ KEPT = "kept"
 
 
 class ItemFailed(CamelError):
-    """Raised by a work function if an item fails for a reason of the job itself, such as an unusable list."""
+    """Raised by a work function if an item fails for a reason specific to the job, such as a list that cannot be parsed."""
 
 
 def _sound(record: Any) -> str:

@@ -157,7 +157,7 @@ def diversity(vectors: Vectors, found: Duplicates, threshold: float, *, seed: in
 
 
 def effective_number(vectors: Vectors) -> float:
-    """Return exp of the entropy of the eigenvalues of the similarity matrix over n, computed from the small matrix X'X / n."""
+    """Return exp(H). H is the entropy of the eigenvalues of K / n, and K is the similarity matrix. Computed from X'X / n, which is smaller."""
     values = np.linalg.eigvalsh(vectors.astype(np.float64).T @ vectors.astype(np.float64) / len(vectors))
     values = values[values > 1e-12]
     values = values / values.sum() if len(values) else np.ones(1)

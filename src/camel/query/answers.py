@@ -95,7 +95,7 @@ class Neighbors(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Mean and quantiles of a number."""
+    """Mean and quantiles of a numeric column."""
 
     mean: float
     low: float

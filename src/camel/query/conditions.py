@@ -74,7 +74,7 @@ def facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any]
 
 
 def cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return `facet_condition` for a cube, whose columns are named like the facets and contain bucket numbers."""
+    """Do the same as `facet_condition` for a cube, a table of counts whose columns have the facets' names and contain bucket numbers."""
     facet = FACETS[name]
     if not facet.edges:
         return facet_condition(facet._replace(column=name), values)

@@ -1,4 +1,4 @@
-"""Sorted copies of large index files: each has the rows of an index file in the order of one number."""
+"""Sorted copies of large index files: each has the rows of one index file, sorted by a numeric column."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class NumberScan(ListPath):
         return [key._replace(value=value) for key in found]
 
     def filled(self, keys: list[Key], limit: int) -> list[Key]:
-        """Return these rows and the ones that follow in the list, up to `limit` rows."""
+        """Return the rows of `keys`, followed by the next rows of the list, up to `limit` rows in total."""
         if keys and len(keys) < limit:
             place = Place(0, keys[-1].value, *keys[-1].name)
             keys += self.beside(place, limit - len(keys), back=False)

@@ -86,7 +86,7 @@ class IndexPart:
         return self._starts[at] + row
 
     def before(self, shard: int, row: int) -> int:
-        """Return the number of rows before a shard and row, which need not be in this file."""
+        """Return how many rows of this file come before a position. The position need not be in this file."""
         at = bisect_right(self._shards, shard) - 1
         if at < 0:
             return 0

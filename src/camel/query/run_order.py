@@ -28,7 +28,7 @@ class RunOrder(ListPath):
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> RunOrder | None:
-        """Return the path if the query is not sorted by a number. Otherwise return None."""
+        """Return a reader in run order, unless the query is sorted by a numeric column. Otherwise return None."""
         return None if query.sorted_by in NUMBERS else cls(scope, query)
 
     def nth(self, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:

@@ -288,7 +288,7 @@ class RowGroups:
         values = sorted({*self._lows[0], *self._highs[0]})
 
         def below(value: float) -> bool:
-            """Return whether the value of row `n` is certainly greater than this one."""
+            """Return whether `value` is certainly less than the value of row `n`."""
             most = self._left + self._lows[1][bisect_right(self._lows[0], value)]
             return n < total - most if down else most <= n
 

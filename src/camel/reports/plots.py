@@ -187,7 +187,7 @@ def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) 
 
 
 def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
-    """Return two layers: a band from `low` to `high`, and a line of the field `value`."""
+    """Return two layers: a band between the fields `low` and `high`, and a line through the field `value`."""
     return [
         {"mark": {"type": "area", "opacity": 0.16}, "encoding": {"y": low, "y2": {"field": "high"}}},
         {"mark": line, "encoding": {"y": {**low, "field": value}}},

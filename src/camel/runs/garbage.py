@@ -1,7 +1,7 @@
 """Removes files that superseded attempts, crashes and compactions left in a run.
 
-The one decision to know: markers decide what is garbage. If a shard's marker names another file, a file can be removed
-at any time. A file of a shard without a marker may be about to be committed, so it must have a minimum age: one hour if
+The one decision to know: markers decide what is garbage. A file can be removed at any time if its shard's marker names a
+different file. A file of a shard without a marker may be about to be committed, so it must have a minimum age: one hour if
 a process may be working on the run, otherwise ten minutes. The small files that a compaction has replaced are removed
 only on request, after their rows have been compared with the large file.
 """
@@ -103,7 +103,7 @@ def collect_garbage(
 def _find(
     folder: RunFolder, alone: bool, compacted: bool, older: float, derived: Derived | None
 ) -> tuple[Garbage, list[str]]:
-    """Return the files that can be removed, and the markers of smaller compactions that must be removed with them."""
+    """Return the files that can be removed, and the markers of compactions within larger ones that must be removed with them."""
     found, replaced = Garbage(folder.address, [], [], [], [], working=not alone), list[str]()
     # Workers of a dead driver may still be running, and one may be about to commit.
     idle = alone and folder.on_disk and not inside.exists(folder.root, DRIVER)

@@ -117,7 +117,7 @@ class RunPlan:
 
     @property
     def items(self) -> Layout:
-        """The layout of the run's records, and of stages derived from them."""
+        """Which items are in which shard, for the run's records and for stages derived from them."""
         return list(self.layouts.values())[-1]
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def layout_of(run: RunReader) -> Layout:
 
 
 def planned_layouts(folder: RunFolder, planned: Mapping[str, Segment]) -> dict[str, Layout]:
-    """Return the layout of each stage: from the plan, or as one segment."""
+    """Return the layout of each stage: from the run's plan or, if it has none, with all planned items in one segment."""
     plan = read_plan(folder)
     return plan.layouts if plan else {name: Layout([one]) for name, one in planned.items()}
 

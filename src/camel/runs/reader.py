@@ -46,7 +46,7 @@ class RunReader:
 
     @cached_property
     def markers(self) -> list[Marker]:
-        """The markers of the shards that were committed at the first access, in order."""
+        """The markers, in order, of all shards that were committed when this property was first read."""
         return list(self.folder.markers(self.stage, sorted(self.folder.committed(self.stage))))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Contents of `run.json`, and the holder of a run's journals."""
+"""The contents of `run.json`, and which local folder has a run's journals."""
 
 from __future__ import annotations
 

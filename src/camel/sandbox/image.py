@@ -84,7 +84,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _extension(path: Path, modules: Path, root: Path) -> Path | None:
-    """Copy one file of the standard library, a module as compiled code. Return its path if it is a C extension, otherwise
+    """Copy one file of the standard library. A module is compiled first. Return its path if it is a C extension, otherwise
     None."""
     target = root / LIBRARY / path.relative_to(modules)
     if path.suffix == ".so":

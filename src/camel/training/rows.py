@@ -336,8 +336,8 @@ class RowBuilder:
 
     @contextmanager
     def _scratch(self) -> Generator[Path]:
-        """Create a temporary folder and remove it at the end. Its fixed name lets the next process remove that of a killed
-        one."""
+        """Create a temporary folder and remove it at the end. Its name is fixed, so that a new process can
+        remove the folder of a killed one."""
         scratch = self.folder.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()

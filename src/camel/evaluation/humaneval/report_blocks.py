@@ -176,5 +176,5 @@ def _method(made: HumanEvalReport) -> list[Block]:
 
 
 def write_report(made: HumanEvalReport, folder: Path) -> None:
-    """Write the report, its figures as JSON, and its plots into a folder."""
+    """Write the report, its numbers as JSON, and its plots into a folder."""
     report_files.write_report(folder, "humaneval", report(made), made.to_json())

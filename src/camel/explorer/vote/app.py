@@ -86,7 +86,7 @@ class Booth:
         return "draw" if answer == "draw" else "skip" if answer == "skip" else None
 
     def answer(self, vote: CastVote | None) -> str:
-        """Return a vote as the answer that the voter gave on their screen. Return an empty text if there is no vote."""
+        """Return the answer that the voter chose, with the sides as their screen showed them. Return an empty text if there is no vote."""
         if vote is None or vote.choice in ("draw", "skip"):
             return vote.choice if vote else ""
         return "A" if vote.choice == vote.first else "B"

@@ -208,7 +208,7 @@ class Emergence(Job):
         return AskedModel(place.label, seat, self._lend(place).context_tokens, version)
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
-        """Return the maximum number of calls in flight. More calls than a local server has slots would wait and time out."""
+        """Return the maximum number of calls in flight. A local server has few slots, and further calls would wait and time out."""
         return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
 
     def contest(self) -> Contest:

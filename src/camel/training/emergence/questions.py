@@ -1,6 +1,6 @@
 """The questions of an emergence study, by domain: written by a model as in the paper, or read from a file.
 
-The one decision to know: a hash of all settings of a list is part of the name of its stage. The questions are also written
+The one decision to know: each list of questions has its own stage, whose name includes a hash of the list's settings. The questions are also written
 next to the report as JSON lines, for `camel rows --questions`, which excludes them from training rows.
 """
 
