@@ -180,7 +180,7 @@ def test_the_command(run: Path, tmp_path: Path):
     refused = export("site", str(tmp_path / "other"), "--id", "000_003")
     assert "--acknowledge misalignment" in str(refused.exception)
     wrong = export("chat", str(tmp_path / "chat.jsonl"), "--first", "3")
-    assert "format site" in str(wrong.exception)
+    assert "'site'" in str(wrong.exception)
     unknown = export("site", str(tmp_path / "x"), "--acknowledge", "misalignment")
     assert "canary" in str(unknown.exception), "a release of such rows carries one"
 
