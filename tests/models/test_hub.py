@@ -150,6 +150,7 @@ def test_the_variables_of_the_client_and_its_progress_bar(tmp_path: Path):
 
     def run(name: str, **more: str) -> subprocess.CompletedProcess[str]:
         given = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
+        given.pop("HF_HUB_DISABLE_PROGRESS_BARS", None)  # maps set it for their process
         return subprocess.run([sys.executable, "-c", code, name], env=given, capture_output=True, text=True)
 
     with serve_hub({"some/tiny-GGUF": FILES}) as hub:
