@@ -29,6 +29,8 @@ from camel.storage.files import sync_folder
 VALUE = "value."
 """Begins the names of the columns with values in the scanned file."""
 _LONGEST_ID = 1000
+_MEMORY = ("64MB", "256MB", "2GB")
+"""Memory of DuckDB. The first is enough unless millions of rows are equal."""
 _MOST_SEEN = 1_000_000
 """With a limit up to this one, reading stops as soon as there are enough different rows."""
 
@@ -278,13 +280,21 @@ def _regroup(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | None, int]:
+    """Find equal ids as `_select_within` does, with more memory if very many rows are equal."""
+    for memory in _MEMORY[:-1]:
+        with contextlib.suppress(need_module("duckdb").OutOfMemoryException):
+            return _select_within(memory, staged, settings, table)
+    return _select_within(_MEMORY[-1], staged, settings, table)
+
+
+def _select_within(memory: str, staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | None, int]:
     """Find equal ids. Return two values: a file with the positions of the rows to use (None if all are used), and the number of duplicates.
 
     DuckDB compares the ids and spills to disk, so memory stays flat.
     """
     sample = settings.sample if settings.sample is not None and settings.sample >= 1 else None
     selection, spill = staged.with_name("selection.parquet"), staged.with_name("spill")
-    config = {"memory_limit": "128MB", "threads": 2, "temp_directory": str(spill)}
+    config = {"memory_limit": memory, "threads": 2, "temp_directory": str(spill)}
     with contextlib.closing(need_module("duckdb").connect(config=config)) as database:
         database.execute("set enable_progress_bar = false")
         columns = "*" if sample else "*, 0 as draw"
