@@ -223,7 +223,7 @@ def _planned(folder: RunFolder, stage: str) -> int:
     from camel.jobs.status import planned_shards
 
     plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS)
-    return plan.count if plan else 0
+    return plan.active if plan else 0
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -43,9 +44,8 @@ def preview(
         from camel.cli.show import show_conversation
         from camel.runs.reader import RunReader
 
-        for transcript in islice(RunReader(job.place), n):
-            if not call.as_json:
-                show_conversation(call.console, transcript, show_prompts, False)
-        yield f"next    camel generate {config}, which keeps these conversations"
+        for transcript in () if call.as_json else islice(RunReader(job.place), n):
+            show_conversation(call.console, transcript, show_prompts, False)
+        yield f"next    camel generate {shlex.quote(str(config))}, which keeps these conversations"
 
     call.run(job, call.configured(settings), done=done)

@@ -53,7 +53,7 @@ def score(
     from camel.library.studies import read_judges
     from camel.models.spec import find_spec
 
-    judges, budget = read_judges(judge or ())
+    judges, budget = read_judges(judge or (), batch=batch)
     if bool(judges) != bool(rubric):
         raise InputError("--judge and --rubric belong together: give both, or neither")
     if len(judges) > 1:
