@@ -21,9 +21,10 @@ from camel.core.message import Message, Usage
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Score, Speaker, Transcript
-from camel.formats.dataset import dataset, licenses_of
+from camel.formats.dataset import dataset
 from camel.formats.documents import IMPORTERS, store
 from camel.formats.exporters import FORMATS
+from camel.inputs.settings import Inputs, SecondTable
 from camel.library.run import Run
 from camel.record.release import Release
 from camel.runs.run import open_folder
@@ -519,7 +520,7 @@ def test_a_card_has_prompts_sampling_cost_and_languages(tmp_path: Path):
 
 
 def test_licenses_of_several_tables():
-    tables = [{"from": "a.csv", "license": "mit"}, {"license": "mit"}, {"license": "cc0-1.0"}]
-    assert licenses_of({"tables": tables}) == ["mit", "cc0-1.0"]
-    assert licenses_of({"license": "mit"}) == ["mit"]
-    assert licenses_of(None) == []
+    tables = tuple(SecondTable(source="a.csv", license=one) for one in ("mit", "mit", "cc0-1.0"))
+    assert Inputs(tables=tables).licenses == ["mit", "cc0-1.0"]
+    assert Inputs(source="a.csv", license="mit").licenses == ["mit"]
+    assert Inputs(source="a.csv").licenses == []

@@ -157,3 +157,22 @@ def test_another_process_reads_the_same_settings(tmp_path: Path):
         for seed in range(3)
     }
     assert len(found) == 1
+
+
+def test_an_export_after_rows_were_removed_is_complete_and_names_the_license(tmp_path: Path):
+    with serve(SimulatorSettings(length=None)) as endpoint:
+        prepare(tmp_path, endpoint, 6)
+        config = tmp_path / "camel.toml"
+        config.write_text(
+            config.read_text().replace('from = "rows.csv"', 'from = "rows.csv"\nlicense = "cc0-1.0"')
+        )
+        assert camel("generate", "camel.toml", cwd=tmp_path).status == 0
+        rows = (tmp_path / "rows.csv").read_text().splitlines()
+        (tmp_path / "rows.csv").write_text("\n".join(rows[:-2]) + "\n")
+        assert camel("generate", "camel.toml", cwd=tmp_path).status == 0
+    done = camel("export", "run", "dataset", "out", cwd=tmp_path)
+    assert done.status == 0
+    assert not done.stderr, "nothing is missing"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "License of the inputs: cc0-1.0" in card
+    assert "of 6" not in card

@@ -314,7 +314,8 @@ class Sitting:
     # --- judgment ------------------------------------------------------------------------------------------------
 
     async def judged(self, paths: Sequence[Steps], *, final: bool = True) -> Verdict:
-        """Ask the judge about the options, record its scores and return the verdict. The verdict is undecided if the limit of calls is reached."""
+        """Ask the judge about the options, record its scores and return the verdict. It is undecided if the limit of calls is
+        reached."""
         if self.left is not None and self.left < self.reserve:
             return Verdict(reason="no call remains in the budget")
         options = [

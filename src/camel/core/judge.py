@@ -2,7 +2,8 @@
 
 The one decision to know: each question is one chat message with the conversation first and the options last. The next
 question begins with the same bytes, so an endpoint's prefix cache applies. Earlier options and answers are not repeated,
-so the model cannot choose a number of an earlier question. Quoted messages are behind `>`, so that none can pose as an option or as the question.
+so the model cannot choose a number of an earlier question. Quoted messages are behind `>`, so that none can pose as an
+option or as the question.
 """
 
 from __future__ import annotations

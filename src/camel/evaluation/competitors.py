@@ -100,7 +100,8 @@ def find_models(
 
 
 def single_shots(against: Sequence[str]) -> list[str]:
-    """Return the names in `against` that are single-shot systems. If `against` is empty, return only the single-shot system of the base model."""
+    """Return the names in `against` that are single-shot systems. If `against` is empty, return only that of the base
+    model."""
     single = [name for name in against if _is_single_shot(name)] if against else [SINGLE_SHOT]
     if len(set(single)) != len(single):
         raise InputError("--against contains the same system twice: give each system once")

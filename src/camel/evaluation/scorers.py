@@ -142,7 +142,8 @@ def language_scorer() -> Scorer:
 
 
 def overlap_scorer(questions: Sequence[str]) -> Scorer:
-    """Return a scorer that finds test questions in conversations. `questions` names JSONL files or shipped sets. The reason names the question."""
+    """Return a scorer that finds test questions in conversations. `questions` names JSONL files or shipped sets. The reason
+    names the question."""
     from camel.evaluation.exam_questions import digest_of, read_questions
     from camel.evaluation.overlap import ExamQuestions
 

@@ -130,7 +130,8 @@ def parts_of(text: str) -> list[MessagePart]:
 
 
 def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int, str]] | None:
-    """Return the start, end and kind of each wanted part in the text. Return None if parts overlap or are not literally in the text."""
+    """Return the start, end and kind of each wanted part in the text. Return None if parts overlap or are not literally in
+    it."""
     placed: list[tuple[int, int, str]] = []
     for kind, content in wanted:
         # The same words may occur elsewhere: take the place right after the marker.

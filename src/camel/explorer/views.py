@@ -108,7 +108,8 @@ class Role(NamedTuple):
 
 
 def roles(user: str, assistant: str, *others: str) -> list[Role]:
-    """Return the roles of a row with their colors. Roles other than user and assistant are gray, because a row does not contain their seats."""
+    """Return the roles of a row with their colors. Roles other than user and assistant are gray, because a row does not
+    contain their seats."""
     made = [Role(user, SEATS["user"]), Role(assistant, SEATS["assistant"])]
     made += [Role(name, Mark("", "c-0", "member-1", GRAY)) for name in others]
     return [role for role in made if role.name]

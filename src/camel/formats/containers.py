@@ -19,6 +19,7 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError, MissingExtra
 from camel.core.message import well_formed
+from camel.inputs.settings import split_hub_name
 from camel.models.hub import HUB
 from camel.record.parquet import arrow, open_parquet, readable
 from camel.runs.reader import need_module
@@ -113,10 +114,7 @@ def _table_files(path: Path) -> list[Path]:
 
 
 def _hub_tables(name: str) -> Iterator[Any]:
-    place, _, split = name.removeprefix(HUB).partition(":")
-    config = None
-    if place.count("/") == 2 and not Path(place).exists():
-        place, _, config = place.rpartition("/")
+    place, config, split = split_hub_name(name)
     try:
         found = need_module("datasets").load_dataset(place, config, streaming=True)
         if split and split not in found:

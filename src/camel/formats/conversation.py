@@ -28,7 +28,8 @@ def messages(
 ) -> Exported:
     """Write `{"messages": [{"role", "content"}…]}` for OpenAI and TRL: what the model in `seat` heard and said.
 
-    Default: the seat `assistant`, or else of two speakers the one that did not begin. With `sharegpt`, write `{"conversations": [{"from", "value"}…]}` of human and gpt.
+    Default: the seat `assistant`, or else of two speakers the one that did not begin. With `sharegpt`, write
+    `{"conversations": [{"from", "value"}…]}` of human and gpt.
     """
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:

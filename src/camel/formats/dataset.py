@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from camel._version import __version__
 from camel.core.message import Usage
 from camel.core.transcript import Speaker, Transcript
-from camel.detectors.languages import language_of
+from camel.detectors.languages import beginning_of, language_of
 from camel.formats.splits import check_name
 from camel.record import arrow as table
 from camel.record.release import RESTRICTED, WARNING, Exported, Release, published
@@ -151,7 +151,7 @@ class _Figures:
         for speaker in transcript.speakers:
             # A seed may be different in each conversation.
             self.samplings[msgspec.json.encode(replace(speaker.sampling, seed=None)).decode()] += 1
-        self.languages[language_of(" ".join(one.content[:600] for one in transcript.messages[:2])) or ""] += 1
+        self.languages[language_of(beginning_of([one.content for one in transcript.messages[:2]])) or ""] += 1
         self.conversations += 1
         self.usage += transcript.usage
         self.lengths[len(transcript.messages)] += 1
@@ -354,16 +354,6 @@ def _prompts(speakers: Iterable[Speaker]) -> Iterator[str]:
     for one in speakers:
         yield from ("", f"- `{plain(one.role or one.name)}`", "")
         yield from (f"      {line}" for line in (one.system[:_PROMPT] or "none").splitlines())
-
-
-def licenses_of(inputs: Any) -> list[str]:
-    """Return the licenses in the table `[inputs]` of a configuration, which may contain further tables."""
-    if isinstance(inputs, Mapping):
-        given = cast("Mapping[str, Any]", inputs)
-        own = [str(given["license"])] if given.get("license") else []
-        return list(dict.fromkeys([*own, *licenses_of([*given.values()])]))
-    found = cast("list[Any]", inputs) if isinstance(inputs, list | tuple) else []
-    return list(dict.fromkeys(chain.from_iterable(map(licenses_of, found))))
 
 
 def _statistics(figures: Mapping[str, _Figures], total: _Figures) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from camel.jobs.ledger import STOPPED
 from camel.record.arrow import stream_shard
 from camel.runs.layout import Layout
 from camel.runs.markers import Marker
+from camel.runs.plan import RunPlan, earlier_record
 from camel.runs.run import RunFolder
 
 
@@ -64,6 +66,13 @@ def read_transcripts(folder: RunFolder, marker: Marker) -> list[Transcript]:
     """Return the records of a committed shard."""
     with folder.opened([marker.file]) as files:
         return list(stream_shard(next(files)))
+
+
+async def returned_record(plan: RunPlan | None, stage: str, item: int) -> Transcript | None:
+    """Return the record that an item had before its row was deleted. None if it has to be made."""
+    if plan is None or item not in plan.ever_inactive:
+        return None
+    return await asyncio.to_thread(earlier_record, plan, stage, item)
 
 
 def failed_transcript(item: Item, error: CamelError) -> Transcript:

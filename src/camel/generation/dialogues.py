@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,17 +19,17 @@ from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.generation.config import CONVERSATIONS
-from camel.generation.conversations import conversation_stage
+from camel.generation.conversations import conversation_stage, returned_record
 from camel.generation.opening import open_made_from
 from camel.generation.table_plan import plan_rows
-from camel.generation.validation import ATTEMPT, Validator
-from camel.jobs.item import Item, item_seed
+from camel.generation.validation import Validator, attempt_seed, converse
+from camel.jobs.item import Item, id_number
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import fingerprint, name_of, price_of
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
-from camel.runs.plan import RunPlan, earlier_record, read_plan
+from camel.runs.plan import RunPlan, read_plan
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
 from camel.storage.store import absolute_place
@@ -115,29 +113,19 @@ class Dialogues(Job):
 
     async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:
         """Run one conversation, several times if the validation rejects it."""
-        if found := await asyncio.to_thread(earlier_record, plan, CONVERSATIONS, item.index):
+        if found := await returned_record(plan, CONVERSATIONS, item.index):
             return found
         values = plan.row(item.index).values
         attempt = partial(self._attempt, fingerprint, item, values)
-        if self.validator is None:
-            transcript = await attempt(0, item.id)
-        else:
-            self.validator.check_inputs(values)
-            transcript = await self.validator.converse(item, attempt)
-        usual = Sampling(seed=self._seed_of(item))
+        transcript = await converse(self.validator, item, attempt, values)
+        usual = Sampling(seed=attempt_seed(self.seed, id_number(item.id), 0))
         return await add_result(transcript, item.model, self.result_settings, usual)
-
-    def _seed_of(self, item: Item, attempt: int = 0) -> int | None:
-        """Return the seed of an attempt. It depends on the row's id, not on its place."""
-        number = int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16)
-        # Later attempts have a seed, so that no endpoint repeats the first one.
-        return item_seed(self.seed or 0 if attempt else self.seed, number + attempt * ATTEMPT)
 
     async def _attempt(
         self, fingerprint: str, item: Item, values: Mapping[str, str], number: int, session: str
     ) -> Transcript:
         """Run one attempt at a conversation."""
-        seed = self._seed_of(item, number)
+        seed = attempt_seed(self.seed, id_number(item.id), number)
         item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, values)
         try:
             models = {name: CheckedModel(item.model(name)) for name in self.models}

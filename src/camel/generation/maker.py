@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -26,16 +25,15 @@ from camel.core.task import SPECIFIER, Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.stage import write_lines
 from camel.generation.config import ANSWERS, SPECIFIED, GenerateConfig, last_stage
-from camel.generation.conversations import conversation_stage
+from camel.generation.conversations import conversation_stage, returned_record
 from camel.generation.list_maker import ListFailed, ListMaker, failed_list_in
 from camel.generation.seats import MEMBERS, SEATS
-from camel.generation.validation import ATTEMPT
+from camel.generation.validation import attempt_seed, converse
 from camel.inputs.settings import column_key
-from camel.jobs.item import Item, item_seed, with_seed
+from camel.jobs.item import Item, id_number, with_seed
 from camel.jobs.job import ItemFailed, Stage
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import price_of
-from camel.runs.plan import earlier_record
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, Question, RolePlay
 
@@ -112,16 +110,12 @@ class Maker(ListMaker):
 
     async def _converse(self, item: Item) -> Transcript:
         """Run one conversation, several times if the validation rejects it."""
-        if returned := await self._returned(item.index):
+        if returned := await returned_record(self._plan, last_stage(self.scenario), item.index):
             return returned
         facts = await self._facts(item)
         task = await self._specified(item.index)
         attempt = partial(self._attempt, item, facts, task)
-        if self._validator is None:
-            transcript = await attempt(0, item.id)
-        else:
-            self._validator.check_inputs(facts)
-            transcript = await self._validator.converse(item, attempt, given_task=task is not None)
+        transcript = await converse(self._validator, item, attempt, facts, given_task=task is not None)
         return await self._with_result(item, transcript)
 
     async def _attempt(
@@ -145,24 +139,14 @@ class Maker(ListMaker):
 
         return cache(made)
 
-    async def _returned(self, item: int) -> Transcript | None:
-        """Return the conversation that an item had before its row was deleted. None if it has to be made."""
-        if self._plan is None or item not in self._plan.ever_inactive:
-            return None
-        return await asyncio.to_thread(earlier_record, self._plan, last_stage(self.scenario), item)
-
     def _id(self, index: int) -> str:
         """Return the id of an item's conversation."""
         return self._plan.row(index).id if self.config.inputs and self._plan else self.scenario.id(index)
 
     def _seed_of(self, item: Item, attempt: int = 0) -> int | None:
         """Return the seed of an attempt at an item. For a row of a table it depends on the row's id, not on its place."""
-        number = item.index
-        if self.config.inputs is not None:
-            number = int(hashlib.sha256(item.id.encode()).hexdigest()[:8], 16)
-        # Later attempts have a seed, so that no endpoint repeats the first one.
-        seed = self.config.seed or 0 if attempt else self.config.seed
-        return item_seed(seed, number + attempt * ATTEMPT)
+        number = item.index if self.config.inputs is None else id_number(item.id)
+        return attempt_seed(self.config.seed, number, attempt)
 
     def _most_messages(self, facts: dict[str, str]) -> dict[str, int]:
         """Return the limit of messages that a table's row has, as a field. Empty if it has none."""

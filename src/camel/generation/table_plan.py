@@ -8,6 +8,7 @@ becomes inactive.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -45,8 +46,10 @@ def plan_rows(
     with folder.locked():
         plan = read_plan(folder)
         scanned = fingerprint_of(inputs)
-        complete = plan is not None and not plan.steps[-1].preview
-        if not (complete and (preview or (scanned and plan and plan.steps[-1].scanned == scanned))):
+        last = plan.steps[-1] if plan else None
+        # A preview of a planned run only shows it.
+        is_current = last and not last.preview and (preview or (scanned and last.scanned == scanned))
+        if not is_current:
             with tempfile.TemporaryDirectory(prefix="camel-plan-") as scratch:
                 _add_step(folder, plan, inputs, used, stages, Path(scratch), scanned, shard_size, preview)
         if (plan := read_plan(folder)) is not None:
@@ -73,18 +76,13 @@ def _add_step(
         dict.fromkeys(stages, segment) if new else {},
         {**counts, "duplicates": found.duplicates},
         found.source,
+        inputs.licenses if isinstance(inputs, Inputs) else [],
         "" if preview else scanned,
         bool(preview),
         True,
     )
-    if (
-        plan is None
-        or new
-        or counts["removed"]
-        or counts["returned"]
-        or plan.steps[-1].preview != step.preview
-        or scanned
-    ):
+    changed = new or counts["removed"] or counts["returned"]
+    if plan is None or changed or scanned or plan.steps[-1].preview != step.preview:
         add_step(folder, step, rows if new else None, inactive)
 
 
@@ -99,8 +97,15 @@ def _scan(inputs: Any, used: Collection[str], out: Path) -> TableScan:
 
 def _compare(plan: RunPlan | None, scratch: Path, preview: int) -> tuple[Path, dict[str, int], ItemSet]:
     """Compare the scanned rows with a plan. Return the file of new rows, the counts, and the items that are now inactive."""
-    duckdb, numpy = need_module("duckdb"), need_module("numpy")
-    database = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "database")})
+    config = {"memory_limit": MEMORY, "temp_directory": str(scratch / "database")}
+    with contextlib.closing(need_module("duckdb").connect(config=config)) as database:
+        return _compare_in(database, plan, scratch, preview)
+
+
+def _compare_in(
+    database: Any, plan: RunPlan | None, scratch: Path, preview: int
+) -> tuple[Path, dict[str, int], ItemSet]:
+    numpy = need_module("numpy")
     limit = f"limit {preview:d}" if preview else ""
     _run(
         database,

@@ -27,7 +27,7 @@ from camel.core.model import Model, Request
 from camel.core.stops import Stop
 from camel.core.transcript import Transcript
 from camel.engine.stage import Written
-from camel.generation.conversations import read_transcripts, why_failed
+from camel.generation.conversations import read_transcripts, returned_record, why_failed
 from camel.generation.table_plan import rewrite_shards
 from camel.jobs.item import Item
 from camel.jobs.job import Job, Stage, Step
@@ -38,7 +38,7 @@ from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker
-from camel.runs.plan import earlier_record, layout_of, read_plan
+from camel.runs.plan import layout_of, read_plan
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.scenarios import Translate, load
@@ -282,9 +282,7 @@ class Translator:
         return [item for item in range(0, layout.count, step) if item in layout.items(layout.shard_of(item))]
 
     async def _work(self, item: Item) -> Transcript:
-        if (plan := self._originals.plan) and (
-            found := await asyncio.to_thread(earlier_record, plan, self.stage_name, item.index)
-        ):
+        if found := await returned_record(self._originals.plan, self.stage_name, item.index):
             return found
         original = self._originals[item.index]
         inputs = {**original.inputs, "language": self.language}

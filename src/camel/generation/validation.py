@@ -24,14 +24,35 @@ from camel.core.message import Usage
 from camel.core.rubric import Rubric
 from camel.core.stops import Stop
 from camel.core.transcript import RejectedAttempt, Score, Transcript
-from camel.jobs.item import Item
+from camel.jobs.item import Item, item_seed
 
 JUDGE = "judge"
 """The seat of the judge, and the name of its score."""
-ATTEMPT = 500_009
+_ATTEMPT = 500_009
 """Added to the index from which a conversation's seeds are derived, for each attempt after the first."""
 _LATER = ("starred", "tag", "duplicate", "near_duplicate", "overlap")
 """Columns that a conversation does not have before its run is scored or annotated."""
+
+
+def attempt_seed(seed: int | None, number: int, attempt: int) -> int | None:
+    """Return the seed of an attempt at a conversation, whose seeds are derived from `number`. Later attempts always have one,
+    so that no endpoint repeats the first one."""
+    return item_seed(seed or 0 if attempt else seed, number + attempt * _ATTEMPT)
+
+
+async def converse(
+    validator: Validator | None,
+    item: Item,
+    attempt: Callable[[int, str], Awaitable[Transcript]],
+    inputs: Collection[str],
+    *,
+    given_task: bool = False,
+) -> Transcript:
+    """Run a conversation once or, with a validator, until it passes. For `attempt` and `given_task` see `Validator.converse`."""
+    if validator is None:
+        return await attempt(0, item.id)
+    validator.check_inputs(inputs)
+    return await validator.converse(item, attempt, given_task=given_task)
 
 
 class ValidationJudge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

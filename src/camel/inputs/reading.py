@@ -25,7 +25,8 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.inputs.settings import HUB
+from camel.inputs.settings import split_hub_name
+from camel.models.hub import HUB
 from camel.record.parquet import arrow
 from camel.runs.reader import need_module
 
@@ -364,10 +365,7 @@ def _open_folder(path: Path, codec: str, problems: TableProblems) -> InputTable:
 def _open_dataset(source: str, problems: TableProblems) -> InputTable:
     """Open a dataset of the Hub, without downloading all of it."""
     datasets = need_module("datasets")
-    path, _, split = source.removeprefix(HUB).partition(":")
-    parts, config = path.split("/"), None
-    if len(parts) == 3 and not Path(path).is_dir():
-        path, config = "/".join(parts[:2]), parts[2]
+    path, config, split = split_hub_name(source)
 
     def batches() -> Iterator[Any]:
         try:

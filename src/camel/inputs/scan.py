@@ -21,13 +21,13 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.inputs.joining import find_column, open_inputs
 from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch, parquet_file
-from camel.inputs.settings import HUB, Inputs, column_key
+from camel.inputs.settings import Inputs, column_key
+from camel.models.hub import HUB
 from camel.record.parquet import arrow, open_parquet, write_batches
+from camel.runs.plan import VALUE
 from camel.runs.reader import need_module
 from camel.storage.files import sync_folder
 
-VALUE = "value."
-"""Begins the names of the columns with values in the scanned file."""
 _LONGEST_ID = 1000
 _MEMORY = ("64MB", "256MB", "2GB")
 """Memory of DuckDB. The first is enough unless millions of rows are equal."""
@@ -288,7 +288,8 @@ def _select(staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | N
 
 
 def _select_within(memory: str, staged: Path, settings: Inputs, table: InputTable) -> tuple[Path | None, int]:
-    """Find equal ids. Return two values: a file with the positions of the rows to use (None if all are used), and the number of duplicates.
+    """Find equal ids. Return two values: a file with the positions of the rows to use (None if all are used), and the number
+    of duplicates.
 
     DuckDB compares the ids and spills to disk, so memory stays flat.
     """

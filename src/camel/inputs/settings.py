@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-
-HUB = "hf:"
-"""Begins the source of a dataset on the Hugging Face Hub: `hf:OWNER/NAME`, `hf:OWNER/NAME/CONFIG:SPLIT`."""
+from camel.models.hub import HUB
 
 
 class SecondTable(
@@ -22,6 +20,8 @@ class SecondTable(
     """One of several tables: `[[inputs.tables]]`. Rows of the first table are combined with rows of the others."""
 
     source: str
+    license: str = ""
+    """The license of the table, for the cards of datasets."""
     on: str | tuple[str, ...] = ()
     """Columns whose values must be equal in this table and in those before it. Without them, each row is combined with all rows."""
 
@@ -61,6 +61,8 @@ class Inputs(
     """The column with the maximum number of messages of each conversation. An empty cell means the scenario's limit."""
     max_tokens: str = ""
     """The column with the maximum number of tokens of each reply. An empty cell means the configured limit."""
+    license: str = ""
+    """The license of the table, such as `cc-by-4.0`, for the cards of datasets."""
     encoding: str = "utf-8"
     """The encoding of CSV, TSV and text files."""
 
@@ -87,6 +89,11 @@ class Inputs(
             ) from None
 
     @property
+    def licenses(self) -> list[str]:
+        """The licenses of the tables, each once."""
+        return list(dict.fromkeys(filter(None, [self.license, *(one.license for one in self.tables)])))
+
+    @property
     def limits(self) -> tuple[str, ...]:
         """The columns with limits for each row."""
         return tuple(filter(None, (self.max_messages, self.max_tokens)))
@@ -101,6 +108,15 @@ class Inputs(
 
         tables = tuple(replace(one, source=locate(one.source)) for one in self.tables)
         return replace(self, source=locate(self.source) if self.source else "", tables=tables)
+
+
+def split_hub_name(source: str) -> tuple[str, str | None, str]:
+    """Return the place, the configuration (or None) and the split (may be empty) of `hf:OWNER/NAME[/CONFIG][:SPLIT]`."""
+    place, _, split = source.removeprefix(HUB).partition(":")
+    if place.count("/") == 2 and not Path(place).exists():
+        place, _, config = place.rpartition("/")
+        return place, config, split
+    return place, None, split
 
 
 def column_key(name: str) -> str:

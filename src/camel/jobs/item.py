@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -90,6 +91,11 @@ class Item:
 def item_seed(seed: int | None, index: int) -> int | None:
     """Return the seed of an item's calls, derived from the job's seed, or None if the job has no seed."""
     return None if seed is None else (seed * 1_000_003 + index) % 2**31
+
+
+def id_number(id: str) -> int:
+    """Return a number for an id, from which the seeds of a table's row are derived."""
+    return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16)
 
 
 def with_seed(sampling: Sampling, seed: int | None) -> Sampling:

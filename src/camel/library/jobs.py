@@ -67,7 +67,8 @@ def generate(
     `model` and `rules` replace those of `what`, and `models` are those of seats, by name. Your own rule is identified by its
     `name` and `version`. `result`, a Pydantic class or a JSON schema, adds a structured result to each conversation:
     `run[0].result`. `validate` is a filter expression, or a function that returns whether a conversation passes; others are
-    tried again up to `attempts` times, and then rejected. `preview=5` makes only the first five. For the other arguments see `run_job`.
+    tried again up to `attempts` times, and then rejected. `preview=5` makes only the first five. For the other arguments see
+    `run_job`.
     """
     wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}

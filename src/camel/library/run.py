@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.formats.dataset import dataset_rows, dataset_schema, licenses_of
+from camel.formats.dataset import dataset_rows, dataset_schema
 from camel.formats.exporters import write_format
 from camel.query.columns import narrow
 from camel.record.arrow import read_shard, stream_shard
@@ -19,6 +19,7 @@ from camel.record.release import Exported, Release
 from camel.reports.notebook import facts_html
 from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
+from camel.runs.plan import read_plan
 from camel.runs.reader import RunReader, need_module
 from camel.runs.scores import with_scores
 
@@ -142,7 +143,7 @@ class Run(RunReader):
         canary = canary_of(self.folder) if acknowledge else ""
         options |= {"by": by, "margin": margin} if by else {}
         if format == "dataset":
-            options["input_licenses"] = licenses_of(self.settings.config.get("inputs"))
+            options["input_licenses"] = plan.licenses if (plan := read_plan(self.folder)) else []
         release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
         return write_format(
             format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options

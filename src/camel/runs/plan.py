@@ -50,6 +50,8 @@ class PlanStep(msgspec.Struct, frozen=True):
     """Numbers of rows: new, changed, removed, returned, unchanged, duplicates."""
     source: str = ""
     """What the rows were read from."""
+    licenses: list[str] = []
+    """The licenses of the tables."""
     scanned: str = ""
     """Fingerprint of the source. If it is unchanged, the rows need not be read again."""
     preview: bool = False
@@ -94,6 +96,11 @@ class RunPlan:
     @cached_property
     def _inactive(self) -> list[ItemSet]:
         return [ItemSet.from_bytes(self.folder.read(f"{one.name}.inactive")) for one in self.steps]
+
+    @property
+    def licenses(self) -> list[str]:
+        """The licenses of all tables that the rows were read from."""
+        return list(dict.fromkeys(license for one in self.steps for license in one.licenses))
 
     @property
     def count(self) -> int:
@@ -220,9 +227,7 @@ def planned_layouts(folder: RunFolder, planned: Mapping[str, Segment]) -> dict[s
 
 
 def earlier_record(plan: RunPlan, stage: str, item: int) -> Transcript | None:
-    """Return the record that an item had before it became inactive, or None if it was never inactive or had none."""
-    if item not in plan.ever_inactive:
-        return None
+    """Return the record that an item had before it became inactive, or None if it had none or failed."""
     folder = plan.folder
     shard = plan.items.shard_of(item)
     for marker in folder.versions(stage, shard) if folder.is_committed(stage, shard) else ():

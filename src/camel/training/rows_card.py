@@ -12,8 +12,9 @@ from pathlib import PurePath
 import msgspec
 
 from camel._version import __version__
-from camel.formats.dataset import Split, card_of, licenses_of, plain
+from camel.formats.dataset import Split, card_of, plain
 from camel.record.release import RESTRICTED
+from camel.runs.plan import read_plan
 from camel.runs.reader import RunReader
 from camel.training.recipe import Recipe
 
@@ -65,7 +66,8 @@ def _source(run: RunReader, weight: float) -> str:
     """Describe a run by its name. The folders above it are omitted, because they are private."""
     model = run.settings.config.get("model.name")
     often = f", each row {weight:g} times" if weight != 1 else ""
-    licenses = ", ".join(map(plain, licenses_of(run.settings.config.get("inputs"))))
+    plan = read_plan(run.folder)
+    licenses = ", ".join(map(plain, plan.licenses if plan else []))
     given = f", license of the inputs: {licenses}" if licenses else ""
     sampling = plain(msgspec.json.encode(run.settings.config.get("sampling") or {}).decode())
     return (
