@@ -72,6 +72,9 @@ from camel.core.inception import Inception as Inception
 from camel.core.judge import ModelJudge as ModelJudge
 from camel.core.member import Member as Member
 from camel.core.message import (
+    Action as Action,
+)
+from camel.core.message import (
     Deliberation as Deliberation,
 )
 from camel.core.message import (
@@ -171,6 +174,24 @@ from camel.core.task import (
 )
 from camel.core.task import (
     TaskSpecifier as TaskSpecifier,
+)
+from camel.core.tools import (
+    Tool as Tool,
+)
+from camel.core.tools import (
+    Toolbox as Toolbox,
+)
+from camel.core.tools import (
+    ToolFailed as ToolFailed,
+)
+from camel.core.tools import (
+    ToolLimits as ToolLimits,
+)
+from camel.core.tools import (
+    Workplace as Workplace,
+)
+from camel.core.tools import (
+    tool as tool,
 )
 from camel.core.transcript import (
     Speaker as Speaker,

@@ -131,6 +131,9 @@ def test_columns_with_few_different_values_are_dictionaries(shard: Path):
         "task.usage.unknown",
         *(f"{speaker}.{name}" for name in ("model", "history")),
         f"{message}.actions.list.element.tool",
+        "unspoken.list.element.tool",
+        f"{speaker}.tool_form",
+        f"{speaker}.tools.list.element",
         "stop.failure",
         "wording",
         "scores.key_value.key",
@@ -262,7 +265,14 @@ def test_the_columns_and_their_types():
 
     counts = ("prompt", "completion", "cached", "calls", "unknown", "reasoning", "written")
     usage = struct(**dict.fromkeys(counts, whole), usd="double")
-    action = struct(tool=text, arguments=text, result=text, error=text, seconds="double")
+    action = struct(
+        **dict.fromkeys(("tool", "arguments", "result", "error"), text),
+        seconds="double",
+        call=text,
+        step=whole,
+        said=text,
+        change=text,
+    )
     said = dict.fromkeys(("speaker", "role", "content", "model", "finish"), text)
     message = struct(
         index=whole,
@@ -279,12 +289,12 @@ def test_the_columns_and_their_types():
         forgot=whole,
         summary=text,
     )
-    seat = ("name", "role", "system", "opening", "sampling", "model", "history")
+    seat = dict.fromkeys(("name", "role", "system", "opening", "sampling", "model", "history"), text)
     found = {field.name: str(field.type).replace("element: ", "item: ") for field in table.schema()}
     assert found == {
         "id": text,
         "task": struct(original=text, specified=text, model=text, usage=usage, finish=text, guided=text),
-        "speakers": listed(struct(**dict.fromkeys(seat, text))),
+        "speakers": listed(struct(**seat, tools=listed(text), tool_form=text)),
         "messages": listed(message),
         "stop": struct(reason=text, detail=text, speaker=text, failure=text),
         "scenario": text,
@@ -297,6 +307,8 @@ def test_the_columns_and_their_types():
         "wording": text,
         "scores": f"map<{text}, {struct(value='double', reason=text, by=text, version=whole, text=text)}>",
         "rejected": listed(text),
+        "hear_actions": "bool",
+        "unspoken": listed(action),
         "result": text,
         "result_call": text,
         "num_messages": whole,

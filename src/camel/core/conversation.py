@@ -17,14 +17,16 @@ from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
+from camel.core.acting import ActingModel, Workplace, action_entries, tools_prompt
 from camel.core.checks import shown
 from camel.core.errors import ContextOverflow, InputError, Left, ModelError
-from camel.core.heard import Hears, Wording, by_name, edges_of, everyone, listeners_of, together
+from camel.core.heard import Hears, Wording, by_name, edges_of, everyone, listeners_of, together, with_actions
 from camel.core.history import History
 from camel.core.memory import Forgotten, HistoryPolicy, checked_policy, forget, summarize
 from camel.core.message import Message, Sampling, TokenTrace, Usage, well_formed
 from camel.core.model import Expects, Model, Reply, Request, Watch, checked_model
 from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
+from camel.core.tools import ActionInterrupted, Toolbox, checked_toolbox
 from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
@@ -71,6 +73,8 @@ class Agent:
     """The critic that chooses what the agent says. None: the model's first reply is used."""
     history: HistoryPolicy = "full"
     """What happens to the agent's older turns when a prompt no longer fits the model's context window."""
+    tools: Toolbox | None = None
+    """What the agent may call before it speaks; a list of functions and tools is also accepted."""
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -91,6 +95,15 @@ class Agent:
                 f"critic must be an object with an async method reply(conversation, agent, request), not "
                 f"{shown(self.critic)}"
             )
+        tools = checked_toolbox(self.tools)
+        object.__setattr__(self, "tools", tools)
+        if tools and self.critic is not None:
+            for one in tools.tools.values():
+                if not one.read_only:
+                    raise InputError(
+                        f"the tool {one.name} may change something, and {name} has a critic, who discards proposals: use tools "
+                        "that are declared read_only, or remove the critic"
+                    )
 
     @property
     def context_tokens(self) -> int | None:
@@ -114,7 +127,19 @@ class Agent:
     def described(self) -> Speaker:
         """Return the agent as the transcript records it."""
         named = self.name, self.role, self.system, self.opening
-        return Speaker(*named, self.sampling, self.model.name, self.history)
+        about = Speaker(*named, self.sampling, self.model.name, self.history)
+        if tools := self.tools:
+            return replace(about, tools=list(tools.schemas), tool_form=tools.form)
+        return about
+
+    def at(self, place: Workplace) -> Agent:
+        """Return the agent in a conversation: with a prompt and a model for its tools, if it has tools."""
+        tools = self.tools
+        if tools is None:
+            return self
+        system = "\n\n".join(filter(None, (self.system, tools_prompt(tools))))
+        model = ActingModel(self.model, self.name, tools, place)
+        return replace_fields(self, system=system, model=model)
 
 
 class Conversation:
@@ -130,7 +155,12 @@ class Conversation:
         hears: Hears | Mapping[str, Collection[str]] = everyone,
         wording: Wording | None = None,
         watch: Watch | None = None,
+        hear_actions: bool = False,
+        workplace: Workplace | None = None,
     ) -> None:
+        """If `hear_actions` is true, listeners also read the tool calls of speakers. `workplace` is what the tools share."""
+        self._place = workplace or Workplace()
+        agents = [agent.at(self._place) for agent in agents]
         self.agents = {agent.name: agent for agent in agents}
         if len(self.agents) != len(agents) or not agents:
             raise InputError("the speakers are empty or contain a name twice: pass at least one, each once")
@@ -144,6 +174,7 @@ class Conversation:
         edges = edges_of(names, hears)
         if any(len(found) < len(names) - 1 for found in edges.values()):
             transcript.hears = edges
+        transcript.hear_actions = hear_actions
         transcript.wording = getattr(wording, "__name__", type(wording).__name__) if wording else ""
         self._listeners = listeners_of(edges, named=wording is not None)
         self._histories = {agent.name: History(agent.system) for agent in agents}
@@ -160,13 +191,18 @@ class Conversation:
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Continue the conversation, one message at a time."""
         messages = self.transcript.messages
-        while True:
-            while self._told < len(messages):
-                self._told += 1
-                yield messages[self._told - 1]
-            if self.transcript.stop is not None:
-                return
-            await self.step()
+        try:
+            while True:
+                while self._told < len(messages):
+                    self._told += 1
+                    yield messages[self._told - 1]
+                if self.transcript.stop is not None:
+                    return
+                await self.step()
+        finally:
+            for agent in self.agents.values():
+                if isinstance(agent.model, ActingModel):
+                    await agent.model.release_tools()
 
     async def step(self) -> None:
         """Get one message from each agent that speaks now. End the conversation instead if a stop rule asks for it."""
@@ -240,9 +276,15 @@ class Conversation:
                 "token_limit", f"the {agent.name}'s prompt no longer fits: {error}", agent.name
             )
             return None
+        except ActionInterrupted as error:
+            self.transcript.stop = Stop.failed(error, agent.name)
+            return None
         except ModelError as error:
             self.transcript.stop = Stop.failed(error, agent.name)
             raise
+        finally:
+            if self._place.unspoken:
+                self.transcript.unspoken = [*self._place.unspoken]
 
     def _forget(self, agent: Agent, call: NextCall) -> History | None:
         """Shorten the agent's history and return it if the prompt of `call` does not fit. Return None if nothing was dropped."""
@@ -297,23 +339,30 @@ class Conversation:
         self.transcript.messages.append(message)
         # The count is only this message's if there was one candidate and one call, without a thought or with the
         # thought counted separately.
-        counted = len(reply.choices) == 1 and reply.deliberation is None and not usage.unknown
+        single = reply.deliberation is None and not reply.actions
+        counted = len(reply.choices) == 1 and single and not usage.unknown
         if reply.choices[0].reasoning and not usage.reasoning:
             counted = False
         tokens = usage.completion - usage.reasoning or None if counted else None
         own = self._histories[agent.name]
-        if usage.prompt and reply.deliberation is None:
+        if usage.prompt and single:
             own.measured(usage.prompt)
+        for entry in action_entries(message.actions, agent.tools.form) if agent.tools else ():
+            own.append(entry)
         own.add("assistant", content, tokens=tokens)
         named, alone = self._listeners[agent.name]
+        if self.transcript.hear_actions and message.actions:
+            told, tokens = with_actions(message), None
+        else:
+            told = message
         if named:
-            heard = self._wording(message), None  # formatted once for all listeners
+            heard = self._wording(told), None  # formatted once for all listeners
             for listener in named:
                 self._inboxes[listener].append(heard)
         for listener in alone:
             # Another model's vocabulary gives another count.
             known = tokens if self.agents[listener].model is agent.model else None
-            self._inboxes[listener].append((content, known))
+            self._inboxes[listener].append((told.content, known))
         return message
 
     def fork(self) -> Conversation:
@@ -359,6 +408,7 @@ def spoken(index: int, speaker: str, role: str, content: str, reply: Reply, seen
         guided=reply.guided,
         deliberation=reply.deliberation,
         reasoning=reply.choices[0].reasoning,
+        actions=list(reply.actions),
         tokens=_trace(reply.choices[0].logprobs),
         seen=seen,
     )

@@ -31,6 +31,7 @@ from camel.core.play import Play
 from camel.core.society import seat_models
 from camel.core.stops import STOP_RULES, MaxMessages, MessageLoop, NextCall, Stop, StopRule, TokenLimit
 from camel.core.task import Task
+from camel.core.tools import Workplace, checked_toolbox
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
 
@@ -121,6 +122,8 @@ class Dialogue(
     stops: DialogueStops = DialogueStops()
     sampling: Sampling | None = None
     history: HistoryPolicy | None = None
+    hear_actions: bool = False
+    """Whether the others read the tool calls of a seat."""
     model: Any = None
     """The model of all seats, a name or an object. Default: the one that the environment names. Python only."""
 
@@ -212,11 +215,17 @@ class Dialogue(
         return checked_model("" if self.model is None else self.model)
 
     def play(
-        self, model: Models, *, id: str = "", seed: int | None = None, watch: Watch | None = None
+        self,
+        model: Models,
+        *,
+        id: str = "",
+        seed: int | None = None,
+        watch: Watch | None = None,
+        workplace: Workplace | None = None,
     ) -> DialoguePlay:
         """Return a conversation that is ready to start. `model` is one model, or a mapping by seat with `""` for the others;
         the seat `goal` decides whether the goal is reached."""
-        return DialoguePlay(self, model, id, seed, watch)
+        return DialoguePlay(self, model, id, seed, watch, workplace)
 
     # --- as a conversation -------------------------------------------------------------------------------------------
 
@@ -267,11 +276,17 @@ class DialoguePlay(Play):
     """A conversation of a dialogue; created by `Dialogue.play`. Iterate it, or call `run()` for the finished transcript."""
 
     def __init__(
-        self, dialogue: Dialogue, model: Models, id: str, seed: int | None, watch: Watch | None
+        self,
+        dialogue: Dialogue,
+        model: Models,
+        id: str,
+        seed: int | None,
+        watch: Watch | None,
+        workplace: Workplace | None = None,
     ) -> None:
         given: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
         judge = given.pop(GOAL, None)
-        self.dialogue, self._seed, self._watch = dialogue, seed, watch
+        self.dialogue, self._seed, self._watch, self._workplace = dialogue, seed, watch, workplace
         self._models = seat_models(given, dialogue.names)
         self._judge = checked_model(judge or self._models.get("") or next(iter(self._models.values())))
         self._conversation: Conversation | None = None
@@ -290,6 +305,7 @@ class DialoguePlay(Play):
                     opening=texts("dialogue")["begin"] if seat.name in first else "",
                     sampling=_seeded(seat.sampling or dialogue.sampling or SEAT_SAMPLING, self._seed),
                     history=seat.history or dialogue.history or "full",
+                    tools=checked_toolbox(seat.tools),
                 )
                 for seat, system in dialogue.prompts()
             ]
@@ -300,6 +316,8 @@ class DialoguePlay(Play):
                 turns=dialogue.turns.turns(dialogue.names),
                 wording=by_name if len(agents) > 2 else None,
                 watch=self._watch,
+                hear_actions=dialogue.hear_actions,
+                workplace=self._workplace,
             )
             if dialogue.opening:
                 self._conversation.say(first[0], Reply((Choice(dialogue.opening),), Usage()))
@@ -348,7 +366,8 @@ class EndMarker(_AskedAfter, frozen=True):
             message = messages[place]
             if message.speaker in self.by and (found := _END.search(message.content)):
                 messages[place] = replace(message, content=message.content[: found.start()])
-                if place and place == len(messages) - 1 and not found.start():  # nothing else was said
+                if place and place == len(messages) - 1 and not found.start() and not message.actions:
+                    # Nothing else was said.
                     messages[-2:] = [replace(messages[-2], usage=messages[-2].usage + message.usage)]
                 return Stop("done", f"the {message.speaker} ended the conversation", message.speaker)
         return None

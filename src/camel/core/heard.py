@@ -11,10 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from camel.core.acting import action_entries, read_by_model
 from camel.core.errors import InputError
 from camel.core.history import Entry
 from camel.core.memory import remembered
-from camel.core.message import Message
+from camel.core.message import Message, in_one_line
 
 if TYPE_CHECKING:
     from camel.core.transcript import Transcript
@@ -23,6 +26,10 @@ Hears = Callable[[str, str], bool]
 """Takes a speaker and a listener; returns whether the listener hears the speaker."""
 Wording = Callable[[Message], str]
 """The text of a message as its listeners read it. Default: `by_name` for listeners of several speakers."""
+
+
+_MOST_HEARD = 1_000
+"""Maximum length of a tool's result in what listeners read."""
 
 
 def everyone(speaker: str, listener: str) -> bool:
@@ -39,6 +46,15 @@ def by_name(message: Message) -> str:
     if len(lines) < 2:
         return f"{message.speaker}: {message.content}"
     return "\n> ".join([f"{message.speaker}:", *lines])
+
+
+def with_actions(message: Message) -> Message:
+    """Return a message whose text begins with its tool calls and their results, for listeners that hear actions."""
+    lines = [
+        f"[{one.tool}({one.arguments}): {in_one_line(read_by_model(one))[:_MOST_HEARD]}]"
+        for one in message.actions
+    ]
+    return replace(message, content="\n".join([*lines, message.content]))
 
 
 def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
@@ -116,9 +132,13 @@ def _asked(transcript: Transcript, seat: str) -> Iterator[tuple[Message, list[En
             if now:
                 chat.append(Entry("user", together(now)))
             yield message, chat
+            if message.actions:
+                chat += action_entries(message.actions, own.tool_form if own else "native")
             chat.append(Entry("assistant", message.content))
         else:
             named, alone = listeners[message.speaker]
+            if transcript.hear_actions and message.actions:
+                message = with_actions(message)
             if seat in alone:
                 heard.append((place, message.content))
             elif seat in named:

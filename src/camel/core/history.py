@@ -8,13 +8,13 @@ change, which is what keeps an endpoint's prefix cache warm.
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from camel.core.message import well_formed
+from camel.core.message import ToolCall, well_formed
 
-ChatRole = Literal["system", "user", "assistant"]
+ChatRole = Literal["system", "user", "assistant", "tool"]
 
 _encode = msgspec.json.Encoder().encode
 _OPEN = {
@@ -29,6 +29,30 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     role: ChatRole
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    """The tool calls of an assistant's entry."""
+    answers: str = ""
+    """The id of the call whose result this is, for the role `tool`."""
+    partial: bool = False
+    """Whether the entry is a step before the speaker's message: tool calls, or their results."""
+
+    @property
+    def text(self) -> str:
+        """The content, and the tool calls as text."""
+        if not self.calls:
+            return self.content
+        called = [f"{call.name}({call.arguments})" for call in self.calls]
+        return "\n".join([*([self.content] if self.content else []), *called])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry in the format of chat templates and trainers."""
+        entry: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.calls:
+            functions = [(one.id, {"name": one.name, "arguments": one.arguments}) for one in self.calls]
+            entry["tool_calls"] = [{"id": id, "type": "function", "function": one} for id, one in functions]
+        if self.role == "tool":
+            entry["tool_call_id"] = self.answers
+        return entry
 
 
 class History:
@@ -56,6 +80,17 @@ class History:
         self._json += _encode(content)
         self._json += b"}"
         self._unmeasured += (estimate_tokens(content) if tokens is None else tokens) + PER_ENTRY_TOKENS
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry of any kind, such as tool calls and their results."""
+        if not entry.partial:
+            self.add(entry.role, entry.content)
+            return
+        self.entries.append(entry)
+        if self._json:
+            self._json += b","
+        self._json += _encode(entry.to_dict())
+        self._unmeasured += estimate_tokens(entry.text) + PER_ENTRY_TOKENS
 
     def measured(self, tokens: int) -> None:
         """Replace the estimated length so far by `tokens`, the endpoint's count."""

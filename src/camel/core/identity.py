@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from camel.core.model import Model
+from camel.core.tools import Toolbox
 
 
 def identity_of(value: Any) -> Any:
@@ -27,6 +28,8 @@ def identity_of(value: Any) -> Any:
         return sorted(found, key=repr) if isinstance(value, set | frozenset) else found
     if isinstance(value, Model):
         return {"model": value.name}
+    if isinstance(value, Toolbox):
+        return value.identity()
     kind: Any = value if callable(value) and hasattr(value, "__qualname__") else type(cast("object", value))
     named = {"type": f"{kind.__module__}.{kind.__qualname__}"}
     if isinstance(value, msgspec.Struct):
@@ -35,6 +38,10 @@ def identity_of(value: Any) -> Any:
         names = tuple(field.name for field in fields(value))
     else:
         names = tuple(name for name in ("name", "version") if hasattr(value, name))
-    # Omit a history that is not set: runs from before this field existed keep their identity.
+    # Omit later fields that are not set: runs from before these fields existed keep their identity.
     found = {name: getattr(value, name) for name in names}
-    return named | {name: identity_of(one) for name, one in found.items() if (name, one) != ("history", None)}
+    return named | {
+        name: identity_of(one)
+        for name, one in found.items()
+        if one or name not in ("history", "tools", "hear_actions")
+    }

@@ -39,6 +39,8 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     sampling: Sampling | None = None
     history: HistoryPolicy | None = None
     """What happens to its older turns when its prompt no longer fits. Default: the society's setting."""
+    tools: Any = ()
+    """What it may call before it speaks: a list of names, in Python also of functions and tools."""
 
     def __post_init__(self) -> None:
         name: Any = self.name

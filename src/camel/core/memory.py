@@ -27,7 +27,7 @@ HistoryPolicy = Literal["full", "window", "summarize"]
 `summarize`: the same, and its model summarizes them first."""
 _SUMMARY_TOKENS, _REPLY_TOKENS = 512, 4_096
 """Maximum tokens of a summary, and of a reply for a speaker without a limit, because its model may reason first."""
-_HEADS = {"user": "You heard:", "assistant": "You said:"}
+_HEADS = {"user": "You heard:", "assistant": "You said:", "tool": "A tool returned:"}
 # Part of the record's format: the prompt that was sent is rebuilt from the summary with this text.
 _NOTE = "(Earlier messages are left out here. Your summary of them:)"
 
@@ -91,7 +91,7 @@ async def summarize(
         room -= most
     longest = min(_SUMMARY_TOKENS, forgotten.room // 8, most // 2)
     template = fill(prompts.summary(), {"WORDS": str(longest // 2)})
-    said = [f"{_HEADS[one.role]}\n{_quoted(one.content)}" for one in forgotten.pending]
+    said = [f"{_HEADS[one.role]}\n{_quoted(one.text)}" for one in forgotten.pending]
     room_bytes = 3 * int(room / max(1.0, _scale(request.history)) - _size(Entry("user", template)))
     if sum(len(text.encode()) + 2 for text in said) > room_bytes:
         # An earlier summary is at the beginning of what was heard, and stays.
@@ -116,8 +116,11 @@ async def summarize(
 
 def _ends(entries: Sequence[Entry], opening: str) -> list[int]:
     """Return the indexes at which turns end. The reply to the opening and the next reply count as one turn."""
-    ends = [place for place, entry in enumerate(entries, 1) if entry.role == "assistant"]
-    first = entries[ends[0] - 2].content if ends and ends[0] > 1 else ""
+    ends = [
+        place for place, entry in enumerate(entries, 1) if entry.role == "assistant" and not entry.partial
+    ]
+    heard = (entry.content for entry in entries if entry.role == "user")
+    first = next(heard, "") if ends and ends[0] > 1 else ""
     return ends[1:] if opening and well_formed(first) == well_formed(opening) else ends
 
 
@@ -125,7 +128,7 @@ def _rebuilt(history: History, entries: Sequence[Entry]) -> History:
     """Return a history of `entries`. Its estimated length is corrected by the ratio of count to estimate in `history`."""
     other = History()
     for entry in entries:
-        other.add(entry.role, entry.content)
+        other.append(entry)
     other.measured(ceil(other.tokens * _scale(history)))
     return other
 
@@ -136,7 +139,7 @@ def _scale(history: History) -> float:
 
 
 def _size(entry: Entry) -> int:
-    return estimate_tokens(entry.content) + PER_ENTRY_TOKENS
+    return estimate_tokens(entry.text) + PER_ENTRY_TOKENS
 
 
 def _quoted(text: str) -> str:

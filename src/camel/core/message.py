@@ -164,6 +164,15 @@ class Deliberation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The fallback that was used because the critic did not decide; empty if it did."""
 
 
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a tool as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    """As JSON. The model may have written something else."""
+
+
 class Action(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A tool call that a speaker made before it spoke."""
 
@@ -172,7 +181,16 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """As JSON."""
     result: str = ""
     error: str = ""
+    """Why there is no result. The model reads this text, too."""
     seconds: float = 0.0
+    call: str = ""
+    """The id of the call in the speaker's chat."""
+    step: int = 0
+    """Calls with the same number were made by one reply, before the next one."""
+    said: str = ""
+    """The text of that reply; only in the first of its calls."""
+    change: str = ""
+    """The changes of the conversation's shared state, as JSON. Empty if the state is the same as before."""
 
 
 class TokenTrace(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -16,7 +16,7 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.history import History
-from camel.core.message import Deliberation, FinishReason, Sampling, Usage
+from camel.core.message import Action, Deliberation, FinishReason, Sampling, ToolCall, Usage
 from camel.core.resolve import resolvers
 
 Expects = Literal[
@@ -41,9 +41,32 @@ class Retrying(msgspec.Struct, frozen=True):
     wait: float
 
 
-Event = Text | Retrying
+class Acting(msgspec.Struct, frozen=True):
+    """A speaker calls a tool."""
+
+    speaker: str
+    call: ToolCall
+
+
+class Acted(msgspec.Struct, frozen=True):
+    """A tool call of a speaker has ended."""
+
+    speaker: str
+    action: Action
+
+
+Event = Text | Retrying | Acting | Acted
 Watch = Callable[[Event], None]
 """Called on the event loop while a reply arrives; must return quickly."""
+
+
+class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model is told about a tool."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    """The JSON schema of its arguments."""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -61,10 +84,13 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Number of options in a critic's question. The grammar of the answer depends on it."""
     schema: dict[str, Any] | None = None
     """The JSON schema of a structured result, which is also part of the question."""
+    tools: tuple[ToolSchema, ...] = ()
+    """The tools that the model may call."""
 
     def digest(self) -> bytes:
         """Return a hash of history, sampling and speaker, which identifies the request."""
-        # `options` and `schema` are not hashed: they are in the history anyway, and older journals do not have the fields.
+        # `options`, `schema` and `tools` are not hashed: the first two are in the history, tools in the settings of the run, and
+        # older journals do not have the fields.
         asked = msgspec.json.encode((self.sampling, self.speaker, self.expects))
         return hashlib.blake2b(self.history.digest() + asked, digest_size=16).digest()
 
@@ -80,11 +106,13 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     logprobs: list[Any] | None = None
     reasoning: str = ""
     """The model's reasoning; not part of `content`."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tools that the model wants to call before it replies."""
 
     @property
     def thought_only(self) -> bool:
         """Whether reasoning, visible or hidden, used all tokens before any content."""
-        return self.finish == "length" and not self.content.strip()
+        return self.finish == "length" and not self.content.strip() and not self.calls
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +130,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     """How the critic chose the reply, if there was a critic. `usage` then counts all calls made for it."""
     by: str = ""
     """The run's name for the model that replied, if the run has several models."""
+    actions: tuple[Action, ...] = ()
+    """The tool calls that were made for the reply. `usage` then counts all calls of the model."""
 
     @property
     def content(self) -> str:

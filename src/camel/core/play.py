@@ -16,6 +16,7 @@ from camel.core.conversation import Conversation
 from camel.core.message import Message
 from camel.core.model import Model
 from camel.core.stops import Stop, StopReason, StopRule
+from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 
 T = TypeVar("T")
@@ -52,8 +53,16 @@ class Declaration(Protocol):
         """Return the declared model, or the one that the environment names."""
 
     @abstractmethod
-    def play(self, model: Model | Mapping[str, Model], *, id: str = "", seed: int | None = None) -> Play:
-        """Return one conversation, ready to start. `model` is one model, or models by seat with `""` for the others."""
+    def play(
+        self,
+        model: Model | Mapping[str, Model],
+        *,
+        id: str = "",
+        seed: int | None = None,
+        workplace: Workplace | None = None,
+    ) -> Play:
+        """Return one conversation, ready to start. `model` is one model, or models by seat with `""` for the others.
+        `workplace` is what the tools of the conversation share. Default: a new one without a journal."""
 
 
 class Play(ABC):

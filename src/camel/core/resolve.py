@@ -18,6 +18,8 @@ class Resolvers:
 
     model: Callable[[str], Model]
     """Returns a model by its name. An empty name means the model that the environment names."""
+    tools: Callable[[str], Sequence[Any]]
+    """Returns the tools of a name such as `python`, `mcp:SERVER` or `module:function`."""
     findings: Callable[[Transcript], Sequence[Any]]
     """Returns what detectors find in a transcript."""
     html: Callable[[Transcript], str]

@@ -33,6 +33,7 @@ from camel.core.task import (
     TaskSpecifier,
     checked_text,
 )
+from camel.core.tools import Toolbox, Workplace, checked_toolbox
 from camel.core.transcript import Transcript
 
 ASSISTANT, USER = "assistant", "user"
@@ -59,6 +60,8 @@ class RolePlaying(Play, Declaration):
     says, a `user_critic` what the user says; `critic=3` lets the model choose the best of three proposals. `specify=False`
     uses the task as it is. `history="window"` or `"summarize"` lets both continue when a prompt no longer fits;
     `user_history` overrides it for the user. `values` are the values of further placeholders of the prompts.
+    `assistant_tools` and `user_tools` are functions and tools that an agent may call before it speaks; with `hear_actions`
+    the other agent reads the calls.
     """
 
     def __init__(
@@ -82,8 +85,12 @@ class RolePlaying(Play, Declaration):
         history: HistoryPolicy = "full",
         user_history: HistoryPolicy | None = None,
         values: Mapping[str, str] | None = None,
+        assistant_tools: Sequence[Any] | Toolbox | None = None,
+        user_tools: Sequence[Any] | Toolbox | None = None,
+        hear_actions: bool = False,
         watch: Watch | None = None,
         id: str = "",
+        workplace: Workplace | None = None,
     ) -> None:
         self._given: dict[str, Any] = {
             "task": task,
@@ -104,8 +111,12 @@ class RolePlaying(Play, Declaration):
             "history": history,
             "user_history": user_history,
             "values": values,
+            "assistant_tools": checked_toolbox(assistant_tools),
+            "user_tools": checked_toolbox(user_tools),
+            "hear_actions": hear_actions,
             "watch": watch,
         }
+        self._workplace = workplace
         self._roles = {
             **(values or {}),
             "ASSISTANT_ROLE": checked_text("the assistant's role", assistant, MAX_ROLE_CHARS),
@@ -182,6 +193,9 @@ class RolePlaying(Play, Declaration):
             "history": "full",
             "user_history": None,
             "values": None,
+            "assistant_tools": None,
+            "user_tools": None,
+            "hear_actions": False,
         }  # omitted, so that older runs keep their identity
         left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
@@ -198,7 +212,12 @@ class RolePlaying(Play, Declaration):
         return checked_model("" if self._given["model"] is None else self._given["model"])
 
     def play(
-        self, model: Model | Mapping[str, Model], *, id: str = "", seed: int | None = None
+        self,
+        model: Model | Mapping[str, Model],
+        *,
+        id: str = "",
+        seed: int | None = None,
+        workplace: Workplace | None = None,
     ) -> RolePlaying:
         """Return one conversation, ready to start. `model` is one model, or models by seat with `""` for the others."""
         changes: dict[str, Any] = {"model": model}
@@ -214,7 +233,7 @@ class RolePlaying(Play, Declaration):
                 changes["specifier"] = replace(
                     self._specifier, sampling=replace(self._specifier.sampling, seed=seed)
                 )
-        return self.again(**changes, id=id)
+        return self.again(**changes, id=id, workplace=workplace)
 
     # --- as a conversation -------------------------------------------------------------------------------------------
 
@@ -226,7 +245,14 @@ class RolePlaying(Play, Declaration):
                 await self._specify(self._specifier)
             task = self.transcript.task
             agents = self._agents(task) if task.specified else self._drafted
-            self._conversation = Conversation(agents, self.transcript, rules=self._rules, watch=self._watch)
+            self._conversation = Conversation(
+                agents,
+                self.transcript,
+                rules=self._rules,
+                watch=self._watch,
+                hear_actions=self._given["hear_actions"],
+                workplace=self._workplace,
+            )
         return self._conversation
 
     async def _specify(self, specifier: TaskSpecifier) -> None:
@@ -262,6 +288,7 @@ class RolePlaying(Play, Declaration):
                 expects="instruction",
                 critic=self._critics[USER],
                 history=self._given["user_history"] or self._given["history"],
+                tools=self._given["user_tools"],
             ),
             Agent(
                 name=ASSISTANT,
@@ -272,6 +299,7 @@ class RolePlaying(Play, Declaration):
                 expects="solution",
                 critic=self._critics[ASSISTANT],
                 history=self._given["history"],
+                tools=self._given["assistant_tools"],
             ),
         ]
 

@@ -43,6 +43,7 @@ from camel.core.stops import (
     checked_rules,
 )
 from camel.core.task import MAX_TASK_CHARS, Task, checked_text
+from camel.core.tools import Workplace, checked_toolbox
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
 
@@ -104,6 +105,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Values of further placeholders of the prompts and the opening."""
     history: HistoryPolicy | None = None
     """What happens to members' older turns when a prompt no longer fits. Default: `full`, which ends the society."""
+    hear_actions: bool = False
+    """Whether the others read the tool calls of a member."""
 
     def __post_init__(self) -> None:
         members: Any = self.members
@@ -203,6 +206,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         critics: Mapping[str, Critic] | None = None,
         watch: Watch | None = None,
         id: str = "",
+        workplace: Workplace | None = None,
     ) -> SocietyPlay:
         """Return a conversation that is ready to start. `model` is one model, or a mapping by member with `""` for the others.
 
@@ -219,6 +223,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
             critics=critics or {},
             watch=watch,
             id=id,
+            workplace=workplace,
         )
 
     def agents(
@@ -243,6 +248,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
                     sampling=chosen if seed is None else replace(chosen, seed=seed),
                     critic=(critics or {}).get(member.name),
                     history=member.history or self.history or "full",
+                    tools=checked_toolbox(member.tools),
                 )
             )
         return agents
@@ -321,8 +327,9 @@ class SocietyPlay(Play):
         critics: Mapping[str, Critic],
         watch: Watch | None,
         id: str,
+        workplace: Workplace | None = None,
     ) -> None:
-        self.society = society
+        self.society, self._workplace = society, workplace
         self._models = seat_models(model, society.names)
         Names(society.names).check("critics", critics)
         self._settings = sampling, seed, critics
@@ -347,6 +354,8 @@ class SocietyPlay(Play):
                 hears=society.hears.listeners(society.names),
                 wording=by_name if len(society.names) > 2 else None,
                 watch=self._watch,
+                hear_actions=society.hear_actions,
+                workplace=self._workplace,
             )
         return self._conversation
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from camel.core.errors import InputError
 from camel.core.heard import heard_by, sent_for
-from camel.core.message import Deliberation, Message, Sampling, Usage, in_one_line
+from camel.core.message import Action, Deliberation, Message, Sampling, Usage, in_one_line
+from camel.core.model import ToolSchema
 from camel.core.resolve import resolvers
 from camel.core.stops import EXCLUDED, Stop
 from camel.core.task import Task
@@ -35,6 +36,10 @@ class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
     """The configured name of its model."""
     history: str = "full"
     """What happens to the speaker's older turns when a prompt no longer fits: `full`, `window` or `summarize`."""
+    tools: list[ToolSchema] = []
+    """The tools that it may call, as its model sees them."""
+    tool_form: str = "native"
+    """How its model writes calls: `native` in the fields of the protocol, `text` as text."""
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,6 +105,10 @@ class Transcript(msgspec.Struct):
     result_call: ResultCall = ResultCall()
     rejected: list[RejectedAttempt] = []
     """Earlier attempts that did not pass the run's validation. Their usage counts; exports do not contain them."""
+    hear_actions: bool = False
+    """Whether listeners read the tool calls of speakers."""
+    unspoken: list[Action] = []
+    """Tool calls for a message that was never said, because the conversation ended."""
 
     @property
     def usage(self) -> Usage:
@@ -149,13 +158,14 @@ class Transcript(msgspec.Struct):
         end = self.stop.reason if self.stop else "not ended"
         return f"<Transcript {self.id!r}: {len(self.messages)} messages, {end}>"
 
-    def to_messages(self, seat: str) -> list[dict[str, str]]:
-        """Return the messages that one speaker heard and said, in the format of chat templates and trainers."""
-        return [{"role": entry.role, "content": entry.content} for entry in heard_by(self, seat)]
+    def to_messages(self, seat: str) -> list[dict[str, Any]]:
+        """Return the messages that one speaker heard and said, in the format of chat templates and trainers. Tool calls and
+        their results are included."""
+        return [entry.to_dict() for entry in heard_by(self, seat)]
 
-    def prompt_of(self, index: int) -> list[dict[str, str]]:
+    def prompt_of(self, index: int) -> list[dict[str, Any]]:
         """Return the prompt that was sent for a message, as `to_messages` does, but without turns its speaker had dropped."""
-        return [{"role": entry.role, "content": entry.content} for entry in sent_for(self, index)]
+        return [entry.to_dict() for entry in sent_for(self, index)]
 
     def findings(self) -> Sequence[Any]:
         """Return what the detectors find in the conversation: role flipping, loops, refusals and others, by message."""

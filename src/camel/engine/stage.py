@@ -37,6 +37,15 @@ class Steps(Protocol):
         """
         ...
 
+    async def act(
+        self, check: bytes, make: Callable[[bool], Awaitable[bytes]], *, repeatable: bool = False
+    ) -> bytes:
+        """Do the same for a step with an effect. The journal has an entry before `make` is called, unless it is `repeatable`.
+
+        The argument of `make` is whether an earlier process called it, too, and died before the result was journaled.
+        """
+        ...
+
 
 class JournaledStep(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The format of a step in the journal."""
@@ -47,8 +56,12 @@ class JournaledStep(msgspec.Struct, array_like=True, frozen=True, gc=False):
     result: bytes
     repaid: bool = False
     """Whether an earlier result was missing, so that later steps in other journals may not follow from this one."""
+    begun: bool = False
+    """Whether this is the entry before an effect. Another one with the result follows."""
 
 
+NOTHING = msgspec.msgpack.encode((b"",))
+"""The result in an entry before an effect, in the format of a step that is not a model call."""
 read_step = msgspec.msgpack.Decoder(JournaledStep).decode
 write_step = msgspec.msgpack.Encoder().encode
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from msgspec.structs import replace
 
 from camel.core.errors import CamelError
 from camel.engine.collector import relaxed_collection
 from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.stage import JournaledStep, Workload, current_step, read_step, write_step
+from camel.engine.stage import NOTHING, JournaledStep, Workload, current_step, read_step, write_step
 from camel.runs.again import named
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
@@ -173,12 +175,49 @@ class _Steps:
         """Whether journaled steps may be inconsistent: two attempts continued this item at once, or a step is damaged."""
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        step, self._next = self._next, self._next + 1
-        kept = self._shard.kept.pop((self._index, step), ())
+        step, kept = self._kept()
         for entry in kept:
             if entry.check == check:
                 self._forked = self._forked or len(kept) > 1 or entry.repaid
                 return entry.result
+        repaid = self._check_new(step, kept)
+        if self._shard.halt.paused or self._shard.halt.reason:
+            await self._unpaused()
+        current_step.set((self._shard.stage.name, self._index, step))
+        result = await make()
+        await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result, repaid)))
+        return result
+
+    async def act(
+        self, check: bytes, make: Callable[[bool], Awaitable[bytes]], *, repeatable: bool = False
+    ) -> bytes:
+        step, found = self._kept()
+        kept, begun = [one for one in found if not one.begun], [one for one in found if one.begun]
+        for entry in kept:
+            if entry.check == check:
+                self._forked = self._forked or len(kept) > 1 or entry.repaid
+                return entry.result
+        interrupted = any(one.check == check for one in begun)
+        repaid = not interrupted and self._check_new(step, found)
+        await (
+            self._unpaused()
+        )  # not after the entry below: then the next process could not tell that nothing was done
+        journal = self._shard.journal
+        entry = JournaledStep(self._index, step, check, NOTHING, repaid)
+        if not interrupted and not repeatable:
+            await journal.append(write_step(replace(entry, begun=True)))
+        result = await make(interrupted)
+        await journal.append(write_step(replace(entry, result=result)))
+        return result
+
+    def _kept(self) -> tuple[int, Sequence[JournaledStep]]:
+        """Return the number of the next step, and its entries in the journals."""
+        step, self._next = self._next, self._next + 1
+        return step, self._shard.kept.pop((self._index, step), ())
+
+    def _check_new(self, step: int, kept: Sequence[JournaledStep]) -> bool:
+        """Return whether a step without a journaled result had one that is damaged. Raise `ReplayMismatch` if the journal has
+        the result of another request."""
         # The journal has later steps, so this one is damaged, unless they were in flight together. Its new result may
         # lead to other steps.
         repaid = not kept and step < self._shard.last_steps.get(self._index, -1)
@@ -188,15 +227,15 @@ class _Steps:
                 f"step {step} of item {self._index} of stage '{self._shard.stage.name}' differs from the journal: a prompt, "
                 "a list or the code has changed since. Undo the change, or start a new run with `--fork FOLDER`"
             )
+        return repaid
+
+    async def _unpaused(self) -> None:
+        """Wait while the run is paused. Raise `Halted` if it is stopping."""
         halt = self._shard.halt
         if halt.paused:
             await halt.unpaused()
         if halt.reason:
             raise Halted(halt.reason)
-        current_step.set((self._shard.stage.name, self._index, step))
-        result = await make()
-        await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result, repaid)))
-        return result
 
 
 async def run_worker(

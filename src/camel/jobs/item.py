@@ -14,7 +14,7 @@ from camel.engine.halt import Halt, Halted
 from camel.engine.notices import Tell
 from camel.engine.stage import Steps
 from camel.jobs.budget import MeteredModel, ModelMeter
-from camel.models.recorded import RecordedModel, once_uncounted
+from camel.models.recorded import RecordedModel, once_uncounted, uncounted, uncounted_result
 
 
 class Seat(NamedTuple):
@@ -52,6 +52,17 @@ class Item:
         `check` identifies the step. Use this for everything expensive that is not a model call.
         """
         return await once_uncounted(self._steps.once, check, make)
+
+    async def act(self, check: bytes, make: Callable[[bool], Awaitable[bytes]], repeatable: bool) -> bytes:
+        """Return the result of a step with an effect, such as a tool call, which is journaled before and after it is executed.
+
+        The argument of `make` is whether an earlier process may have executed it. If it is `repeatable`, this does not matter.
+        """
+
+        async def take(interrupted: bool) -> bytes:
+            return uncounted(await make(interrupted))
+
+        return uncounted_result(await self._steps.act(check, take, repeatable=repeatable))
 
     def check(self) -> None:
         """Raise `Halted` if the job is stopping; call it in long computations."""

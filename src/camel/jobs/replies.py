@@ -24,7 +24,7 @@ def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
         return FilteredReply
     if choice.finish == "length" and cut == "fail":
         return CutReply
-    return None if choice.content.strip() else EmptyReply
+    return None if choice.content.strip() or choice.calls else EmptyReply
 
 
 _WORDS: dict[type[BadReply], str] = {

@@ -45,9 +45,19 @@ async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[
     """Return the result of a step that is not a model call, recorded so that it is not counted as one."""
 
     async def take() -> bytes:
-        return _encode((await make(),))
+        return uncounted(await make())
 
-    return _other(await once(check, take))[0]
+    return uncounted_result(await once(check, take))
+
+
+def uncounted(result: bytes) -> bytes:
+    """Return the record of a step that is not a model call."""
+    return _encode((result,))
+
+
+def uncounted_result(record: bytes) -> bytes:
+    """Return the result in a record that `uncounted` made."""
+    return _other(record)[0]
 
 
 class RecordedModel(WrappedModel):

@@ -23,6 +23,7 @@ from msgspec import inspect
 
 from camel.core.errors import InputError
 from camel.core.message import Deliberation, Sampling, well_formed
+from camel.core.model import ToolSchema
 from camel.core.transcript import RejectedAttempt, ResultCall, Transcript, check_schema, upgrade
 from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
 
@@ -35,9 +36,11 @@ _READ_ROWS = 256
 _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
 """Columns that identify a table of transcripts, in every version."""
 _TOTALS = ("prompt", "completion", "cached", "calls")
-_PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
+_PROSE = frozenset(
+    {"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result", "said", "change"}
+)
 """Fields whose texts differ from row to row. In all other text fields, equal values share one object after reading."""
-_AS_JSON = (Sampling, Deliberation, RejectedAttempt, ResultCall)
+_AS_JSON = (Sampling, Deliberation, RejectedAttempt, ResultCall, ToolSchema)
 IN_DATASETS = {"role": "name"}
 """Fields of a message that have another name in exported datasets. There, trainers take `role` for that of a chat."""
 
@@ -167,6 +170,8 @@ class _Struct(_Column):
         return pa.StructArray.from_arrays(self.arrays(values), fields=list(self.type), mask=mask)
 
     def read(self, array: Any) -> list[Any]:
+        if arrow().types.is_null(array.type):  # other programs store a column of empty lists without a type
+            return [None] * len(array)
         names = {field.name for field in array.type}
         there = array.drop_null() if self.optional else array
         places = {name: name if name in names else IN_DATASETS.get(name, name) for name in self._fields}
@@ -205,6 +210,8 @@ def _column_of(name: str, info: inspect.Type) -> _Column:
     match info:
         case inspect.StrType() | inspect.LiteralType():
             return _Text(prose=name in _PROSE)
+        case inspect.BoolType():
+            return _Column(arrow().bool_())
         case inspect.IntType():
             return _Column(arrow().int64())
         case inspect.FloatType():

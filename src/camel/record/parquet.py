@@ -45,6 +45,8 @@ _FEW_VALUES = frozenset(
         "value",
         "version",
         "wording",
+        "tool_form",
+        "tools",
     ]
 )
 """Columns that have few different values and are written with a dictionary. For prose, a dictionary would only be discarded."""
