@@ -303,7 +303,7 @@ async def test_calls_that_change_nothing_run_at_the_same_time_and_others_in_orde
     assert order == ["2", "3"]
 
 
-async def test_events_are_told_as_they_happen():
+async def test_events_come_as_they_happen():
     told = Told([calling(("add", {"a": 1})), "Three"], messages=2)
     await told.finish()
     kinds = [one for one in told.events if isinstance(one, Acting | Acted)]

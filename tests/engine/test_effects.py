@@ -39,7 +39,7 @@ class Effects(Bench):
 
 
 @virtual_time
-async def test_a_result_in_the_journal_is_used_and_a_missing_one_is_told(tmp_path: Path):
+async def test_a_result_in_the_journal_is_used_and_a_missing_one_is_known(tmp_path: Path):
     bench = Effects(tmp_path, shard_size=6)
 
     def die(index: int) -> None:
@@ -51,7 +51,7 @@ async def test_a_result_in_the_journal_is_used_and_a_missing_one_is_told(tmp_pat
     assert sorted(bench.calls) == [(index, False) for index in range(6)]
     bench.during = lambda index: None
     assert await bench.run()
-    assert bench.calls[6:] == [(2, True)], "only the call without a result is executed again, and it is told"
+    assert bench.calls[6:] == [(2, True)], "only the call without a result is executed again, and the tool knows"
     assert [row[2] for row in bench.data()] == [f"done {index}" for index in range(6)]
     assert set(bench.taken.values()) == {1}
 

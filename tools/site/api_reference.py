@@ -27,6 +27,7 @@ PARTS = {
             "core.grammar",
         ),
     ),
+    "tools": ("Tools", "What agents can call before they speak.", ("core.tools",)),
     "stop-rules": ("Stop rules", "When a conversation ends.", ("core.stops",)),
     "critics": (
         "Critics and search",

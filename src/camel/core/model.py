@@ -61,7 +61,7 @@ Watch = Callable[[Event], None]
 
 
 class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model is told about a tool."""
+    """A tool as its model sees it."""
 
     name: str
     description: str = ""

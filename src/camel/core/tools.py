@@ -150,7 +150,7 @@ class Tool(ABC):
 
     @cached_property
     def schema(self) -> ToolSchema:
-        """What the model is told about the tool."""
+        """The tool as its model sees it."""
         return ToolSchema(self.name, self.description, self.parameters)
 
 
@@ -247,7 +247,7 @@ class Toolbox:
 
     @cached_property
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """What the model is told about the tools."""
+        """The tools as their model sees them."""
         return tuple(one.schema for one in self.tools.values())
 
     def identity(self) -> dict[str, Any]:
