@@ -52,6 +52,7 @@ PARTS = {
         (
             "core.model",
             "models.chat",
+            "models.command",
             "models.spec",
             "models.pool",
             "models.local",

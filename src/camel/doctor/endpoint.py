@@ -36,6 +36,7 @@ from camel.core.toml import read_table
 from camel.doctor.finding import CheckResult, State
 from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
 from camel.models.chat import ChatModel
+from camel.models.command import COMMAND, CommandModel
 from camel.models.connect import DEFAULT_MODEL, chat_of, plugged_model
 from camel.models.dialects import OPENAI_URL, default_url
 from camel.models.discovery import BaseUrl, find_replicas
@@ -112,7 +113,7 @@ class _Examination:
             await self._check("cache", self._caches(model))
             # Last, because some servers close the connection after a stream, and the next call on it would fail.
             await self._check("streaming", self._streams(model))
-        self._skip("this is a plug-in's model")
+        self._skip("this model has no endpoint")
 
     def _skip(self, why: str) -> None:
         for check in CALLS:
@@ -122,10 +123,13 @@ class _Examination:
     # --- before any call -----------------------------------------------------------------------------------------
 
     def _of_plugin(self) -> Model | None:
-        """Return the model of a plug-in, which has no endpoint to check. Return None if no plug-in provides the model."""
+        """Return a program or the model of a plug-in, which have no endpoint to check. Return None for other models."""
         if self.target.base_url:
             return None
         try:
+            if self._name.startswith(COMMAND):
+                command = self._name.removeprefix(COMMAND)
+                return CommandModel(command, context_tokens=self._window, deadline=self.target.seconds)
             return plugged_model(self._name, self._window)
         except InputError as error:
             self.note("model", "error", str(error), "fix or remove the plug-in, or choose another model")

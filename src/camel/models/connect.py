@@ -38,7 +38,7 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
 
 MODELS: Registry[Callable[[str], Model]] = Registry("models", {}, _plugged, kind="kind of model")
 """Kinds of models from plug-ins, by the prefix of the name: `kind:name`."""
-MODELS.reserved = frozenset(("hf", "ollama", "local"))
+MODELS.reserved = frozenset(("hf", "ollama", "local", "command"))
 
 
 class PluggedModel(WrappedModel):
