@@ -1,7 +1,7 @@
 """Any program as a model: `command:python my_agent.py` reads requests and writes replies, one JSON object per line.
 
 The one decision to know: a second process watches the program's standard input, and ends the program and all that it has
-started 5 seconds after the input was closed. So nothing keeps running if CAMEL is killed.
+started 3 seconds after the input was closed. So nothing keeps running if CAMEL is killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from typing import Any
 import msgspec
 
 from camel.core.checks import shown
-from camel.core.errors import DeadlineExceeded, InputError, MalformedReply, ModelError, ServerFailed, Unreachable
+from camel.core.errors import (
+    DeadlineExceeded,
+    InputError,
+    MalformedReply,
+    ModelError,
+    ServerFailed,
+    Unreachable,
+)
 from camel.core.message import well_formed
 from camel.core.model import Model, Reply, Request, Text
 from camel.models.completions import check_nested, read_reply
@@ -41,7 +48,7 @@ if not os.fork():
     os.closerange(1, 3)
     (end := select.poll()).register(0, 0)
     end.poll()
-    time.sleep(5)
+    time.sleep(3)
     os.killpg(0, 9)
 os.execvp(sys.argv[1], sys.argv[1:])"""
 
@@ -157,6 +164,7 @@ class _Program(asyncio.SubprocessProtocol):
                     future.set_exception(error)
         except ModelError as error:
             self._print(str(error).encode())
+            self.process.close()
 
     def _print(self, data: bytes) -> None:
         for line in filter(None, map(one_line, data.decode("utf-8", "replace").splitlines())):
