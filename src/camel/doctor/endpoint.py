@@ -36,7 +36,6 @@ from camel.core.toml import read_table
 from camel.doctor.finding import CheckResult, State
 from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
 from camel.models.chat import ChatModel
-from camel.models.command import COMMAND, CommandModel
 from camel.models.connect import DEFAULT_MODEL, chat_of, plugged_model
 from camel.models.dialects import OPENAI_URL, default_url
 from camel.models.discovery import BaseUrl, find_replicas
@@ -127,12 +126,9 @@ class _Examination:
         if self.target.base_url:
             return None
         try:
-            if self._name.startswith(COMMAND):
-                command = self._name.removeprefix(COMMAND)
-                return CommandModel(command, context_tokens=self._window, deadline=self.target.seconds)
             return plugged_model(self._name, self._window)
         except InputError as error:
-            self.note("model", "error", str(error), "fix or remove the plug-in, or choose another model")
+            self.note("model", "error", str(error), "fix the command or the plug-in, or choose another model")
             return None
 
     async def _found(self) -> Model | None:

@@ -101,17 +101,16 @@ def find_target(
     Starts the local model if needed; `stack` stops it.
     """
     spec = config.model if config and not local else read_spec(LOCAL if local else model, base_url)
+    if spec.command:
+        return Target(spec.name, "", "", context or spec.context_tokens, price=spec.price)
     if spec.is_here:
         try:
             spec.prepare(say)
-            if spec.command:
-                return Target(spec.name, "", "", context or spec.context_tokens, price=spec.price)
             if not spec.file:
                 return Target(spec.name.removeprefix(OLLAMA), ollama_url(), "", context, spec.guided, FREE)
             server = stack.enter_context(local_server.running(spec.server(), say))
         except CamelError as error:
             fix = "pip install 'camel-society[local]', and allow it to download its weights once"
-            fix = "check the command, and the PATH" if spec.command else fix
             return CheckResult("local model", "error", str(error), fix)
         guided = "llama.cpp" if spec.file == LOCAL else spec.guided
         return Target(server.model, server.base_url, "", server.context_tokens, guided, FREE)

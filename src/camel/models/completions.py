@@ -110,7 +110,8 @@ _NOTHING = _Message()
 
 def read_reply(body: bytes) -> Reply:
     """Parse the body of a 2xx response; raises a `ModelError` if it contains no reply."""
-    check_nested(body)
+    if len(body) > 2**20 and (nested := body.count(b"{") + body.count(b"[")) > _MAX_NESTED:
+        raise ReplyTooLarge(f"the reply contains {nested:,} lists and objects; the limit is {_MAX_NESTED:,}")
     try:
         completion = _decode(body)
         whole = completion.choices and not _is_set(completion.error)
@@ -141,12 +142,6 @@ def read_reply(body: bytes) -> Reply:
                 )
             )
     return Reply(tuple(choices), _usage(completion.usage), completion.model or "")
-
-
-def check_nested(body: bytes) -> None:
-    """Raise `ReplyTooLarge` if a body would take too much memory when it is parsed."""
-    if len(body) > 2**20 and (nested := body.count(b"{") + body.count(b"[")) > _MAX_NESTED:
-        raise ReplyTooLarge(f"the reply contains {nested:,} lists and objects; the limit is {_MAX_NESTED:,}")
 
 
 def _thought_in(said: _Message) -> str:

@@ -1,8 +1,8 @@
 """Model specifications: which model, where it is, and how it is called. Plain data with the name of a key's variable, never the key.
 
 The one decision to know: a name also says where a model is, and means the same in every command. NAME is at the default
-endpoint, NAME@URL at that URL; FILE.gguf, `hf:OWNER/REPO[:QUANT]` and `local` run on this machine, `ollama:NAME` in Ollama.
-`command:PROGRAM ARGUMENTS` is a program that answers.
+endpoint, NAME@URL at that URL; FILE.gguf, `hf:OWNER/REPO[:QUANT]` and `local` run here, `ollama:NAME` in Ollama.
+`command:…` is a program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.models import hub, local
 from camel.models.chat import ChatModel
-from camel.models.command import COMMAND, CommandModel, split_command
+from camel.models.command import COMMAND, CommandModel
 from camel.models.connect import look_up_model, plugged_model, split_name
 from camel.models.dialects import find_dialect
 from camel.models.discovery import BaseUrl
@@ -159,7 +159,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     def open(self, concurrency: int | None = 64, *, max_attempts: int = 6) -> Model:
         """Return the model, with at most `concurrency` calls in flight. It connects or starts its server at the first call."""
         if self.command:
-            return CommandModel(self.command, context_tokens=self.context_tokens, deadline=self.deadline)
+            return CommandModel(self.command, self.context_tokens, self.deadline)
         most = min(concurrency or 2, SLOTS) if self.file else concurrency
         client: dict[str, Any] = {
             "guided": self.guided,
@@ -198,7 +198,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             local.check_extra()
             local.check_gguf(self.server(say=say).model_path or local.find_model(say))
         elif self.command:
-            split_command(self.command)
+            self.open()
         elif self.is_here:
             check_ollama(self.name.removeprefix(OLLAMA))
 
@@ -268,8 +268,7 @@ def connect(
     guided: Guide | None = None,
     max_attempts: int = 6,
 ) -> Model:
-    """Return a model by name: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, local or command:PROGRAM. Default:
-    the endpoint's model."""
+    """Return a model by name: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, local, command:PROGRAM; else the only one."""
     spec = find_spec(name, base_url=base_url, context_tokens=context_tokens, guided=guided)
     spec.prepare()
     return spec.open(None, max_attempts=max_attempts)
