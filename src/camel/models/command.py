@@ -147,7 +147,7 @@ class _Program(asyncio.SubprocessProtocol):
         nested = (
             len(line) > 2**20 and line.count(b"{") + line.count(b"[") > 250_000
         )  # 200 bytes of memory each
-        data = None if nested else load_loosely(line)
+        data: Any = None if nested else load_loosely(line)
         number = field_of(data, "id")
         if type(number) is not int:
             self._print(line)
