@@ -180,6 +180,7 @@ def test_one_process_serves_an_event_loop_and_the_next_loop_gets_another(tmp_pat
         ({"error": "no idea"}, ServerFailed),
         ({"error": {"message": "slow down", "type": "rate_limit_exceeded"}}, RateLimited),
         ({"content": 7}, MalformedReply),
+        ({"content": "x", "error": {"a": "b"}}, ServerFailed),
         ({"content": {"a": [1]}}, MalformedReply),
     ],
 )
@@ -420,3 +421,48 @@ async def test_closing_ends_a_program_that_ignores_the_end_of_its_input(tmp_path
     pid = int(await model.ask("x"))
     await model.aclose()
     assert not is_running(pid)
+
+
+@process
+async def test_closing_ends_a_program_that_reads_nothing(tmp_path: Path):
+    model = CommandModel(
+        program(tmp_path, "open(PATH, 'w').close(); time.sleep(600)".replace("PATH", repr(f"{tmp_path}/up")))
+    )
+    call = asyncio.create_task(model.ask("x" * 10_000_000))
+    while not (tmp_path / "up").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    call.cancel()
+    await model.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+@process
+def test_a_reply_of_any_depth_is_answered(tmp_path: Path):
+    body = """
+for request in requests():
+    depth = int(heard(request))
+    write('{"id": %d, "content": "x", "more": %s}' % (request["id"], "[" * depth + "]" * depth))
+"""
+    said = asked(tmp_path, body, *map(str, (10, 300, *range(900, 1_000, 3))), deadline=3)
+    assert said[:2] == ["x", "x"]
+    assert {type(one) for one in said} <= {str, MalformedReply, DeadlineExceeded}
+
+
+@process
+def test_a_program_has_no_foreign_child_and_the_usual_signals(tmp_path: Path):
+    body = """
+for request in requests():
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        say(request, "fine")
+"""
+    assert asked(tmp_path, body, "x") == ["fine"]
+    shell = 'read line; yes | head -1 >&2; echo \'{"id": 1, "content": "\'"${PIPESTATUS[0]}"\'"}\''
+
+    async def ask() -> str:
+        async with CommandModel(shlex.join(["bash", "-c", shell])) as model:
+            return await model.ask("x")
+
+    assert asyncio.run(ask()) == str(128 + 13), "`yes` was ended by SIGPIPE"

@@ -23,7 +23,14 @@ from typing import Any
 import msgspec
 
 from camel.core.checks import shown
-from camel.core.errors import DeadlineExceeded, InputError, ModelError, ServerFailed, Unreachable
+from camel.core.errors import (
+    DeadlineExceeded,
+    InputError,
+    MalformedReply,
+    ModelError,
+    ServerFailed,
+    Unreachable,
+)
 from camel.core.message import well_formed
 from camel.core.model import Model, Reply, Request, Text
 from camel.models.completions import read_reply
@@ -35,13 +42,17 @@ from camel.models.wire import field_of, load_loosely, one_line
 COMMAND = "command:"
 MAX_LINE, MAX_PRINTED = 64 * 2**20, 1_000
 """Maximum bytes of a reply, and maximum number of other lines that are printed."""
-_GUARD = """import os, select, sys, time
-if not os.fork():
+_GUARD = """import os, select, signal, sys, time
+if not (child := os.fork()):
+    if os.fork():  # the program must not have it as a child
+        os._exit(0)
     os.closerange(1, 3)
     (end := select.poll()).register(0, 0)
     end.poll()
     time.sleep(3)
     os.killpg(0, 9)
+os.waitpid(child, 0)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 os.execvp(sys.argv[1], sys.argv[1:])"""
 
 
@@ -53,9 +64,7 @@ class CommandModel(Model):
         try:
             self._words = shlex.split(command)
         except ValueError as error:
-            raise InputError(
-                f"cannot read the command {shown(command)} ({error}): check its quotes"
-            ) from None
+            raise InputError(f"cannot read {shown(command)} ({error}): check its quotes") from None
         if not self._words or not shutil.which(self._words[0]):
             raise InputError(f"no program is named {shown(self._words[:1])}: write command:PROGRAM ARGUMENTS")
         self.name, self.context_tokens, self._deadline = COMMAND + command, context_tokens, deadline
@@ -85,7 +94,7 @@ class CommandModel(Model):
         if task is None or (task.done() and (task.exception() or task.result()[0].is_closing())):
             self._programs = {one: its for one, its in self._programs.items() if not one.is_closed()}
             guarded = [sys.executable, "-I", "-S", "-c", _GUARD, *self._words]
-            made = partial(_Program, self._words[-1])
+            made = partial(_Program, self._words[-1].rpartition("/")[2][:40])
             start = loop.subprocess_exec(made, *guarded, start_new_session=True)
             task = self._programs[loop] = loop.create_task(start)
         return task
@@ -95,7 +104,8 @@ class CommandModel(Model):
         if task := self._programs.pop(asyncio.get_running_loop(), None):
             with suppress(OSError):
                 program = (await task)[1]
-                program.input.close()
+                # A program that does not read would never see the end of its input.
+                (program.process if program.input.get_write_buffer_size() else program.input).close()
                 await asyncio.wait([program.end])
 
 
@@ -131,8 +141,7 @@ class _Program(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         with suppress(OSError):
             os.killpg(self.process.get_pid(), 9)  # what the program has started
-        # A process outside of the group may keep the pipes open.
-        asyncio.get_running_loop().call_later(5, self.process.close)
+        asyncio.get_running_loop().call_later(5, self.process.close)  # if another process has the pipes
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._take(bytes(self._rest))
@@ -144,9 +153,8 @@ class _Program(asyncio.SubprocessProtocol):
                 future.set_exception(Unreachable(why.removesuffix(": ")))
 
     def _take(self, line: bytes) -> None:
-        nested = (
-            len(line) > 2**20 and line.count(b"{") + line.count(b"[") > 250_000
-        )  # 200 bytes of memory each
+        # An empty list takes 3 bytes as JSON and 64 in memory.
+        nested = len(line) > 2**20 and line.count(b"{") + line.count(b"[") > 250_000
         data: Any = None if nested else load_loosely(line)
         number = field_of(data, "id")
         if type(number) is not int:
@@ -155,8 +163,9 @@ class _Program(asyncio.SubprocessProtocol):
             self.answered = time.monotonic()
             try:
                 future.set_result(_read(data))
-            except ModelError as error:
-                future.set_exception(error)
+            except (ModelError, ValueError, RecursionError) as error:
+                failed = error if isinstance(error, ModelError) else MalformedReply(f"unreadable: {error}")
+                future.set_exception(failed)
 
     def _print(self, data: bytes) -> None:
         for line in filter(None, map(one_line, data.decode("utf-8", "replace").splitlines())):
@@ -193,11 +202,8 @@ def serve_seat(reply: Callable[..., Any]) -> None:
         except Exception as error:
             traceback.print_exc()
             said = {"error": f"{type(error).__name__}: {error}"}
-        print(
-            json.dumps({**(said if isinstance(said, dict) else {"content": said}), "id": id}),
-            file=out,
-            flush=True,
-        )
+        fields = said if isinstance(said, dict) else {"content": said}
+        print(json.dumps({**fields, "id": id}), file=out, flush=True)
 
     async def serve() -> None:
         async with asyncio.TaskGroup() as tasks:
