@@ -26,6 +26,7 @@ from camel.core.history import History
 from camel.core.model import Request, Text, ToolSchema
 from camel.models.command import MAX_LINE, CommandModel
 from camel.models.spec import ModelSpec, read_spec
+from tests.support.command import camel
 from tests.support.waiting import wait_for
 
 HEAD = """
@@ -240,6 +241,19 @@ for request in requests():
     assert [message.model for message in transcript.messages] == [name, "scripted", name]
     assert transcript.stop
     assert transcript.stop.reason == "done"
+
+
+@process
+def test_doctor_checks_a_program(tmp_path: Path):
+    body = (
+        'for request in requests(): say(request, "hello", usage={"prompt_tokens": 3, "completion_tokens": 1})'
+    )
+    healthy = camel("doctor", "--model", f"command:{program(tmp_path, body)}", cwd=tmp_path)
+    assert healthy.status == 0, healthy.stdout + healthy.stderr
+    assert "by command:" in healthy.stdout
+    failing = camel("doctor", "--model", f"command:{sys.executable} -c 1/0", cwd=tmp_path)
+    assert failing.status == 1
+    assert "ZeroDivisionError" in failing.stdout
 
 
 # --- hostile programs ------------------------------------------------------------------------------------------------

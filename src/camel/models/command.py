@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -73,7 +73,7 @@ class CommandModel(Model):
     async def reply(self, request: Request) -> Reply:
         """Send the request to the program and return its reply."""
         number, started, program = next(self._ids), time.monotonic(), None
-        line = _encode(request, number)
+        line = _encode(request, number)  # before the history grows
         try:
             async with asyncio.timeout(self._deadline):
                 program = (await asyncio.shield(self._running()))[1]
@@ -94,9 +94,9 @@ class CommandModel(Model):
         if task is None or (task.done() and (task.exception() or task.result()[0].is_closing())):
             self._programs = {one: its for one, its in self._programs.items() if not one.is_closed()}
             guarded = [sys.executable, "-I", "-S", "-c", _GUARD, *self._words]
-            made = partial(_Program, self._words[-1].rpartition("/")[2][:40])
-            start = loop.subprocess_exec(made, *guarded, start_new_session=True)
-            task = self._programs[loop] = loop.create_task(start)
+            program = partial(_Program, self._words[-1].rpartition("/")[2][:40])
+            task = loop.create_task(loop.subprocess_exec(program, *guarded, start_new_session=True))
+            self._programs[loop] = task
         return task
 
     async def aclose(self) -> None:
@@ -115,13 +115,11 @@ class _Program(asyncio.SubprocessProtocol):
         self._waiting: dict[Any, asyncio.Future[Reply]] = {}
         self.answered, self.end = 0.0, asyncio.get_running_loop().create_future()
 
-    async def ask(self, number: int, line: bytes) -> Reply:
+    def ask(self, number: int, line: bytes) -> asyncio.Future[Reply]:
         self._waiting[number] = future = asyncio.get_running_loop().create_future()
-        try:
-            self.input.write(line)
-            return await future
-        finally:
-            self._waiting.pop(number, None)
+        future.add_done_callback(lambda _: self._waiting.pop(number, None))
+        self.input.write(line)
+        return future
 
     def connection_made(self, transport: Any) -> None:
         self.process, self.input = transport, transport.get_pipe_transport(0)
@@ -163,9 +161,10 @@ class _Program(asyncio.SubprocessProtocol):
             self.answered = time.monotonic()
             try:
                 future.set_result(_read(data))
-            except (ModelError, ValueError, RecursionError) as error:
-                failed = error if isinstance(error, ModelError) else MalformedReply(f"unreadable: {error}")
-                future.set_exception(failed)
+            except ModelError as error:
+                future.set_exception(error)
+            except (ValueError, RecursionError) as error:
+                future.set_exception(MalformedReply(f"the reply cannot be read: {error}"))
 
     def _print(self, data: bytes) -> None:
         for line in filter(None, map(one_line, data.decode("utf-8", "replace").splitlines())):
@@ -202,7 +201,7 @@ def serve_seat(reply: Callable[..., Any]) -> None:
         except Exception as error:
             traceback.print_exc()
             said = {"error": f"{type(error).__name__}: {error}"}
-        fields = said if isinstance(said, dict) else {"content": said}
+        fields = cast("dict[str, Any]", said) if isinstance(said, dict) else {"content": said}
         print(json.dumps({**fields, "id": id}), file=out, flush=True)
 
     async def serve() -> None:

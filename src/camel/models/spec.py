@@ -143,9 +143,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def cost(self) -> ModelPrice | None:
         """Return the model's price, or None if it is unknown."""
-        if self.command:  # the program may call a model that costs something
-            return self.price
-        price = self.price or (FREE if self.is_here else find(self.name))
+        own = None if self.command else FREE  # a program may call a model that costs something
+        price = self.price or (own if self.is_here else find(self.name))
         return price.batched() if price and self.batch else price
 
     def pool(self, concurrency: int) -> PoolSettings:
