@@ -65,6 +65,7 @@ _HOME = {
     "library.simulated": "simulated_endpoint",
     "library.studies": "RunComparison compare study",
     "models.chat": "ChatModel",
+    "models.command": "serve_seat",
     "models.local": "LocalServer local_model",
     "models.person": "HandOver Person",
     "models.scripted": "ScriptedModel",

@@ -258,6 +258,7 @@ from camel.library.studies import (
     study as study,
 )
 from camel.models.chat import ChatModel as ChatModel
+from camel.models.command import serve_seat as serve_seat
 from camel.models.local import (
     LocalServer as LocalServer,
 )

@@ -53,6 +53,7 @@ PARTS = {
         (
             "core.model",
             "models.chat",
+            "models.command",
             "models.spec",
             "models.pool",
             "models.local",

@@ -39,7 +39,7 @@ ScenarioPlace = Annotated[str, argument("NAME", "Name of an included scenario, o
 
 # --- models ------------------------------------------------------------------------------------------------------
 
-ModelName = Annotated[str, option("Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, or local (same as --local).", "MODEL", envvar="CAMEL_MODEL", autocompletion=models)]
+ModelName = Annotated[str, option("Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, command:PROGRAM, or local (same as --local).", "MODEL", envvar="CAMEL_MODEL", autocompletion=models)]
 BaseUrl = Annotated[str, option("Base URL of the endpoint. The API key is read from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL")]
 Dialect = Annotated[str, option("API format of the endpoint, such as openai or anthropic.", "NAME")]
 Local = Annotated[bool, flag("--local", "Use SmolLM2-135M on this machine; needs no API key.")]

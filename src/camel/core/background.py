@@ -48,8 +48,9 @@ class Threads:
                 continue
             try:
                 future.set_result(function())
-            except BaseException as error:  # a tool must not end the thread
-                future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            except BaseException as error:  # a tool must not end the thread; a future refuses StopIteration
+                is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+                future.set_exception(error if is_plain else RuntimeError(repr(error)))
 
 
 @cache

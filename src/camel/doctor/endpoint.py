@@ -112,7 +112,7 @@ class _Examination:
             await self._check("cache", self._caches(model))
             # Last, because some servers close the connection after a stream, and the next call on it would fail.
             await self._check("streaming", self._streams(model))
-        self._skip("this is a plug-in's model")
+        self._skip("this model has no endpoint")
 
     def _skip(self, why: str) -> None:
         for check in CALLS:
@@ -122,13 +122,13 @@ class _Examination:
     # --- before any call -----------------------------------------------------------------------------------------
 
     def _of_plugin(self) -> Model | None:
-        """Return the model of a plug-in, which has no endpoint to check. Return None if no plug-in provides the model."""
+        """Return a program or the model of a plug-in, which have no endpoint to check. Return None for other models."""
         if self.target.base_url:
             return None
         try:
             return plugged_model(self._name, self._window)
         except InputError as error:
-            self.note("model", "error", str(error), "fix or remove the plug-in, or choose another model")
+            self.note("model", "error", str(error), "fix the command or the plug-in, or choose another model")
             return None
 
     async def _found(self) -> Model | None:

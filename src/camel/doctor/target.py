@@ -101,6 +101,8 @@ def find_target(
     Starts the local model if needed; `stack` stops it.
     """
     spec = config.model if config and not local else read_spec(LOCAL if local else model, base_url)
+    if spec.command:
+        return Target(spec.name, "", "", context or spec.context_tokens, price=spec.price)
     if spec.is_here:
         try:
             spec.prepare(say)

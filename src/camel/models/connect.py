@@ -14,6 +14,7 @@ from camel.core.errors import CamelError, InputError, ModelError
 from camel.core.model import Model, Reply, Request, Text, WrappedModel, checked_model
 from camel.core.plugins import Plugin, Registry
 from camel.models.chat import ChatModel
+from camel.models.command import CommandModel
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import served_models
 from camel.models.pool import Pool
@@ -36,8 +37,9 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
     return make
 
 
-MODELS: Registry[Callable[[str], Model]] = Registry("models", {}, _plugged, kind="kind of model")
-"""Kinds of models from plug-ins, by the prefix of the name: `kind:name`."""
+_OWN: dict[str, Callable[[str], Model]] = {"command": CommandModel}
+MODELS: Registry[Callable[[str], Model]] = Registry("models", _OWN, _plugged, kind="kind of model")
+"""Kinds of models, most of them from plug-ins, by the prefix of the name: `kind:name`."""
 MODELS.reserved = frozenset(("hf", "ollama", "local"))
 
 

@@ -7,16 +7,16 @@ record has `person` as the model's name and counts no call.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from camel.core.background import Threads
 from camel.core.checks import shown
 from camel.core.errors import InputError, Left
 from camel.core.grammar import parse
@@ -27,6 +27,8 @@ PERSON = "person"
 """The `model` of a message that a person wrote."""
 _PATIENCE = 10
 """Maximum number of times a person is asked for one message, if the answers are empty."""
+
+_THREADS = Threads(1_000)
 
 T = TypeVar("T")
 
@@ -132,33 +134,8 @@ async def called(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     ):
         return await cast("Awaitable[T]", function(*args))
-    result = await _in_thread(function, *args)
-    return await cast("Awaitable[T]", result) if inspect.isawaitable(result) else result
-
-
-async def _in_thread(function: Callable[..., T], *args: Any) -> T:
-    """Call a function in a daemon thread: the event loop's own threads are joined at exit, which would block."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(outcome: Callable[[Any], None], value: object) -> None:
-        if not future.done():
-            outcome(value)
-
-    def work() -> None:
-        try:
-            outcome, value = future.set_result, function(*args)
-        except BaseException as error:
-            # A future does not accept StopIteration.
-            value = RuntimeError(str(error)) if isinstance(error, StopIteration) else error
-            outcome = future.set_exception
-        try:
-            loop.call_soon_threadsafe(settle, outcome, value)
-        except RuntimeError:  # the loop was closed meanwhile
-            return
-
-    threading.Thread(target=copy_context().run, args=(work,), name="camel-person", daemon=True).start()
-    return await future
+    result: Any = await _THREADS.run(partial(copy_context().run, function, *args))
+    return await result if inspect.isawaitable(result) else result
 
 
 def _said(content: str, seconds: float) -> Reply:

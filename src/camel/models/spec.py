@@ -1,7 +1,8 @@
 """Model specifications: which model, where it is, and how it is called. Plain data with the name of a key's variable, never the key.
 
 The one decision to know: a name also says where a model is, and means the same in every command. NAME is at the default
-endpoint, NAME@URL at that URL; FILE.gguf, `hf:OWNER/REPO[:QUANT]` and `local` run on this machine, `ollama:NAME` in Ollama.
+endpoint, NAME@URL at that URL; FILE.gguf, `hf:OWNER/REPO[:QUANT]` and `local` run here, `ollama:NAME` in Ollama.
+`command:…` is a program.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.models import hub, local
 from camel.models.chat import ChatModel
+from camel.models.command import COMMAND, CommandModel
 from camel.models.connect import look_up_model, plugged_model, split_name
 from camel.models.dialects import find_dialect
 from camel.models.discovery import BaseUrl
@@ -101,7 +103,12 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     @property
     def is_here(self) -> bool:
         """Whether the model runs on this machine only, so that other machines of a cluster cannot call it."""
-        return bool(self.file) or (self.name.startswith(OLLAMA) and not self.base_url)
+        return bool(self.file) or (self.name.startswith((OLLAMA, COMMAND)) and not self.base_url)
+
+    @property
+    def command(self) -> str:
+        """The command of the program that answers, if the model is one."""
+        return self.name.removeprefix(COMMAND) if self.is_here and self.name.startswith(COMMAND) else ""
 
     @property
     def path(self) -> Path | None:
@@ -136,7 +143,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def cost(self) -> ModelPrice | None:
         """Return the model's price, or None if it is unknown."""
-        price = self.price or (FREE if self.is_here else find(self.name))
+        own = None if self.command else FREE  # a program may call a model that costs something
+        price = self.price or (own if self.is_here else find(self.name))
         return price.batched() if price and self.batch else price
 
     def pool(self, concurrency: int) -> PoolSettings:
@@ -149,6 +157,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def open(self, concurrency: int | None = 64, *, max_attempts: int = 6) -> Model:
         """Return the model, with at most `concurrency` calls in flight. It connects or starts its server at the first call."""
+        if self.command:
+            return CommandModel(self.command, self.context_tokens, self.deadline)
         most = min(concurrency or 2, SLOTS) if self.file else concurrency
         client: dict[str, Any] = {
             "guided": self.guided,
@@ -186,6 +196,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if self.file:
             local.check_extra()
             local.check_gguf(self.server(say=say).model_path or local.find_model(say))
+        elif self.command:
+            self.open()
         elif self.is_here:
             check_ollama(self.name.removeprefix(OLLAMA))
 
@@ -219,6 +231,8 @@ def read_name(name: str) -> tuple[str, str, str]:
     if name.startswith(hub.HUB):
         name = hub.HUB + ":".join(filter(None, hub.read_hub_name(name)))
         return name, "", name
+    if name.startswith(COMMAND):
+        return name, "", ""
     if name.lower().endswith(".gguf") and "@http" not in name:
         return Path(name).name, "", name
     return *split_name(name), ""
@@ -253,7 +267,7 @@ def connect(
     guided: Guide | None = None,
     max_attempts: int = 6,
 ) -> Model:
-    """Return a model by name: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME or local. Default: the endpoint's model."""
+    """Return a model by name: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, local, command:PROGRAM; else the only one."""
     spec = find_spec(name, base_url=base_url, context_tokens=context_tokens, guided=guided)
     spec.prepare()
     return spec.open(None, max_attempts=max_attempts)
