@@ -58,6 +58,10 @@ _CONTENT = re.compile(
 """Pattern of error messages about content that the endpoint cannot read."""
 
 
+_TOOLS = re.compile(r"\btools?\b|tool_(?:choice|use|call|result)|\bfunction[- _]call", re.IGNORECASE)
+"""Pattern of error messages about tools."""
+
+
 def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
     """Return the typed error for a response that is not a reply."""
     words = _error_words(body)
@@ -78,6 +82,10 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         return ContentRejected(text, status=status)
     if status in (401, 403):
         return NotAuthorized(f"{text} (check the API key and its permissions)", status=status)
+    if _TOOLS.search(said) and (status in (400, 404, 422, 501) or "--jinja" in said):
+        # A server of llama.cpp without chat templates answers 500.
+        advice = 'if it does not support tools, set form = "text" under [tools]'
+        return RequestRejected(f"{text} ({advice})", status=status)
     if status in (408, 409, 425) or (status >= 500 and status not in (501, 505)):
         failed = ServerFailed(text, status=status)
         failed.retry_after = retry_after(headers)
