@@ -51,8 +51,9 @@ class Calls:
             call.arguments.append(text)
         self._size += len(id) + len(name) + len(text) + 1
         if len(self._calls) > MAX_CALLS or self._size > MAX_CHARACTERS:
-            limits = f"{MAX_CALLS} tool calls with {MAX_CHARACTERS:,} characters"
-            raise MalformedReply(f"the reply has more than {limits}")
+            raise MalformedReply(
+                f"the reply has over {MAX_CALLS} tool calls or {MAX_CHARACTERS} characters of them"
+            )
 
     def whole(self) -> tuple[ToolCall, ...]:
         """Return the calls, in the order of their indexes."""

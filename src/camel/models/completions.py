@@ -125,11 +125,11 @@ def read_reply(body: bytes) -> Reply:
         said = one.message
         if said is None:
             raise MalformedReply("a choice of the reply has no message")
-        calls = _add_calls(Calls(), said.tool_calls, True).whole() if said.tool_calls else ()
         if said.refusal and not said.content:
-            choices.append(Choice(said.refusal, "refusal", calls=calls))
+            choices.append(Choice(said.refusal, "refusal"))
         else:
             text, finish, tokens = said.content or "", _finish(one.finish_reason), _tokens_of(one.logprobs)
+            calls = _add_calls(Calls(), said.tool_calls, True) if said.tool_calls else None
             choices.append(choice_of(text, _thought_in(said), finish, tokens, calls))
     return Reply(tuple(choices), _usage(completion.usage), completion.model or "")
 
@@ -317,7 +317,7 @@ class StreamedReply(EventStream):
                 "".join(self._thoughts.get(i, ())),
                 "refusal" if i in self._refused else self._finish.get(i, "stop"),
                 self._logprobs.get(i),
-                self._calls[i].whole() if i in self._calls else (),
+                None if i in self._refused else self._calls.get(i),
             )
             for i in range(len(indexes))
         )

@@ -73,9 +73,8 @@ class AnthropicMessages(Wire):
 
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
         held = super()._held(guide, request).get("response_format", {}).get("json_schema", {})
-        return (
-            {"output_config": {"format": {"type": "json_schema", "schema": held["schema"]}}} if held else {}
-        )
+        form = {"type": "json_schema", "schema": held.get("schema")}
+        return {"output_config": {"format": form}} if held else {}
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
         described = super()._tool(tool)
@@ -90,8 +89,7 @@ def _turns(entries: list[Entry]) -> Iterator[dict[str, Any]]:
     for role, group in groupby(entries, lambda entry: entry.role):
         if role == "tool":  # all results of a step belong into one message
             yield {"role": "user", "content": [_result(entry) for entry in group]}
-            continue
-        for entry in group:
+        for entry in group:  # empty after the results of tools
             yield {"role": role, "content": _blocks(entry) if entry.calls else entry.content}
 
 
@@ -116,12 +114,11 @@ def _read(data: Any, body: bytes) -> Reply:
     content = field_of(data, "content")
     if not isinstance(content, list):
         raise MalformedReply(f"the reply has no content: {excerpt(body)}")
-    blocks = cast("list[Any]", content)
-    calls = Calls()
+    blocks, calls = cast("list[Any]", content), Calls()
     for place, block in enumerate(blocks):
         _add_call(calls, place, block)
     finish = _finish(field_of(data, "stop_reason"))
-    choice = choice_of(_texts(blocks, "text"), _texts(blocks, "thinking"), finish, None, calls.whole())
+    choice = choice_of(_texts(blocks, "text"), _texts(blocks, "thinking"), finish, None, calls)
     return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
 
 
@@ -220,6 +217,6 @@ class MessageStream(EventStream):
             return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
         if not self.done:
             raise MalformedReply("the stream ended before the reply was complete")
-        finish, calls = _finish(self._reason), self._calls.whole()
-        choice = choice_of("".join(self._texts), "".join(self._thoughts), finish, None, calls)
+        text, thought = "".join(self._texts), "".join(self._thoughts)
+        choice = choice_of(text, thought, _finish(self._reason), None, self._calls)
         return Reply((choice,), _usage(self._counts), self._model)

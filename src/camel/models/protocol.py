@@ -11,9 +11,10 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from camel.core.history import Entry
-from camel.core.message import FinishReason, Sampling, ToolCall, well_formed
+from camel.core.message import FinishReason, Sampling, well_formed
 from camel.core.model import Choice, Reply, Request, ToolSchema
 from camel.core.thought import separate
+from camel.models.calls import Calls
 from camel.models.dialects import Dialect
 from camel.models.guided import CRITICS, Guide, guided_fields
 from camel.models.streams import EventStream
@@ -245,15 +246,12 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def choice_of(
-    text: str,
-    thought: str,
-    finish: FinishReason,
-    tokens: list[Any] | None = None,
-    calls: tuple[ToolCall, ...] = (),
+    text: str, thought: str, finish: FinishReason, tokens: list[Any] | None = None, calls: Calls | None = None
 ) -> Choice:
     """Build a candidate reply. The reasoning may be in `thought`, in tags in the text, or in both."""
     within, speech = separate(text)
-    return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))), calls)
+    thought = "\n\n".join(filter(None, (thought.strip(), within)))
+    return Choice(speech, finish, tokens, thought, calls.whole() if calls else ())
 
 
 def name_in(data: Any) -> str:

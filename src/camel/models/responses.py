@@ -86,7 +86,7 @@ def _read(data: Any, body: bytes) -> Reply:
     finish: FinishReason = "refusal" if refused else "stop"
     if field_of(data, "status") == "incomplete":
         finish = _CUT.get(reason, "other") if isinstance(reason, str) else "other"
-    choice = choice_of("".join(said), "\n\n".join(thought), finish, calls=calls.whole())
+    choice = choice_of("".join(said), "\n\n".join(thought), finish, None, calls)
     return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
 
 

@@ -72,6 +72,12 @@ class ChatMessage(msgspec.Struct, gc=False):
 
     role: str
     content: msgspec.Raw = msgspec.Raw(b"null")
+    tool_calls: msgspec.Raw | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether the message calls tools, in either form."""
+        return self.role == "assistant" and bool(self.tool_calls or b"<tool_call>" in bytes(self.content))
 
     @property
     def text(self) -> str:
