@@ -52,7 +52,7 @@ class Calls:
         self._size += len(id) + len(name) + len(text) + 1
         if len(self._calls) > MAX_CALLS or self._size > MAX_CHARACTERS:
             raise MalformedReply(
-                f"the reply has over {MAX_CALLS} tool calls or {MAX_CHARACTERS} characters of them"
+                f"the reply exceeds {MAX_CALLS} tool calls, or {MAX_CHARACTERS:,} characters"
             )
 
     def whole(self) -> tuple[ToolCall, ...]:

@@ -46,9 +46,8 @@ class AnthropicMessages(Wire):
         system, rest = without_system(request, _turns)
         told = [b',"system":', encode(system)] if system else []
         cached = _CACHED if request.session else b""
-        return b"".join(
-            [b'{"model":', encode(self._name), *told, cached, b',"messages":[', rest, self.tail(request)]
-        )
+        head = [b'{"model":', encode(self._name), *told, cached, b',"messages":[']
+        return b"".join([*head, rest, self.tail(request)])
 
     def fields(self, request: Request) -> dict[str, Any]:
         """Return all fields except the model and the messages."""
@@ -89,18 +88,17 @@ def _turns(entries: list[Entry]) -> Iterator[dict[str, Any]]:
     for role, group in groupby(entries, lambda entry: entry.role):
         if role == "tool":  # all results of a step belong into one message
             yield {"role": "user", "content": [_result(entry) for entry in group]}
-        for entry in group:  # empty after the results of tools
-            yield {"role": role, "content": _blocks(entry) if entry.calls else entry.content}
+        else:
+            yield from map(_turn, group)
 
 
-def _blocks(entry: Entry) -> list[dict[str, Any]]:
-    """Return the content of an entry with tool calls."""
+def _turn(entry: Entry) -> dict[str, Any]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": entry.content}] if entry.content.strip() else []
     for one in entry.calls:
         given = cleaned(load_loosely(one.arguments.encode()))
         called = {"type": "tool_use", "id": plain(one.id), "name": one.name}
         blocks.append({**called, "input": given if isinstance(given, dict) else {}})
-    return blocks
+    return {"role": entry.role, "content": blocks if entry.calls else entry.content}
 
 
 def _result(entry: Entry) -> dict[str, Any]:
