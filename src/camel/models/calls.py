@@ -49,7 +49,7 @@ class Calls:
         if call:
             call.id, call.name = call.id or id, call.name or name
             call.arguments.append(text)
-        self._size += len(id) + len(name) + len(text) + 1
+        self._size += len(id) + len(name) + len(text) + 8
         if len(self._calls) > MAX_CALLS or self._size > MAX_CHARACTERS:
             raise MalformedReply(
                 f"the reply exceeds {MAX_CALLS} tool calls, or {MAX_CHARACTERS:,} characters"
