@@ -184,8 +184,9 @@ def _chunks(said: Said, sizes: Sequence[int]) -> list[dict[str, Any]]:
         pieces = [(index, pieces.pop(0)) for index, pieces in enumerate(pending) if pieces]
         deltas.append({"tool_calls": [{"index": i, "function": {"arguments": text}} for i, text in pieces]})
     finish = "tool_calls" if said.calls else "stop"
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    return [{"choices": [one]} for one in (*choices, {"index": 0, "delta": {}, "finish_reason": finish})]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    return [{"choices": [one]} for one in choices]
 
 
 def _events(said: Said, sizes: Sequence[int]) -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ class Wire(ABC):
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
         """Return a tool as a request describes it."""
-        parameters = {"type": "object", "properties": {}, **tool.parameters}
+        parameters: dict[str, Any] = {"type": "object", "properties": {}, **tool.parameters}
         return {"name": tool.name, "description": tool.description, "parameters": parameters}
 
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
