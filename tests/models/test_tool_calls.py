@@ -153,14 +153,14 @@ def test_whole_and_streamed_replies_have_the_same_calls(
 def test_results_of_one_step_are_in_one_message_and_odd_arguments_are_sent(protocol: str) -> None:
     history = History()
     history.add("user", "?")
-    deep = '{"a":' * 50 + "1" + "}" * 50
+    deep = '{"a":' * 900 + "1" + "}" * 900
     odd = ("[1]", '{"n": 1e999, "m": 100000000000000000000}', deep)
     if protocol == "messages":  # this protocol has no place for text that is not an object
         odd += ("{", "", "NaN")
     calls = tuple(ToolCall(f"functions.f:{n}", "f", text) for n, text in enumerate(odd))
     history.append(Entry("assistant", " \n", calls, partial=True))
     for call in calls:
-        history.append(Entry("tool", "Error: no" if call is calls[0] else "", answers=call.id, partial=True))
+        history.append(Entry("tool", "Errors" if call is calls[0] else "", answers=call.id, partial=True))
     turns, _ = read_chat(protocol, wire_of(protocol).encode(Request(history)))
     assert [turn[0] for turn in turns].count("result") == len(calls)
     if protocol == "messages":
@@ -278,7 +278,7 @@ PIECES: list[tuple[list[Any], list[tuple[str, str, str]]]] = [
         [("a", "f", '{"x":1}'), ("b", "g", "{}")],
     ),
     (  # without index and id
-        [function("f", '{"x"'), {"function": {"arguments": ":1}"}}, function("f", "{}"), function("g", None)],
+        [function("f", '{"x"'), {"function": {"arguments": ":1}"}}, function("f", None), function("g", None)],
         [("", "f", '{"x":1}'), ("", "f", "{}"), ("", "g", "{}")],
     ),
     (  # several whole calls, all with the index 0
