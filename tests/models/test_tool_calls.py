@@ -156,7 +156,7 @@ def test_results_of_one_step_are_in_one_message_and_odd_arguments_are_sent(proto
     deep = '{"a":' * 900 + "1" + "}" * 900
     odd = ("[1]", '{"n": 1e999, "m": 100000000000000000000}', deep)
     if protocol == "messages":  # this protocol has no place for text that is not an object
-        odd += ("{", "", "NaN")
+        odd += ("{", "", "NaN", '{"s": "\\ud800"}')
     calls = tuple(ToolCall(f"functions.f:{n}", "f", text) for n, text in enumerate(odd))
     history.append(Entry("assistant", " \n", calls, partial=True))
     for call in calls:
@@ -313,6 +313,12 @@ def test_pieces_of_calls_are_assembled_leniently(
     assert choice.finish == "stop"
 
 
+def test_a_stream_without_a_reason_to_finish_is_a_reply() -> None:
+    piece = {"choices": [{"index": 0, "delta": {"tool_calls": [function("f", "{}", id="a")]}}]}
+    reply = wire_of("completions").read(b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(piece).encode())
+    assert reply.choices[0].calls == (ToolCall("a", "f", "{}"),)
+
+
 def test_a_stream_with_calls_that_breaks_off_is_no_reply() -> None:
     said = Said("", [Called("a", "f", {"x": "some text"}), Called("b", "g", {})])
     for protocol in PROTOCOLS:
@@ -454,6 +460,7 @@ async def test_the_simulator_calls_tools_before_it_speaks(form: Any, watched: bo
                 model=model,
                 specify=False,
                 assistant_tools=Toolbox([order, stock], form=form),
+                user_tools=Toolbox([stock], form=form),
                 watch=events.append if watched else None,
             ).finish()
             found.append(played)
@@ -472,26 +479,29 @@ async def test_the_simulator_calls_tools_before_it_speaks(form: Any, watched: bo
     assert any(a.step == b.step for several in actions[0] for a, b in pairwise(several))
 
 
-async def test_the_simulator_never_calls_by_default_and_draws_a_number_per_message() -> None:
+async def test_the_simulator_never_calls_by_default() -> None:
     async with Simulator() as sim, _client(sim) as model:
         reply = await model.reply(_asked((SEARCH, NOW)))
         assert (reply.choices[0].calls, bool(reply.content)) == ((), True)
-    settings = SimulatorSettings(calls_per_message=LogNormal(median=2, p99=6))
+
+
+@pytest.mark.parametrize("number", [Constant(4), LogNormal(median=2, p99=6)])
+async def test_the_simulator_draws_a_number_of_calls_per_message(number: Constant | LogNormal) -> None:
     counts: set[int] = set()
-    async with Simulator(settings) as sim, _client(sim) as model:
-        for number in range(12):
-            made = 0
-            system = History(f"You answer. {number}")
-            system.add("user", "What now?")
-            while calls := (await model.reply(Request(system, tools=(SEARCH, NOW)))).choices[0].calls:
+    async with Simulator(SimulatorSettings(calls_per_message=number)) as sim, _client(sim) as model:
+        for place in range(12):
+            made, history = 0, History(f"You answer. {place}")
+            history.add("user", "What now?")
+            while calls := (await model.reply(Request(history, tools=(SEARCH, NOW)))).choices[0].calls:
                 made += len(calls)
-                system.append(Entry("assistant", "", calls, partial=True))
+                history.append(Entry("assistant", "", calls, partial=True))
                 for call in calls:
-                    system.append(Entry("tool", "<tool_result> <tool_result>", answers=call.id, partial=True))
+                    history.append(
+                        Entry("tool", "<tool_result> <tool_result>", answers=call.id, partial=True)
+                    )
             counts.add(made)
-            assert (await model.reply(Request(system))).choices[0].calls == ()
-    assert len(counts) > 2
-    assert max(counts) < 20
+            assert (await model.reply(Request(history))).choices[0].calls == ()
+    assert counts == {4} if isinstance(number, Constant) else 2 < len(counts) <= max(counts) + 1 < 20
 
 
 async def test_streamed_and_whole_replies_of_the_simulator_are_the_same() -> None:
