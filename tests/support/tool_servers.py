@@ -20,7 +20,7 @@ Turn = tuple[Any, ...]
 
 
 class Tool(NamedTuple):
-    """What a server is told about a tool."""
+    """A tool as a request describes it."""
 
     name: str
     description: str
@@ -65,7 +65,7 @@ def _tool(protocol: str, given: dict[str, Any]) -> Tool:
 
 
 def _check_answers(turns: list[Turn]) -> None:
-    """Every call is answered once, before anybody speaks."""
+    """Every call is answered once, before the next message."""
     waiting: list[str] = []
     for turn in turns:
         if turn[0] == "call":
