@@ -655,7 +655,7 @@ TOOLS = {
     "content": None,
     "tool_calls": [{"id": "x", "function": {"name": "f", "arguments": "{}"}}],
 }
-body("tool_calls", completion(choices=[{"message": TOOLS, "finish_reason": "tool_calls"}]), Said("", "other"))
+body("tool_calls", completion(choices=[{"message": TOOLS, "finish_reason": "tool_calls"}]), Said(""))
 body("lone_surrogate", GOOD.replace(b"hello", b"a\\ud800b"), Said("Solution: a?b"))
 body("surrogate_pair", GOOD.replace(b"hello", b"\\ud83e\\udd99"), Said("Solution: 🦙"))
 body("surrogate_in_model", GOOD.replace(b"m-1", b"\\udfff"), Said())
@@ -1040,7 +1040,7 @@ streamed(
             {"choices": [{"delta": {"content": None, "tool_calls": [{}]}}]}, delta(finish="tool_calls"), COST
         )
     ),
-    Said("", "other"),
+    Said(""),
 )
 streamed(
     "delta_null",

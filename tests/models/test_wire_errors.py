@@ -230,7 +230,8 @@ def test_the_usage_and_the_model_of_a_stream():
     [
         ({"content": "a"}, "stop", ("a", "stop")),
         ({"content": "a"}, None, ("a", "stop")),
-        ({"content": "a"}, "tool_calls", ("a", "other")),
+        ({"content": "a"}, "tool_calls", ("a", "stop")),
+        ({"content": "a"}, "function_call", ("a", "stop")),
         ({"content": "a"}, "length", ("a", "length")),
         ({"content": "a"}, "max_tokens", ("a", "length")),
         ({"content": "a"}, "model_length", ("a", "length")),

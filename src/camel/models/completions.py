@@ -14,20 +14,12 @@ import msgspec
 
 from camel.core.errors import MalformedReply, ReplyTooLarge, ServerFailed
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Reply, Request, ToolSchema
+from camel.models.calls import Calls
 from camel.models.dialects import Dialect
 from camel.models.protocol import Wire, choice_of, encode, name_in
 from camel.models.streams import STARTS, EventStream
-from camel.models.wire import (
-    UNKNOWN,
-    as_usage,
-    cleaned,
-    excerpt,
-    failure,
-    field_of,
-    load_loosely,
-    status_in,
-)
+from camel.models.wire import UNKNOWN, as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 
 class _Message(msgspec.Struct):
@@ -40,6 +32,7 @@ class _Message(msgspec.Struct):
     """The reasoning, under another name that some servers use."""
     reasoning_details: Any = None
     """Reasoning in parts; some may be encrypted."""
+    tool_calls: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -93,6 +86,8 @@ _FINISH: dict[str | None, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content_filter",
+    "tool_calls": "stop",
+    "function_call": "stop",
     "model_length": "length",
     "insufficient_system_resource": "length",  # DeepSeek's reason for a truncated reply
     "max_tokens": "length",
@@ -133,14 +128,9 @@ def read_reply(body: bytes) -> Reply:
         if said.refusal and not said.content:
             choices.append(Choice(said.refusal, "refusal"))
         else:
-            choices.append(
-                choice_of(
-                    said.content or "",
-                    _thought_in(said),
-                    _finish(one.finish_reason),
-                    _tokens_of(one.logprobs),
-                )
-            )
+            text, finish, tokens = said.content or "", _finish(one.finish_reason), _tokens_of(one.logprobs)
+            calls = _add_calls(Calls(), said.tool_calls, True) if said.tool_calls else None
+            choices.append(choice_of(text, _thought_in(said), finish, tokens, calls))
     return Reply(tuple(choices), _usage(completion.usage), completion.model or "")
 
 
@@ -152,6 +142,14 @@ def _thought_in(said: _Message) -> str:
         return ""
     parts = [field_of(one, "text") or field_of(one, "summary") for one in cast("list[Any]", details)]
     return "".join(well_formed(part) for part in parts if isinstance(part, str))
+
+
+def _add_calls(calls: Calls, given: Any, whole: bool) -> Calls:
+    """Add the tool calls of a message, or the pieces of them in a stream."""
+    for place, one in enumerate(cast("list[Any]", given) if isinstance(given, list) else ()):
+        index, made = place if whole else field_of(one, "index"), field_of(one, "function") or one
+        calls.add(index, field_of(one, "id"), field_of(made, "name"), field_of(made, "arguments"))
+    return calls
 
 
 def _finish(reason: str | None) -> FinishReason:
@@ -173,18 +171,10 @@ def _usage(usage: _Usage | None) -> Usage:
     if usage is None:
         return UNKNOWN
     details, prompt, completion = usage.prompt_tokens_details, usage.prompt_tokens, usage.completion_tokens
-    cached = (
-        (details.cached_tokens if details else 0)
-        or usage.prompt_cache_hit_tokens
-        or usage.num_cached_tokens
-        or usage.cached_tokens
-        or 0
-    )
-    thought = (
-        (spent.reasoning_tokens if (spent := usage.completion_tokens_details) else 0)
-        or usage.reasoning_tokens
-        or 0
-    )
+    other = usage.prompt_cache_hit_tokens or usage.num_cached_tokens or usage.cached_tokens or 0
+    cached = (details.cached_tokens if details else 0) or other
+    spent = usage.completion_tokens_details
+    thought = (spent.reasoning_tokens if spent else 0) or usage.reasoning_tokens or 0
     written = (details.cache_write_tokens if details else 0) or 0
     total = usage.total_tokens or 0
     if min(prompt, completion, cached, thought, written, total) < 0:
@@ -220,11 +210,8 @@ def _read_loosely(body: bytes, part: Literal["message", "delta"]) -> _Completion
         raise MalformedReply(f"the {what} has no choices: {excerpt(body)}")
     found = cast("list[Any]", choices)
     _check_count(found)
-    return _Completion(
-        [_loose_choice(choice, part) for choice in found],
-        _loose_usage(fields.get("usage")),
-        name_in(fields),
-    )
+    read = [_loose_choice(choice, part) for choice in found]
+    return _Completion(read, _loose_usage(fields.get("usage")), name_in(fields))
 
 
 def _loose_choice(choice: Any, part: Literal["message", "delta"]) -> _Choice:
@@ -238,20 +225,12 @@ def _loose_choice(choice: Any, part: Literal["message", "delta"]) -> _Choice:
         thoughts = (field_of(said, name) for name in ("reasoning_content", "reasoning"))
         thought = next((well_formed(one) for one in thoughts if isinstance(one, str) and one), None)
         content = field_of(said, "content")
-        message = _Message(
-            _loose_text(content),
-            refusal,
-            thought or _loose_thought(content),
-            None,
-            field_of(said, "reasoning_details"),
-        )
-    return _Choice(
-        message if part == "message" else None,
-        message if part == "delta" else None,
-        index,
-        reason if reason is None or isinstance(reason, str) else "other",
-        cleaned(field_of(choice, "logprobs")),
-    )
+        thought = thought or _loose_thought(content)
+        details, calls = field_of(said, "reasoning_details"), field_of(said, "tool_calls")
+        message = _Message(_loose_text(content), refusal, thought, None, details, calls)
+    both = (message, None) if part == "message" else (None, message)
+    reason = reason if reason is None or isinstance(reason, str) else "other"
+    return _Choice(*both, index, reason, cleaned(field_of(choice, "logprobs")))
 
 
 def _loose_text(content: Any) -> str | None:
@@ -289,6 +268,7 @@ class StreamedReply(EventStream):
         self._finish: dict[int, FinishReason] = {}
         self._refused: set[int] = set()
         self._logprobs: dict[int, list[Any]] = {}
+        self._calls: dict[int, Calls] = {}
         self._usage = UNKNOWN
         self._model = ""
 
@@ -317,12 +297,14 @@ class StreamedReply(EventStream):
                 self._logprobs.setdefault(index, []).extend(tokens)
             if thought := _thought_in(delta):
                 self._thoughts.setdefault(index, []).append(thought)
+            if delta.tool_calls:
+                _add_calls(self._calls.setdefault(index, Calls()), delta.tool_calls, False)
             if text and index == 0:
                 yield from self._show(text)
 
     def finished(self) -> Reply:
         """Return the complete reply. Raise `MalformedReply` if the stream ended early."""
-        indexes = self._texts.keys() | self._finish.keys() | self._thoughts.keys()
+        indexes = self._texts.keys() | self._finish.keys() | self._thoughts.keys() | self._calls.keys()
         if not indexes and not self.done and self._stray.strip():
             return read_reply(bytes(self._stray))  # a plain body that was labeled as a stream
         if not indexes or not (self.done or indexes == self._finish.keys()):
@@ -335,6 +317,7 @@ class StreamedReply(EventStream):
                 "".join(self._thoughts.get(i, ())),
                 "refusal" if i in self._refused else self._finish.get(i, "stop"),
                 self._logprobs.get(i),
+                None if i in self._refused else self._calls.get(i),
             )
             for i in range(len(indexes))
         )
@@ -353,6 +336,9 @@ class ChatCompletions(Wire):
     def encode(self, request: Request) -> bytes:
         """Return the body of a request."""
         return b"".join([self._head, request.history.encoded(), self.tail(request)])
+
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        return {"type": "function", "function": super()._tool(tool)}
 
     def read(self, body: bytes) -> Reply:
         """Parse a reply."""

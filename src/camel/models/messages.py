@@ -7,21 +7,25 @@ Cached tokens cost a tenth; without the mark nothing is cached.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
 
 from camel.core.errors import MalformedReply, RequestRejected
+from camel.core.history import Entry
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Reply, Request
+from camel.core.model import Reply, Request, ToolSchema
+from camel.models.calls import Calls, plain
 from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
-from camel.models.wire import UNKNOWN, as_usage, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import UNKNOWN, as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 _FINISH: dict[Any, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
+    "tool_use": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
@@ -39,16 +43,19 @@ class AnthropicMessages(Wire):
 
     def encode(self, request: Request) -> bytes:
         """Return the body of a request."""
-        system, rest = without_system(request)
+        system, rest = without_system(request, _turns)
         told = [b',"system":', encode(system)] if system else []
         cached = _CACHED if request.session else b""
-        return b"".join(
-            [b'{"model":', encode(self._name), *told, cached, b',"messages":[', rest, self.tail(request)]
-        )
+        head = [b'{"model":', encode(self._name), *told, cached, b',"messages":[']
+        return b"".join([*head, rest, self.tail(request)])
 
     def fields(self, request: Request) -> dict[str, Any]:
         """Return all fields except the model and the messages."""
         sampling, fields = request.sampling, super().fields(request)
+        if request.tools and field_of(fields.get("thinking"), "type") == "enabled":
+            # After a call, the endpoint would require the signed reasoning before it, which is not kept.
+            self._left_out.add("reasoning")
+            del fields["thinking"]
         budget, limit = field_of(fields.get("thinking"), "budget_tokens"), fields["max_tokens"]
         if isinstance(budget, int) and sampling.max_tokens is None:
             fields["max_tokens"] = budget + limit
@@ -65,13 +72,38 @@ class AnthropicMessages(Wire):
 
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
         held = super()._held(guide, request).get("response_format", {}).get("json_schema", {})
-        return (
-            {"output_config": {"format": {"type": "json_schema", "schema": held["schema"]}}} if held else {}
-        )
+        form = {"type": "json_schema", "schema": held.get("schema")}
+        return {"output_config": {"format": form}} if held else {}
+
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        described = super()._tool(tool)
+        return {"input_schema": described.pop("parameters"), **described}
 
     def stream(self) -> EventStream:
         """Return a parser for a streamed reply."""
         return MessageStream()
+
+
+def _turns(entries: list[Entry]) -> Iterator[dict[str, Any]]:
+    for role, group in groupby(entries, lambda entry: entry.role):
+        if role == "tool":  # all results of a step belong into one message
+            yield {"role": "user", "content": [_result(entry) for entry in group]}
+        else:
+            yield from map(_turn, group)
+
+
+def _turn(entry: Entry) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": entry.content}] if entry.content.strip() else []
+    for one in entry.calls:
+        given = cleaned(load_loosely(one.arguments.encode()))
+        called = {"type": "tool_use", "id": plain(one.id), "name": one.name}
+        blocks.append({**called, "input": given if isinstance(given, dict) else {}})
+    return {"role": entry.role, "content": blocks if entry.calls else entry.content}
+
+
+def _result(entry: Entry) -> dict[str, Any]:
+    text, block = entry.content, {"type": "tool_result", "tool_use_id": plain(entry.answers)}
+    return {**block, **({"content": text} if text else {}), "is_error": text.startswith("Error: ")}
 
 
 def _read(data: Any, body: bytes) -> Reply:
@@ -80,11 +112,19 @@ def _read(data: Any, body: bytes) -> Reply:
     content = field_of(data, "content")
     if not isinstance(content, list):
         raise MalformedReply(f"the reply has no content: {excerpt(body)}")
-    blocks = cast("list[Any]", content)
-    choice = choice_of(
-        _texts(blocks, "text"), _texts(blocks, "thinking"), _finish(field_of(data, "stop_reason"))
-    )
+    blocks, calls = cast("list[Any]", content), Calls()
+    for place, block in enumerate(blocks):
+        _add_call(calls, place, block)
+    finish = _finish(field_of(data, "stop_reason"))
+    choice = choice_of(_texts(blocks, "text"), _texts(blocks, "thinking"), finish, None, calls)
     return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
+
+
+def _add_call(calls: Calls, index: Any, block: Any) -> None:
+    """Add a block, or the piece of one, if it is a tool call. In a stream, the input of the block is empty."""
+    if field_of(block, "type") in ("tool_use", "input_json_delta"):
+        given = field_of(block, "input") or field_of(block, "partial_json")
+        calls.add(index, field_of(block, "id"), field_of(block, "name"), given)
 
 
 def _finish(reason: Any) -> FinishReason:
@@ -129,6 +169,7 @@ class MessageStream(EventStream):
         super().__init__()
         self._texts: list[str] = []
         self._thoughts: list[str] = []
+        self._calls = Calls()
         self._counts: dict[str, Any] = {}
         self._reason: Any = None
         self._model = ""
@@ -142,10 +183,10 @@ class MessageStream(EventStream):
                 message = field_of(event, "message")
                 self._model = name_in(message)
                 self._count(field_of(message, "usage"))
-            case "content_block_start":
-                yield from self._piece(field_of(event, "content_block"))
-            case "content_block_delta":
-                yield from self._piece(field_of(event, "delta"))
+            case "content_block_start" | "content_block_delta":
+                piece = field_of(event, "content_block") or field_of(event, "delta")
+                _add_call(self._calls, field_of(event, "index"), piece)
+                yield from self._piece(piece)
             case "message_delta":
                 self._reason = field_of(field_of(event, "delta"), "stop_reason") or self._reason
                 self._count(field_of(event, "usage"))
@@ -174,5 +215,6 @@ class MessageStream(EventStream):
             return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
         if not self.done:
             raise MalformedReply("the stream ended before the reply was complete")
-        choice = choice_of("".join(self._texts), "".join(self._thoughts), _finish(self._reason))
+        text, thought = "".join(self._texts), "".join(self._thoughts)
+        choice = choice_of(text, thought, _finish(self._reason), None, self._calls)
         return Reply((choice,), _usage(self._counts), self._model)

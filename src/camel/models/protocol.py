@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, cast
 
 import msgspec
 
+from camel.core.history import Entry
 from camel.core.message import FinishReason, Sampling, well_formed
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Reply, Request, ToolSchema
 from camel.core.thought import separate
+from camel.models.calls import Calls
 from camel.models.dialects import Dialect
 from camel.models.guided import CRITICS, Guide, guided_fields
 from camel.models.streams import EventStream
@@ -39,6 +41,7 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 """Pattern of error messages about a field that the endpoint does not accept. Any message about a schema is one of them."""
+Turns = Callable[[list[Entry]], Iterator[dict[str, Any]]]
 encode = msgspec.json.Encoder().encode
 
 
@@ -189,6 +192,8 @@ class Wire(ABC):
                 self._left_out.add(name)
         if request.expects and (guide := self._guide_for(request.schema)):
             fields = merged(fields, self._held(guide, request))
+        if request.tools:
+            fields["tools"] = [self._tool(one) for one in request.tools]
         return {**fields, **sampling.extra}
 
     def _setting(self, name: str, value: Any) -> dict[str, Any]:
@@ -197,6 +202,11 @@ class Wire(ABC):
             return {"logprobs": True, "top_logprobs": value}
         return {name: value}
 
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        """Return a tool as a request describes it."""
+        parameters: dict[str, Any] = {"type": "object", "properties": {}, **tool.parameters}
+        return {"name": tool.name, "description": tool.description, "parameters": parameters}
+
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
         """Return the fields that constrain a reply to its format."""
         assert request.expects
@@ -204,14 +214,14 @@ class Wire(ABC):
 
     def tail(self, request: Request) -> bytes:
         """Return the part of the body after the messages. Cached, because the same few settings recur in millions of calls."""
-        held = request.sampling, request.schema
+        held = request.sampling, request.schema, request.tools
         key = (*map(id, held), request.expects, request.options, request.watch is not None)
         kept = self._tails.get(key)
         if kept is None:
             encoded = encode(self.fields(request))
             if len(self._tails) >= 256:
                 self._tails.clear()
-            # Keep references to both objects, so that Python does not reuse their ids.
+            # Keep references to the objects, so that Python does not reuse their ids.
             kept = self._tails[key] = held, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
         if self._session_field and request.session:
             # Routes a speaker's growing prompt to the machine that has it cached; other servers may reject the field.
@@ -235,10 +245,13 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-def choice_of(text: str, thought: str, finish: FinishReason, tokens: list[Any] | None = None) -> Choice:
+def choice_of(
+    text: str, thought: str, finish: FinishReason, tokens: list[Any] | None = None, calls: Calls | None = None
+) -> Choice:
     """Build a candidate reply. The reasoning may be in `thought`, in tags in the text, or in both."""
     within, speech = separate(text)
-    return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))))
+    thought = "\n\n".join(filter(None, (thought.strip(), within)))
+    return Choice(speech, finish, tokens, thought, calls.whole() if calls else ())
 
 
 def name_in(data: Any) -> str:
@@ -247,14 +260,15 @@ def name_in(data: Any) -> str:
     return well_formed(model) if isinstance(model, str) else ""
 
 
-def without_system(request: Request) -> tuple[str, memoryview]:
-    """Return a history's system prompt, and its other entries as the inside of a JSON array."""
+def without_system(request: Request, turns: Turns) -> tuple[str, bytes | memoryview]:
+    """Return a history's system prompt, and its other entries as the inside of a JSON array. `turns` converts a chat with
+    tool calls."""
     entries, encoded = request.history.entries, memoryview(request.history.encoded())
-    if not entries or entries[0].role != "system":
-        return "", encoded
-    text = entries[0].content
-    start = len(b'{"role":"system","content":}') + len(encode(text)) + 1
-    return text, encoded[start:]
+    text = entries[0].content if entries and entries[0].role == "system" else None
+    if any(entry.calls for entry in entries):
+        return text or "", encode(list(turns(entries[text is not None :])))[1:-1]
+    start = 0 if text is None else len(b'{"role":"system","content":}') + len(encode(text)) + 1
+    return text or "", encoded[start:]
 
 
 def _session_key(request: Request) -> str:

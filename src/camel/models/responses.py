@@ -11,8 +11,10 @@ from typing import Any, cast
 import msgspec
 
 from camel.core.errors import MalformedReply
+from camel.core.history import Entry
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Reply, Request
+from camel.core.model import Reply, Request, ToolSchema
+from camel.models.calls import Calls
 from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
@@ -29,27 +31,32 @@ class OpenAIResponses(Wire):
 
     def encode(self, request: Request) -> bytes:
         """Return the body of a request."""
-        system, rest = without_system(request)
+        system, rest = without_system(request, _turns)
         told = [b',"instructions":', encode(system)] if system else []
-        return b"".join(
-            [
-                b'{"model":',
-                encode(self._name),
-                b',"store":false',
-                *told,
-                b',"input":[',
-                rest,
-                self.tail(request),
-            ]
-        )
+        head = [b'{"model":', encode(self._name), b',"store":false', *told, b',"input":[']
+        return b"".join([*head, rest, self.tail(request)])
 
     def _held(self, guide: Guide, request: Request) -> dict[str, Any]:
         held = super()._held(guide, request).get("response_format", {}).get("json_schema", {})
         return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
 
+    def _tool(self, tool: ToolSchema) -> dict[str, Any]:
+        # By default the endpoint is strict, and rejects schemas with optional fields.
+        return {"type": "function", **super()._tool(tool), "strict": False}
+
     def stream(self) -> EventStream:
         """Return a parser for a streamed reply."""
         return ResponseStream()
+
+
+def _turns(entries: list[Entry]) -> Iterator[dict[str, Any]]:
+    for entry in entries:
+        if entry.role == "tool":
+            yield {"type": "function_call_output", "call_id": entry.answers, "output": entry.content}
+        elif entry.content or not entry.calls:
+            yield {"role": entry.role, "content": entry.content}
+        for id, name, arguments in map(msgspec.structs.astuple, entry.calls):
+            yield {"type": "function_call", "call_id": id, "name": name, "arguments": arguments}
 
 
 def _read(data: Any, body: bytes) -> Reply:
@@ -60,9 +67,12 @@ def _read(data: Any, body: bytes) -> Reply:
         raise MalformedReply(f"the reply has no output: {excerpt(body)}")
     said: list[str] = []
     thought: list[str] = []
-    refused = False
-    for item in cast("list[Any]", output):
+    refused, calls = False, Calls()
+    for place, item in enumerate(cast("list[Any]", output)):
         kind = field_of(item, "type")
+        if kind == "function_call":
+            id = field_of(item, "call_id") or field_of(item, "id")
+            calls.add(place, id, field_of(item, "name"), field_of(item, "arguments"))
         for part in _parts(item, "content"):
             name = "refusal" if field_of(part, "type") == "refusal" else "text"
             text = field_of(part, name)
@@ -76,7 +86,7 @@ def _read(data: Any, body: bytes) -> Reply:
     finish: FinishReason = "refusal" if refused else "stop"
     if field_of(data, "status") == "incomplete":
         finish = _CUT.get(reason, "other") if isinstance(reason, str) else "other"
-    choice = choice_of("".join(said), "\n\n".join(thought), finish)
+    choice = choice_of("".join(said), "\n\n".join(thought), finish, None, calls)
     return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from camel.core.errors import ModelError, ServerFailed
 from camel.core.history import Entry, estimate_tokens
-from camel.core.message import Usage
+from camel.core.message import ToolCall, Usage
 from camel.core.model import Choice, Model, Reply, Request, Text
 
-Line = str | Reply | ModelError
+Line = str | ToolCall | Sequence[ToolCall] | Reply | ModelError
 
 
 class ScriptedModel(Model):
-    """Returns lines in order, or the results of a function. An exception among the lines is raised when it is reached.
+    """Returns lines in order, or the results of a function. An exception among the lines is raised when it is reached. A
+    `ToolCall`, or a list of them, is a reply that calls tools.
 
     `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. `requests` has every request,
     and `heard` the history at that time. A call after the last line fails, so that a test notices.
@@ -38,9 +39,11 @@ class ScriptedModel(Model):
             )
         if isinstance(line, ModelError):
             raise line
-        if isinstance(line, str):
-            usage = Usage(request.history.tokens, estimate_tokens(line), 0, 1)
-            line = Reply((Choice(line),), usage, self.name)
+        if not isinstance(line, Reply):
+            calls = (line,) if isinstance(line, ToolCall) else line
+            choice = Choice(calls) if isinstance(calls, str) else Choice("", calls=tuple(calls))
+            usage = Usage(request.history.tokens, estimate_tokens(choice.content), 0, 1)
+            line = Reply((choice,), usage, self.name)
         if request.watch:
             request.watch(Text(request.speaker, line.content))
         return line

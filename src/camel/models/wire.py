@@ -58,6 +58,9 @@ _CONTENT = re.compile(
 """Pattern of error messages about content that the endpoint cannot read."""
 
 
+_TOOLS = re.compile(r"\btools?\b|tool_(?:choice|use|call|result)|\bfunction[- _]call", re.IGNORECASE)
+
+
 def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
     """Return the typed error for a response that is not a reply."""
     words = _error_words(body)
@@ -78,6 +81,10 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         return ContentRejected(text, status=status)
     if status in (401, 403):
         return NotAuthorized(f"{text} (check the API key and its permissions)", status=status)
+    if _TOOLS.search(said) and (status in (400, 422, 501) or "support tool" in said or "--jinja" in said):
+        # OpenRouter answers 404, and a server of llama.cpp without chat templates 500.
+        text += ' (if the endpoint does not support tools, set form = "text" under [tools])'
+        return RequestRejected(text, status=status)
     if status in (408, 409, 425) or (status >= 500 and status not in (501, 505)):
         failed = ServerFailed(text, status=status)
         failed.retry_after = retry_after(headers)

@@ -72,6 +72,13 @@ class ChatMessage(msgspec.Struct, gc=False):
 
     role: str
     content: msgspec.Raw = msgspec.Raw(b"null")
+    tool_calls: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def acts(self) -> bool:
+        """Whether the message calls tools, in either form."""
+        native = bytes(self.tool_calls) != b"null"
+        return self.role == "assistant" and (native or b"<tool_call>" in bytes(self.content))
 
     @property
     def text(self) -> str:

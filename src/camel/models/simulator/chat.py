@@ -21,7 +21,7 @@ from msgspec import Meta
 from camel.models.simulator import wire
 from camel.models.simulator.authors import Author, ChatMessage, Facts, write_json
 from camel.models.simulator.ledger import TokenCount
-from camel.models.simulator.settings import SimulatorSettings, fraction, mix
+from camel.models.simulator.settings import Constant, SimulatorSettings, fraction, mix
 
 BYTES_PER_TOKEN = 4
 CREATED = 1_700_000_000
@@ -47,6 +47,7 @@ class ChatRequest(msgspec.Struct):
     max_tokens: _Positive | None = None
     max_completion_tokens: _Positive | None = None
     response_format: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
 
 
 decode_request = msgspec.json.Decoder(ChatRequest).decode
@@ -58,6 +59,7 @@ class SimulatedChoice(NamedTuple):
     text: str
     finish: str
     tokens: int
+    calls: tuple[dict[str, Any], ...] = ()
 
 
 class Completion(NamedTuple):
@@ -113,25 +115,50 @@ def compose(
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
     hasher.update(contents)
     digest = hasher.hexdigest()[:16]
-    facts = _facts(request, roles.count("assistant"), int(digest, 16), settings)
+    turns, acts = roles.count("assistant"), settings.calls_per_message != Constant(0)
+    turns -= sum(message.acts for message in request.messages) if acts else 0
+    facts = _facts(request, turns, int(digest, 16), settings)
     limit = request.max_completion_tokens or request.max_tokens
     draws = [facts.draw, *(mix(facts.draw, index) for index in range(1, request.n or 1))]
-    choices = [_cut(author(facts._replace(draw=draw)), limit) for draw in draws]
-    prompt = _tokens(len(contents))
-    tokens = TokenCount(
-        prompt=prompt,
-        completion=sum(choice.tokens for choice in choices),
-        cached=min(prompt, cache.lookup(request.messages) // BYTES_PER_TOKEN),
-    )
+    each = [facts._replace(draw=draw) for draw in draws]
+    choices = [(acts and _act(request, one, settings)) or _cut(author(one), limit) for one in each]
+    prompt, completion = _tokens(len(contents)), sum(choice.tokens for choice in choices)
+    cached = min(prompt, cache.lookup(request.messages) // BYTES_PER_TOKEN)
+    tokens = TokenCount(prompt=prompt, completion=completion, cached=cached)
     return Completion(f"chatcmpl-{digest}", request.model or settings.model, choices, tokens)
+
+
+def _act(request: ChatRequest, facts: Facts, settings: SimulatorSettings) -> SimulatedChoice | None:
+    """Return a reply that calls tools in the form of the request, or None if it is time to speak."""
+    made, lines = 0, facts.system.splitlines() if "<tool_call>" in facts.system else ()
+    tools = [one["function"] for one in request.tools or ()]
+    tools = tools or [msgspec.json.decode(line) for line in lines if line.startswith('{"name":')]
+    for message in reversed(request.messages):
+        if message.role == "tool" or (message.role == "user" and message.text.startswith("<tool_result>")):
+            made += 1 if message.role == "tool" else message.text.count("<tool_result>")
+        elif not message.acts:
+            break
+    point = fraction(mix(facts.conversation, facts.turns, 3))
+    count = min(round(settings.calls_per_message.at(point)) - made, 1 + (facts.draw & 1))
+    calls: list[dict[str, Any]] = []
+    for draw in [mix(facts.draw, number, 4) for number in range(count if tools else 0)]:
+        tool = tools[draw % len(tools)]
+        given = write_json({"type": "object", **tool.get("parameters", {})}, facts._replace(draw=draw))
+        called = {"name": tool["name"], "arguments": given}
+        calls.append({"id": f"call_{draw:016x}", "type": "function", "function": called})
+    form = '<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
+    text = "" if request.tools else "\n".join(form.format(**one["function"]) for one in calls)
+    finish, native = ("stop", ()) if text else ("tool_calls", tuple(calls))
+    return SimulatedChoice(text, finish, _tokens(len(_encode(calls))), native) if calls else None
 
 
 def body(completion: Completion) -> bytes:
     """Return the reply as one JSON object."""
+    calls = [b',"tool_calls":' + _encode(one.calls) if one.calls else b"" for one in completion.choices]
     choices = b",".join(
-        b'{"index":%d,"message":{"role":"assistant","content":%s,"refusal":null},'
-        b'"logprobs":null,"finish_reason":"%s"}' % (index, _encode(choice.text), choice.finish.encode())
-        for index, choice in enumerate(completion.choices)
+        b'{"index":%d,"message":{"role":"assistant","content":%s,"refusal":null%s},'
+        b'"logprobs":null,"finish_reason":"%s"}' % (i, _encode(one.text), calls[i], one.finish.encode())
+        for i, one in enumerate(completion.choices)
     )
     head = _reply_head(completion, "chat.completion")
     return b'%s"choices":[%s],"usage":%s}' % (head, choices, _usage(completion.tokens))
@@ -145,16 +172,24 @@ def events(completion: Completion, include_usage: bool, tokens_per_event: int) -
     opening = [b'%s{"index":%d,"delta":' % (head, index) for index in range(len(choices))]
     more = b'},"logprobs":null,"finish_reason":null}' + tail
     yield b"".join([start + b'{"role":"assistant","content":""' + more for start in opening])
-    opening_text = [start + b'{"content":' for start in opening]
-    size = tokens_per_event * BYTES_PER_TOKEN
-    pieces = [[choice.text[at : at + size] for at in range(0, len(choice.text), size)] for choice in choices]
-    for step in zip_longest(*pieces):
-        yield b"".join([opening_text[i] + _encode(piece) + more for i, piece in enumerate(step) if piece])
+    for step in zip_longest(*[_deltas(choice, tokens_per_event * BYTES_PER_TOKEN) for choice in choices]):
+        yield b"".join([opening[i] + b"{" + piece + more for i, piece in enumerate(step) if piece])
     ending = b'{},"logprobs":null,"finish_reason":"%s"}' + tail
     last = [start + ending % choice.finish.encode() for start, choice in zip(opening, choices, strict=True)]
     if include_usage:
         last.append(b'%s],"usage":%s}\n\n' % (head, _usage(completion.tokens)))
     yield b"".join((*last, b"data: [DONE]\n\n"))
+
+
+def _deltas(choice: SimulatedChoice, size: int) -> Iterator[bytes]:
+    for at in range(0, len(choice.text), size):
+        yield b'"content":' + _encode(choice.text[at : at + size])
+    for index, call in enumerate(choice.calls):
+        text = call["function"]["arguments"]
+        begun = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        for piece in (begun, *({"index": index, "function": {"arguments": one}} for one in pieces)):
+            yield b'"tool_calls":' + _encode([piece])
 
 
 def error(status: int, message: str, headers: bytes = b"") -> bytes:
@@ -196,12 +231,8 @@ def _tokens(size: int) -> int:
 
 
 def _reply_head(completion: Completion, kind: str) -> bytes:
-    return b'{"id":"%s","object":"%s","created":%d,"model":%s,' % (
-        completion.id.encode(),
-        kind.encode(),
-        CREATED,
-        _encode(completion.model),
-    )
+    head = completion.id.encode(), kind.encode(), CREATED, _encode(completion.model)
+    return b'{"id":"%s","object":"%s","created":%d,"model":%s,' % head
 
 
 def _usage(tokens: TokenCount) -> bytes:

@@ -99,6 +99,8 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     length: Constant | LogNormal | None = LogNormal(median=16, p99=60)
     """Messages in a conversation, the closing `<CAMEL_TASK_DONE>` included; `None` never closes one. The user
     closes and speaks at odd numbers, so an even length ends one message later."""
+    calls_per_message: Constant | LogNormal = Constant(0)
+    """Tool calls before a message, if the request offers tools. A reply makes one of them, or two at once."""
     latency: Constant | LogNormal | None = None
     """Seconds before the first byte of a reply that the model writes."""
     tokens_per_second: float | None = None
