@@ -27,7 +27,7 @@ from camel.reports.blocks import (
     Span,
     styled,
 )
-from camel.reports.intervals import Difference, Rate, holm, paired, wilson
+from camel.reports.intervals import Difference, Rate, ReportFigures, holm, paired, wilson
 from camel.reports.numbers import counted, percent, points
 from camel.reports.plots import GRAY, PALETTE, Plot, heat
 
@@ -81,7 +81,7 @@ class Removal(msgspec.Struct, frozen=True):
     effects: list[Effect]
 
 
-class AblationFigures(msgspec.Struct, frozen=True):
+class AblationFigures(ReportFigures, frozen=True):
     """All figures of an ablation, as stored in `ablation.json`."""
 
     scenario: str
@@ -94,10 +94,6 @@ class AblationFigures(msgspec.Struct, frozen=True):
     comparisons: int
     correction: str = "Holm"
     schema: int = 1
-
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     def sure(self) -> list[tuple[Removal, Effect]]:
         """Return the effects that are significant after correction, the smallest adjusted p-value first."""

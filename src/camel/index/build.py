@@ -63,15 +63,10 @@ def facet_values(
     names: Sequence[str], roles: Sequence[str], models: Iterable[str | None], reason: str | None
 ) -> FacetValues:
     """Derive facet values from speakers, models and the stop reason."""
-    seats = dict(
-        zip(reversed(names), reversed(roles), strict=True)
-    )  # if a name occurs twice, the first counts
-    return FacetValues(
-        seats.get("assistant", ""),
-        seats.get("user", ""),
-        reason or UNFINISHED,
-        " + ".join(dict.fromkeys(filter(None, models))),
-    )
+    # If a name occurs twice, the first counts.
+    seats = dict(zip(reversed(names), reversed(roles), strict=True))
+    model = " + ".join(dict.fromkeys(filter(None, models)))
+    return FacetValues(seats.get("assistant", ""), seats.get("user", ""), reason or UNFINISHED, model)
 
 
 def no_cost(model: str, usage: Usage) -> float | None:
@@ -107,15 +102,11 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
     made = {
         "id": columns["id"],
         "scenario": columns["scenario"],
-        "assistant": _texts([one.assistant for one in told]),
-        "user": _texts([one.user for one in told]),
+        **{name: _texts([getattr(one, name) for one in told]) for name in FacetValues._fields},
         "others": _texts([_others(names, roles) for names, roles in seats]),
         "task": task,
-        "stop": _texts([one.stop for one in told]),
-        "model": _texts([one.model for one in told]),
         "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
-        "findings": _texts([""] * data.num_rows),
-        "marks": _texts([""] * data.num_rows),
+        **dict.fromkeys(("findings", "marks"), _texts([""] * data.num_rows)),
         "messages": columns["num_messages"],
         "tokens": pc.add(columns["prompt_tokens"], columns["completion_tokens"]),
         "completion": columns["completion_tokens"],

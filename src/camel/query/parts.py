@@ -88,13 +88,9 @@ class IndexPart:
     def before(self, shard: int, row: int) -> int:
         """Return how many rows of this file come before a position. The position need not be in this file."""
         at = bisect_right(self._shards, shard) - 1
-        if at < 0:
-            return 0
-        return (
-            min(self._starts[at] + row, self._starts[at + 1])
-            if self._shards[at] == shard
-            else self._starts[at + 1]
-        )
+        if at < 0 or self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row, self._starts[at + 1])
 
     def place(self, position: int) -> tuple[int, int]:
         """Return the shard and row at a position."""

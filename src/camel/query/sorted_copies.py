@@ -67,7 +67,7 @@ class SortedCopies(NumberScan):
     def nth(self, n: int, limit: int) -> list[Key]:
         """Return the rows from index `n` on."""
         if n == 0:
-            return self._along(None, limit, back=False)
+            return self.beside(None, limit, back=False)
         if (groups := self.groups()) is None:
             return super().nth(n, limit)
         down, total = self.down, count_rows(self.scope, self.query)
@@ -90,10 +90,6 @@ class SortedCopies(NumberScan):
         before = total - up_to(high, True) if down else up_to(low, True)
         table = self._read(math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down))
         return self.filled(self._keys(table and table.slice(n - before)), limit)
-
-    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place or, if `back` is true, before it."""
-        return self._along(place, limit, back=back)
 
     def groups(self) -> RowGroups | None:
         """Return the row groups with their numbers of rows of the query. Return None if a footer lacks these counts."""
@@ -136,7 +132,7 @@ class SortedCopies(NumberScan):
                 return end
         return math.inf if up else -math.inf
 
-    def _along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
+    def beside(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
         """Return the rows after a place or, if `back` is true, before it. Without a place, return the first rows."""
         run = None if place is None else self.scope.number(place.run)
         way = Way(self.down == back, back)
@@ -151,7 +147,7 @@ class SortedCopies(NumberScan):
         while len(keys) < limit:
             missing = limit - len(keys)
             if not whole and at in self.tied:
-                ties = RunOrder(self.scope, equal(self.query, at)).along(place, missing, back=back)
+                ties = RunOrder(self.scope, equal(self.query, at)).beside(place, missing, back=back)
                 some = [key._replace(value=at) for key in ties]
                 keys, place, whole = (some + keys if back else keys + some), None, True
                 continue

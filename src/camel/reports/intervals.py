@@ -18,6 +18,14 @@ UNSEEN = 0.25
 """Number of conversations of either extreme to add when the variance between conversations is computed."""
 
 
+class ReportFigures(msgspec.Struct, frozen=True):
+    """Base class of the figures of a report, which are stored next to it."""
+
+    def to_json(self) -> bytes:
+        """Return the figures as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
 class Rate(msgspec.Struct, frozen=True):
     """A share with its 95% interval."""
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 
@@ -151,7 +152,7 @@ class HumanEval(Job):
             work=partial(self._ask, asked),
             write=write_lines,
             failed=partial(_failed_sample, asked),
-            failure=_why_failed,
+            failure=attrgetter("error"),
             id=lambda index: asked[index % len(asked)].name,
             read=self._read_samples,
             fingerprint=self.config.fingerprint,
@@ -318,10 +319,6 @@ def _hash(samples: Sequence[Sample]) -> str:
 def _failed_sample(asked: Sequence[Problem], item: Item, error: CamelError) -> Sample:
     number, place = divmod(item.index, len(asked))
     return Sample(asked[place].name, number, "", "other", error=f"{type(error).__name__}: {error}"[:500])
-
-
-def _why_failed(record: Sample) -> str:
-    return record.error
 
 
 def _verdicts(contained: bool) -> str:

@@ -7,16 +7,15 @@ next to the report as JSON lines, for `camel rows --questions`, which excludes t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
-from camel.engine.stage import Written, write_whole
+from camel.evaluation.contest import write_record
 from camel.evaluation.exam_questions import read_questions
 from camel.evaluation.tasks import Drawn
 from camel.evaluation.windows import AskedModel
@@ -43,7 +42,6 @@ class QuestionList(msgspec.Struct, frozen=True):
 
 class _Part(NamedTuple):
     domain: Domain
-    subject: str
     wanted: int
     prompt: str
     stage: Stage
@@ -84,14 +82,14 @@ class Questions:
             name=f"questions-{fingerprint[:12]}",
             count=1,
             work=work,  # without `failed`: a list that cannot be written stops the study, because answers depend on it
-            write=_write,
+            write=write_record,
             id=lambda index: f"the questions of {domain.label}",
             fingerprint=fingerprint,
             seat=writer.seat,
             suffix=".json",
             shard_size=1,
         )
-        return _Part(domain, subject, count, prompt, stage)
+        return _Part(domain, count, prompt, stage)
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages that write questions."""
@@ -102,31 +100,25 @@ class Questions:
         """The number of questions that are not written yet."""
         return sum(part.wanted for part in self._parts if not self._done(part))
 
-    @property
-    def total(self) -> int:
-        """The total number of questions."""
-        return sum(one.questions for one in self.config.domains)
-
     def tasks(self, domain: Domain) -> list[Drawn]:
         """Return a domain's questions. Questions that are not written yet are placeholders, for estimates."""
-        texts = self.given.get(domain.name)
-        if texts is None:
-            texts = [
-                text for part in self._parts if part.domain.name == domain.name for text in self._texts(part)
-            ]
+        own = [part for part in self._parts if part.domain.name == domain.name]
+        texts = self.given.get(domain.name) or [text for part in own for text in self._texts(part)]
         return [Drawn(f"{domain.name}-{place:03}", text, (), {}) for place, text in enumerate(texts, 1)]
 
     def _texts(self, part: _Part) -> list[str]:
-        found = self._record(part)
-        return found.items if found else [_UNWRITTEN] * part.wanted
+        if not self._done(part):
+            return [_UNWRITTEN] * part.wanted
+        data = self.folder.read(self.folder.marker(part.stage.name, 0).file)
+        return msgspec.json.decode(data, type=QuestionList).items
 
     def estimate(self) -> Usage:
         """Estimate the usage of writing the remaining questions."""
-        need = Usage()
-        for part in self._parts:
-            if not self._done(part):
-                need += Usage(estimate_tokens(part.prompt), LIKELY_TOKENS * part.wanted, calls=1)
-        return need
+        open_parts = [part for part in self._parts if not self._done(part)]
+        needs = (
+            Usage(estimate_tokens(one.prompt), LIKELY_TOKENS * one.wanted, calls=1) for one in open_parts
+        )
+        return sum(needs, Usage())
 
     def save(self, out: Path) -> None:
         """Write the questions next to the report. All of them must exist."""
@@ -138,13 +130,6 @@ class Questions:
 
     def _done(self, part: _Part) -> bool:
         return bool(self.folder.committed(part.stage.name))
-
-    def _record(self, part: _Part) -> QuestionList | None:
-        if not self._done(part):
-            return None
-        return msgspec.json.decode(
-            self.folder.read(self.folder.marker(part.stage.name, 0).file), type=QuestionList
-        )
 
 
 def file_of(out: Path, domain: Domain) -> Path:
@@ -161,8 +146,3 @@ def _read(domain: Domain) -> list[str]:
             "Add questions to the file, or lower `questions`"
         )
     return found[: domain.questions]
-
-
-def _write(path: Path, records: Sequence[Any]) -> Written:
-    (record,) = records
-    return write_whole(path, msgspec.json.encode(record), 1)

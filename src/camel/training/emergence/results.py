@@ -23,7 +23,7 @@ from camel.evaluation.results import Comparison, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
 from camel.jobs.ledger import spent_on
 from camel.models.prices import cost
-from camel.reports.intervals import Rate, holm, paired
+from camel.reports.intervals import Rate, ReportFigures, holm, paired
 from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.experiment import Emergence
 
@@ -119,7 +119,7 @@ class OtherUsage(msgspec.Struct, frozen=True):
     money: float | None
 
 
-class Figures(msgspec.Struct, frozen=True):
+class Figures(ReportFigures, frozen=True):
     """All figures of a study."""
 
     config: dict[str, Any]
@@ -140,10 +140,6 @@ class Figures(msgspec.Struct, frozen=True):
     """Usage for questions and programs."""
     version: str = __version__
     schema: int = 1
-
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
