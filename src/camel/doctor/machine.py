@@ -75,7 +75,11 @@ def examine_machine(
 def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
-    yield from _other_package()
+    with suppress(
+        metadata.PackageNotFoundError
+    ):  # files of two packages with the same import name overwrite each other
+        found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
+        yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
     if generating and find_spec("pyarrow") is None:
         said, _, install = str(MissingExtra("Generating", "data")).partition(": ")
         yield CheckResult("extras", "error", said, install)
@@ -84,14 +88,6 @@ def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     yield _ray(address)
     yield _sandbox()
     yield from _plugins()
-
-
-def _other_package() -> Iterator[CheckResult]:
-    """Yield an error if another project's package with the same import name is installed, because the files overwrite each
-    other."""
-    with suppress(metadata.PackageNotFoundError):
-        found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
-        yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
 
 
 # ---------------------------------------------------------------- extras

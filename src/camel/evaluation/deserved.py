@@ -67,7 +67,7 @@ class Judging:
     """A judge's verdicts on a sample of a run's conversations."""
 
     def __init__(self, run: RunReader, kept: Path, sample: Sequence[Candidate], judge: AskedModel) -> None:
-        self.folder, self._judge = RunFolder(kept), judge
+        self.run, self.folder, self._judge = run, RunFolder(kept), judge
         # In the order in which they are stored, so that each shard is read once.
         self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
         self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
