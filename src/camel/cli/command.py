@@ -16,6 +16,8 @@ import typer
 from camel.cli import options as shared
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from camel.core.model import Price
@@ -221,6 +223,20 @@ def _resume_notes(outcome: Outcome, resume: str, paid: bool) -> list[str]:
     if outcome.reason.startswith("the budget of"):
         lines.append("        raise the budget first, or it stops again at once")
     return lines
+
+
+def read_settings(
+    context: typer.Context, config: Path, model: str, base_url: str, *, local: bool, out: str, **more: Any
+) -> GenerateConfig:
+    """Read a configuration, overridden by the options that were typed, and check its folder."""
+    from camel.generation.config import check_place, read_config
+
+    model, base_url = shared.typed_model(context, model, base_url)
+    settings = read_config(config, local=local)
+    settings = settings.adjusted(local=local, model=model, base_url=base_url, out=out, **more)
+    if not out:
+        check_place(config, settings)
+    return settings
 
 
 def resume_line(

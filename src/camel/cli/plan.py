@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import option, print_json, typed_model
+from camel.cli.command import read_settings
+from camel.cli.options import option, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,15 +44,10 @@ def plan(
     from rich.console import Console
 
     from camel.core.errors import InputError
-    from camel.generation.config import check_place, read_config
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above 0, not {rate}")
-    settings = read_config(config, local=local)
-    model, base_url = typed_model(context, model, base_url)
-    settings = settings.adjusted(local=local, model=model, base_url=base_url, batch=batch, out=out)
-    if not out:
-        check_place(config, settings)
+    settings = read_settings(context, config, model, base_url, local=local, out=out, batch=batch)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
 
 
