@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, LiteralString
 
 import msgspec
 
+from camel.core.toml import read_table
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import Plot
@@ -23,6 +25,8 @@ Style = Literal[
 ]  # fmt: skip
 """Styles of text. `a`, `b` and `drawn` color a verdict by the winning side. A letter is the sign of a side."""
 
+TEXTS: dict[str, dict[str, str]] = read_table(Path(__file__).with_name("texts.toml"))
+"""The longer texts of reports, by kind of report and name."""
 _STYLES: dict[str, Style] = {"**": "strong", "*": "em", "`": "mono"}
 
 
