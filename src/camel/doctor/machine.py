@@ -21,6 +21,7 @@ from typing import Any
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.plugins import Registry, offered, taken
 from camel.core.stops import STOP_RULES
+from camel.core.toml import read_table
 from camel.detectors import DETECTORS
 from camel.doctor.finding import CheckResult
 from camel.models.connect import MODELS
@@ -33,16 +34,7 @@ from camel.scenarios.reading import PLUGGED
 from camel.storage.store import BucketStore, is_remote
 
 PACKAGE, OTHER = "camel-society", "camel-ai"
-EXTRAS = {
-    "local": "the tiny model of --local",
-    "data": "camel generate and export (pyarrow); runs as tables and pushing to the hub",
-    "explore": "camel explore, agents and vote, and export as a site",
-    "study": "camel study and ablate",
-    "evaluate": "camel evaluate",
-    "map": "camel map",
-    "cluster": "Ray clusters and object stores",
-    "train": "camel train; camel rows (pyarrow and numpy)",
-}
+EXTRAS: dict[str, str] = read_table(Path(__file__).with_name("advice.toml"))["extras"]
 """What each optional extra of the package is for."""
 LITTLE, TOO_LITTLE = 2**30, 100 * 2**20
 """Free disk space in bytes below which a check warns or fails. A conversation takes about 30 kB with its journal."""
