@@ -171,7 +171,7 @@ class Contest:
                     a, b = first.get(index), second.get(index)
                     if a and b and not a.failed and not b.failed:
                         sides = (one, a.text, two, b.text)
-                        id = _pair_id(group.name, one, two, task.id)
+                        id = f"{task.id[:60]}-{_hash([group.name, one, two, task.id])[:10]}"
                         made.append(Pair(id, task.text, *sides, task.labels, group.name, task.id))
         return made
 
@@ -465,11 +465,6 @@ def _hash_run(run: RunReader) -> str:
     if run.chosen is not None:
         hashes += sorted(run.chosen.items())
     return _hash(hashes)
-
-
-def _pair_id(group: str, one: str, two: str, task: str) -> str:
-    """Return a unique id that begins with the task's id."""
-    return f"{task[:60]}-{_hash([group, one, two, task])[:10]}"
 
 
 def _add(one: tuple[int, int, int], other: Sequence[int]) -> tuple[int, int, int]:

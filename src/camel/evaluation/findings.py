@@ -143,7 +143,9 @@ class Looker:
         if self._processes < 2 or conversations <= FEW:
             return ThreadPoolExecutor(1, "camel-look")
         # Not by fork, because Arrow and the event loop have threads.
-        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _ignore_interrupt)
+        spawn = multiprocessing.get_context("spawn")
+        # A terminal sends Ctrl-C to all processes, and the main process handles it.
+        return ProcessPoolExecutor(self._processes, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
     def _stage(self, pool: Executor) -> Stage:
         async def work(item: Item) -> Any:
@@ -219,11 +221,6 @@ class Findings(Job):
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield one stage, whose items are the shards of the run."""
         yield from Looker(RunReader(self.run), run.root, processes=self.processes).stages()
-
-
-def _ignore_interrupt() -> None:
-    """Ignore Ctrl-C in a child process. A terminal sends it to all processes, and the main process handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @lru_cache(maxsize=1)

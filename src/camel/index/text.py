@@ -287,10 +287,10 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:
+def opened(folder: RunFolder, stage: str) -> list[TextIndex]:
     """Open the valid text indexes of a stage. Return none if the search engine is not installed."""
     found: list[TextIndex] = []
-    for path, header in text_indexes(folder, stage, fingerprint):
+    for path, header in text_indexes(folder, stage, folder.settings().fingerprint):
         with contextlib.suppress(CamelError):
             found.append(TextIndex(path, header))
     return found

@@ -106,10 +106,6 @@ class IndexPart:
         """Start of each row group, and end of the last one."""
         return group_starts(self._metadata)
 
-    def groups_with(self, id: str) -> list[int]:
-        """Return the indices of row groups that may contain this id. They are few if the rows are sorted by id."""
-        return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
-
     def rows_with(self, ids: Iterable[str]) -> list[Any]:
         """Return the rows with these ids as tables. They are cached, because each new annotation asks for all of them again."""
         wanted = sorted(ids)

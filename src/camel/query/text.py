@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import Damaged
-from camel.index.text import KEPT, UNSPACED, TextIndex, opened, texts_of, words_of
+from camel.index.text import KEPT, UNSPACED, TextIndex, texts_of, words_of
 from camel.query.answers import first_few
 
 if TYPE_CHECKING:
@@ -195,8 +195,3 @@ def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
         pieces += [(part[last : hit.start()], False), (hit[0], True)]
         last = hit.end()
     return tuple(piece for piece in [*pieces, (part[last:], False)] if piece[0])
-
-
-def indexes_of(source: CatalogueRun) -> list[TextIndex]:
-    """Open the text indexes of a run."""
-    return opened(source.folder, source.stage, source.folder.settings().fingerprint)

@@ -240,8 +240,10 @@ class Program:
                     continue
                 left = self._until - time.monotonic()
                 ready = self._selector.select(max(0.0, left)) if left > 0 else []
+                if not ready and not self._ready:
+                    raise SandboxFailed(f"the sandbox did not start within {START_SECONDS:g} s")
                 if not ready:
-                    self._late()
+                    raise ProgramFailed("time", "by the clock")
                 for key, _ in ready:
                     if key.fd == self._out:
                         self._read()
@@ -280,11 +282,6 @@ class Program:
         if self._heard > self._limits.answers:
             raise ProgramFailed("size")
         self._buffer += data
-
-    def _late(self) -> None:
-        if not self._ready:
-            raise SandboxFailed(f"the sandbox did not start within {START_SECONDS:g} s")
-        raise ProgramFailed("time", "by the clock")
 
     def _ended(self) -> None:
         """Raise the error that explains why the pipe was closed: a failure of the program or of the sandbox."""

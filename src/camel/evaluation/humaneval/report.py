@@ -107,11 +107,6 @@ def check_extra() -> None:
         raise MissingExtra("Drawing a report", "evaluate")
 
 
-def default_ks(n: int) -> list[int]:
-    """Return those values of 1, 10 and 100 that are at most n."""
-    return [k for k in (1, 10, 100) if k <= n]
-
-
 def report_of(
     config: HumanEvalConfig,
     n: int,

@@ -39,7 +39,7 @@ from camel.evaluation.humaneval.records import (
     JudgedProblem,
     Sample,
 )
-from camel.evaluation.humaneval.report import HumanEvalReport, default_ks, report_of
+from camel.evaluation.humaneval.report import HumanEvalReport, report_of
 from camel.evaluation.humaneval.report_blocks import write_report
 from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import Job, Stage, Step
@@ -242,7 +242,7 @@ class HumanEval(Job):
         return report_of(
             self.config,
             self.n,
-            self.ks or default_ks(self.n),
+            self.ks or [k for k in (1, 10, 100) if k <= self.n],
             self.samples(),
             self.verdicts(contained=self.contained),
             price=price_of(self.model),

@@ -124,17 +124,12 @@ class Questions:
         """Write the questions next to the report. All of them must exist."""
         (out / FOLDER).mkdir(exist_ok=True)
         for domain in self.config.domains:
-            with replacing(file_of(out, domain)) as file:
+            with replacing(out / FOLDER / f"{domain.name}.jsonl") as file:
                 for task in self.tasks(domain):
                     file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
 
     def _done(self, part: _Part) -> bool:
         return bool(self.folder.committed(part.stage.name))
-
-
-def file_of(out: Path, domain: Domain) -> Path:
-    """Return the path of the file with a domain's questions."""
-    return out / FOLDER / f"{domain.name}.jsonl"
 
 
 def _read(domain: Domain) -> list[str]:
