@@ -15,12 +15,7 @@ from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, colors, dots, pa
 
 MOST_TURNS = 60
 """Maximum number of messages per conversation in a plot. `study.json` has more."""
-LABELS = {
-    "chars": "characters",
-    "prompt": "prompt tokens",
-    "completion": "completion tokens",
-    "cached": "cached tokens",
-}
+LABELS = TEXTS["measures"]
 
 
 def plots(study: Study) -> list[Plot]:

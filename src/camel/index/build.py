@@ -27,20 +27,9 @@ from camel.storage.store import BucketStore
 _SMALL = 10_000
 """Maximum number of rows for which counting in Python is faster than grouping in Arrow."""
 INDEX_COLUMNS = [
-    "id",
-    "scenario",
-    "task.original",
-    "speakers.list.element.name",
-    "speakers.list.element.role",
-    "messages.list.element.model",
-    "stop.reason",
-    "labels",
-    "num_messages",
-    "prompt_tokens",
-    "completion_tokens",
-    "cached_tokens",
-    "calls",
-    "usd",
+    *("id", "scenario", "task.original", "speakers.list.element.name", "speakers.list.element.role"),
+    *("messages.list.element.model", "stop.reason", "labels", "num_messages", "prompt_tokens"),
+    *("completion_tokens", "cached_tokens", "calls", "usd"),
 ]
 """The columns of the data that an index is made from."""
 _NEEDED = sorted({name.partition(".")[0] for name in INDEX_COLUMNS} - {"usd"})

@@ -57,28 +57,12 @@ class Header(msgspec.Struct, frozen=True):
 def schema() -> Any:
     """Return the Arrow schema of an index."""
     pa = arrow()
-    texts = (
-        "id",
-        "scenario",
-        "assistant",
-        "user",
-        "others",
-        "task",
-        "stop",
-        "model",
-        "labels",
-        "findings",
-        "marks",
-    )
-    numbers = {
-        "messages": "int32",
-        "tokens": "int64",
-        "completion": "int64",
-        "calls": "int32",
-        "cost": "float64",
-    }
-    kinds = dict.fromkeys(texts, "string") | numbers | {"shard": "int32", "row": "int32"}
-    return pa.schema([pa.field(name, kind) for name, kind in kinds.items()])
+    text, whole, large = pa.string(), pa.int32(), pa.int64()
+    texts = ("id", "scenario", "assistant", "user", "others", "task", "stop", "model")
+    texts += ("labels", "findings", "marks")
+    numbers = [("messages", whole), ("tokens", large), ("completion", large), ("calls", whole)]
+    rest = [("cost", pa.float64()), ("shard", whole), ("row", whole)]
+    return pa.schema([*((name, text) for name in texts), *numbers, *rest])
 
 
 def name_of(marker: Marker) -> str:

@@ -248,13 +248,8 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
 def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield unknown placeholders in a role play's prompts: the prompt's name, and what to do. `levels` are always known."""
     for name, text in msgspec.structs.asdict(inception).items():
-        known = [
-            *levels,
-            "ASSISTANT_ROLE",
-            "USER_ROLE",
-            "TASK",
-            *(["WORD_LIMIT"] if name == "specifier" else []),
-        ]
+        own = ["ASSISTANT_ROLE", "USER_ROLE", "TASK", *(["WORD_LIMIT"] if name == "specifier" else [])]
+        known = [*levels, *own]
         for used in placeholders(text):
             if used not in known and not _LITERAL.fullmatch(used):
                 yield name, unknown_placeholder(used, known)

@@ -289,17 +289,11 @@ def _end(
             files = {"assistant": play.assistant_prompt, "user": play.user_prompt}
             files |= {"specifier": play.specifier, "opening": play.opening}
             own = {name: folder.text(file) for name, file in files.items() if file}
-            same = (
-                "assistant",
-                "user",
-                "task",
-                "sampling",
-                "specify",
-                "word_limit",
-                "specifier_sampling",
-                "max_messages",
-            )
+            same = ("sampling", "specify", "word_limit", "specifier_sampling", "max_messages")
             return RolePlay(
+                assistant=play.assistant,
+                user=play.user,
+                task=play.task,
                 **{name: getattr(play, name) for name in same},
                 inception=replace(prompts.paper(), **own),
                 stop_rules=play.stop_rules or msgspec.UNSET,

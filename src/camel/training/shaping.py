@@ -77,17 +77,8 @@ def layout() -> Any:
     """Return the Arrow schema of rows."""
     text = pa.string()
     message = pa.struct([("role", text), ("content", text)])
-    return pa.schema(
-        [
-            ("id", text),
-            ("conversation", text),
-            ("scenario", text),
-            ("seat", text),
-            ("messages", pa.list_(message)),
-            ("tokens", pa.int32()),
-            ("labels", pa.list_(text)),
-        ]
-    )
+    lists = [("messages", pa.list_(message)), ("tokens", pa.int32()), ("labels", pa.list_(text))]
+    return pa.schema([*((name, text) for name in ("id", "conversation", "scenario", "seat")), *lists])
 
 
 class Shaped(NamedTuple):
