@@ -7,6 +7,8 @@ next to the report as JSON lines, for `camel rows --questions`, which excludes t
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from camel.core.history import estimate_tokens
 from camel.core.message import Usage
 from camel.evaluation.contest import write_record
 from camel.evaluation.exam_questions import read_questions
+from camel.evaluation.overlap import ExamQuestion, ExamQuestions
 from camel.evaluation.tasks import Drawn
 from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
@@ -26,6 +29,7 @@ from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
 from camel.training.emergence.emergence_config import SHIPPED, Domain, EmergenceConfig
+from camel.training.stored_rows import Rows
 
 FOLDER = "questions"
 PROMPTS = Path(__file__).parent / "prompts"
@@ -127,6 +131,26 @@ class Questions:
             with replacing(out / FOLDER / f"{domain.name}.jsonl") as file:
                 for task in self.tasks(domain):
                     file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
+
+    def leaks(self, rows: Sequence[str]) -> dict[str, int]:
+        """Count the training rows that contain a question, by domain, because memorized answers would look like progress.
+
+        All questions must exist. The result is cached next to them.
+        """
+        opened = [Rows(path) for path in rows]
+        asked = {one.label: [task.text for task in self.tasks(one)] for one in self.config.domains}
+        inputs = [[marker.sha256 for one in opened for marker in one.markers], asked]
+        name = f"leaks-{hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:16]}.json"
+        path = self.folder.root / name
+        if path.is_file():
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+        index = ExamQuestions(ExamQuestion(name, (text,)) for name, texts in asked.items() for text in texts)
+        found: Counter[str] = Counter()
+        for group in (group for one in opened for group in one.groups()):
+            found.update(index.names[place] for place in index.found_in(group).values())
+        with replacing(path) as file:
+            file.write(msgspec.json.encode(found, order="sorted"))
+        return dict(found)
 
     def _done(self, part: _Part) -> bool:
         return bool(self.folder.committed(part.stage.name))

@@ -26,6 +26,7 @@ from camel.models.prices import cost
 from camel.reports.intervals import Rate, ReportFigures, holm, paired
 from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.experiment import Emergence
+from camel.training.train import finished
 
 ALL = "All"
 SURE = 0.05
@@ -158,6 +159,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
             new = any(config.added(number) == name for number in range(*seen))
             table.append(_line(one.group, after, before, seen, one.shares, new, _paper(config, seen, name)))
         totals.append(_line(ALL, after, before, seen, _sum(met), False, None))
+    tested = [one.report() for _, one in study.programs()]
     made = Figures(
         _settings(study),
         _models(study),
@@ -169,7 +171,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
         _correct(table),
         _correct(totals),
         study.leaks(),
-        [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
+        [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in tested],
         _public(study, judged),
         _other_usage(study),
     )
@@ -253,7 +255,8 @@ def _settings(study: Emergence) -> dict[str, Any]:
 
 def _models(study: Emergence) -> list[ChainModel]:
     found: list[ChainModel] = []
-    for one, done in study.results():
+    for one in study.members():
+        done = finished(one.training) if one.training else None
         asked = one.place.label if one.place else ""
         if done:
             found.append(
