@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from camel.index.facets import NUMBERS
@@ -300,7 +301,4 @@ class RowGroups:
 
 def _summed(pairs: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
     """Return the values, and the cumulative number of rows before each of them and at the end."""
-    sums = [0]
-    for _, count in pairs:
-        sums.append(sums[-1] + count)
-    return [value for value, _ in pairs], sums
+    return [value for value, _ in pairs], [0, *accumulate(count for _, count in pairs)]
