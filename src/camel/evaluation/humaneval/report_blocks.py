@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from msgspec import to_builtins
 
 from camel.evaluation.humaneval.report import (
@@ -15,7 +13,6 @@ from camel.evaluation.humaneval.report import (
     notes,
     table,
 )
-from camel.reports import report_files
 from camel.reports.blocks import (
     TEXTS,
     Block,
@@ -165,8 +162,3 @@ def _method(made: HumanEvalReport) -> list[Block]:
         Paragraph(styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)),
         settings_block(made.config),
     ]
-
-
-def write_report(made: HumanEvalReport, folder: Path) -> None:
-    """Write the report, its numbers as JSON, and its plots into a folder."""
-    report_files.write_report(folder, "humaneval", report(made), made.to_json())

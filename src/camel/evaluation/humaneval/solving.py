@@ -40,11 +40,12 @@ from camel.evaluation.humaneval.records import (
     Sample,
 )
 from camel.evaluation.humaneval.report import HumanEvalReport, report_of
-from camel.evaluation.humaneval.report_blocks import write_report
+from camel.evaluation.humaneval.report_blocks import report
 from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.state import price_of
 from camel.models.spec import ModelSpec
+from camel.reports.report_files import write_report
 from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
@@ -252,7 +253,7 @@ class HumanEval(Job):
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""
         made = self.report()
-        write_report(made, run.root)
+        write_report(run.root, "humaneval", report(made), made.to_json())
         return made
 
     def absolute(self) -> HumanEval:
