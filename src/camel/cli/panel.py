@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -52,7 +53,9 @@ class LivePanel(_ConsoleView):
         self._live.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._live.stop()
 
     def show(self, now: Snapshot) -> None:

@@ -88,7 +88,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
         usd or (cost(one.model, Usage(*counts)) if counts[0] or counts[1] else None)
         for one, usd, *counts in zip(told, paid, prompt, completion, cached, calls, strict=True)
     ]
-    made = {
+    made: dict[str, Any] = {
         "id": columns["id"],
         "scenario": columns["scenario"],
         **{name: _texts([getattr(one, name) for one in told]) for name in FacetValues._fields},
