@@ -251,11 +251,7 @@ def resume_line(
         words.insert(0, place.info_name or "")
         place = place.parent
     words.insert(0, "camel")
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        # Its class has moved between typer's releases, its name has not.
-        if source is None or source.name != "COMMANDLINE":
-            continue
+    for parameter in shared.typed_parameters(context):
         value = context.params.get(parameter.name or "")
         option = parameter.opts[0]
         if option in (*ONCE, *without):

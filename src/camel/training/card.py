@@ -13,7 +13,7 @@ from camel.core.message import in_one_line
 if TYPE_CHECKING:
     from camel.training.config import TrainConfig
     from camel.training.stored_rows import Rows
-    from camel.training.trained import Trained
+    from camel.training.train import Trained
 
 _WIDTH, _HEIGHT = 640, 200
 

@@ -47,7 +47,7 @@ from camel.training.emergence.questions import Questions
 from camel.training.emergence.trained_server import ModelPlace, find_place, lend, trained, version_of
 from camel.training.launch import launched as train
 from camel.training.stored_rows import Rows
-from camel.training.trained import Trained
+from camel.training.train import Trained
 from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
