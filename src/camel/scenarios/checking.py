@@ -389,8 +389,13 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
     match scenario.end:
         case RolePlay() as play:
             roles = play.cast(facts)
-            values = {**roles.values, "ASSISTANT_ROLE": roles.assistant, "USER_ROLE": roles.user}
-            values |= {"TASK": roles.task, "WORD_LIMIT": str(play.word_limit)}
+            values = {
+                **roles.values,
+                "ASSISTANT_ROLE": roles.assistant,
+                "USER_ROLE": roles.user,
+                "TASK": roles.task,
+                "WORD_LIMIT": str(play.word_limit),
+            }
             parts = [
                 ("task specifier", roles.inception.specifier),
                 (f"system prompt of the assistant, {roles.assistant}", roles.inception.assistant),

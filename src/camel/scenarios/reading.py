@@ -212,9 +212,11 @@ class _Folder:
         try:
             text = (self._path / FILE).read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            said = f"is not UTF-8 text: {error}"
-            if isinstance(error, OSError):
-                said = f"cannot be read: {error.strerror}"
+            said = (
+                f"cannot be read: {error.strerror}"
+                if isinstance(error, OSError)
+                else f"is not UTF-8 text: {error}"
+            )
             if isinstance(error, FileNotFoundError):
                 said = f"{self._path} has no {FILE}: create a scenario with `camel scenarios new NAME`"
             self.report(FILE, said)
@@ -286,16 +288,23 @@ def _end(
         folder.report(FILE, "a [critic] needs a [role_play]: remove [critic]")
     match [end for end in ends if end is not None]:
         case [RolePlayTable() as play]:
-            files = {"assistant": play.assistant_prompt, "user": play.user_prompt}
-            files |= {"specifier": play.specifier, "opening": play.opening}
+            files = {
+                "assistant": play.assistant_prompt,
+                "user": play.user_prompt,
+                "specifier": play.specifier,
+                "opening": play.opening,
+            }
             own = {name: folder.text(file) for name, file in files.items() if file}
-            same = ("sampling", "specify", "word_limit", "specifier_sampling", "max_messages")
             return RolePlay(
                 assistant=play.assistant,
                 user=play.user,
                 task=play.task,
-                **{name: getattr(play, name) for name in same},
                 inception=replace(prompts.paper(), **own),
+                sampling=play.sampling,
+                specify=play.specify,
+                word_limit=play.word_limit,
+                specifier_sampling=play.specifier_sampling,
+                max_messages=play.max_messages,
                 stop_rules=play.stop_rules or msgspec.UNSET,
                 critic=declaration.critic or msgspec.UNSET,
                 history=play.history or msgspec.UNSET,
