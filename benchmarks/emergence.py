@@ -22,9 +22,10 @@ def main() -> None:
     )
     parser.add_argument("--latency", type=float, default=0.0)
     options = parser.parse_args()
+    from camel.core.toml import convert_table
     from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
-    from camel.training.emergence.emergence_config import made_config
+    from camel.training.emergence.emergence_config import EmergenceConfig
     from camel.training.emergence.emergence_report import write_report
     from camel.training.emergence.experiment import Emergence
     from camel.training.emergence.results import PAPER, figures
@@ -34,7 +35,7 @@ def main() -> None:
     latency = Constant(options.latency) if options.latency else None
     settings = SimulatorSettings(author="tests.support.emergences:author", latency=latency)
     with tempfile.TemporaryDirectory() as folder, spawn(settings) as endpoint:
-        config = made_config({**tomllib.loads(emergences.config()), "out": folder})
+        config = convert_table({**tomllib.loads(emergences.config()), "out": folder}, EmergenceConfig)
         began, cpu = time.perf_counter(), time.process_time()
         study = Emergence(config, base_url=endpoint.base_url)
         planned = sum(need.calls for _, need in study.estimate())

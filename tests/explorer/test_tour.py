@@ -17,10 +17,11 @@ import pytest
 
 from camel.evaluation.findings import Findings, Looker, study_folder
 from camel.evaluation.study import study_of
-from camel.evaluation.study_report import write_study
+from camel.evaluation.study_report import report
 from camel.explorer.site import chosen, write_site
 from camel.jobs.runner import Runner
 from camel.query.catalogue import Catalogue
+from camel.reports.report_files import write_report
 from camel.runs.reader import RunReader
 from tests.support.ballots import folder_of, pairs
 from tests.support.looking import LOOK
@@ -90,7 +91,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scenario="ai_society",
         fingerprint="f",
     )
-    write_study(made, folder)
+    write_report(folder, "study", report(made), made.to_json())
     with Catalogue([root / "caravan"]) as catalogue:
         write_site(catalogue, chosen(catalogue, first=20), root / "site", title="The caravan")
     folder_of(root / "vote", pairs(3))

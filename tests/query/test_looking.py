@@ -113,7 +113,7 @@ def test_a_failed_start_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monk
                 Catalogue([tmp_path / "run"])
         assert list(scratch.iterdir()) == [], broken
     with monkeypatch.context() as patch:
-        patch.setattr("camel.query.scope.indexes_of", _fail)
+        patch.setattr("camel.query.scope.opened", _fail)
         with pytest.raises(CamelError, match="it broke"):
             view(str(tmp_path / "run"))
     assert list(scratch.iterdir()) == []

@@ -21,6 +21,7 @@ from camel import InputError, ScriptedModel
 from camel.core.errors import ContextOverflow, ModelError
 from camel.core.history import History
 from camel.core.model import Model, Request
+from camel.core.toml import convert_table
 from camel.engine.halt import Halt
 from camel.evaluation.exam_questions import read_questions
 from camel.jobs.runner import Runner
@@ -37,7 +38,6 @@ from camel.training.emergence.emergence_config import (
     DOMAINS,
     Domain,
     EmergenceConfig,
-    made_config,
     read_config,
 )
 from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
@@ -47,7 +47,7 @@ from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source
 from camel.training.rows_job import RowsJob
-from camel.training.trained import Trained
+from camel.training.train import Trained
 from tests.support.closed_pages import browse
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
 from tests.support.jobs import run
@@ -67,7 +67,7 @@ def small(folder: Path, **more: Any) -> EmergenceConfig:
         for one in DOMAINS
         if one.name in SMALL
     ]
-    return made_config({**whole, "out": str(folder / "out"), **more})
+    return convert_table({**whole, "out": str(folder / "out"), **more}, EmergenceConfig)
 
 
 class Society:
@@ -120,7 +120,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
     table = {"base": "a", "steps": [{"name": "Code", "model": "b"}]}
-    shipped = made_config(table)
+    shipped = convert_table(table, EmergenceConfig)
     # No writer is needed.
     questions = Questions(tmp_path / "kept", shipped, None)
     assert questions.stages() == ()
@@ -129,15 +129,19 @@ def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
         "society": 20, "code": 20, "math": 20, "science": 60,
     }  # fmt: skip
     assert texts["math"] == [one.texts[0] for one in read_questions("table2_math")]
-    fewer = made_config({**table, "domains": [{"name": "x", "questions": 3, "file": "table2_science"}]})
+    fewer = convert_table(
+        {**table, "domains": [{"name": "x", "questions": 3, "file": "table2_science"}]}, EmergenceConfig
+    )
     assert [task.text for task in Questions(tmp_path / "kept", fewer, None).tasks(fewer.domains[0])] == (
         texts["science"][:3]
     )
-    asked = made_config({**table, "lists": "asked"})
+    asked = convert_table({**table, "lists": "asked"}, EmergenceConfig)
     assert not any(one.file for one in asked.domains)
     with pytest.raises(InputError, match="AI Society"):
         Questions(tmp_path / "kept", asked, None)
-    own = made_config({**table, "lists": "asked", "domains": [{"name": "x", "file": "mine.jsonl"}]})
+    own = convert_table(
+        {**table, "lists": "asked", "domains": [{"name": "x", "file": "mine.jsonl"}]}, EmergenceConfig
+    )
     assert own.domains[0].file == "mine.jsonl"
 
 

@@ -12,8 +12,6 @@ from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
 from camel.cli.options import flag, option, typed_model
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.evaluation.comparison import AblationFigures
 
 
@@ -35,13 +33,11 @@ def ablate(
     dry_run: shared.DryRun = False,
 ) -> None:
     """Measure the effect of each sentence of the prompts."""
-    from camel.cli.panel import echo
     from camel.generation.ablation import described
     from camel.generation.config import read_config
     from camel.generation.forecast import summary
     from camel.library.ablation import Ablation
 
-    console = call.console
     settings = read_config(config, local=local)
     model, base_url = typed_model(call.context, model, base_url)
     settings = settings.adjusted(
@@ -53,7 +49,7 @@ def ablate(
     job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
         for line in described(job.variants):
-            echo(console, line)
+            call.echo(line)
         return
 
     def announce() -> Iterator[str]:
@@ -63,22 +59,19 @@ def ablate(
 
     if dry_run:
         for line in announce():
-            echo(console, line)
+            call.echo(line)
         return
-    call.run(
-        job, call.configured(settings), announce=announce, show=lambda made: _show(console, made, folder)
-    )
+    call.run(job, call.configured(settings), announce=announce, show=lambda made: _show(call, made, folder))
 
 
-def _show(console: Console, made: AblationFigures, folder: Path) -> None:
+def _show(call: Invocation, made: AblationFigures, folder: Path) -> None:
     """Print the results."""
-    from camel.cli.panel import echo
     from camel.evaluation.comparison import summary
     from camel.library.ablation import PAGE
 
     lines = summary(made) or ["no difference is significant after correction for the number of comparisons"]
-    echo(console, f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
+    call.echo(f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
     for line in lines:
-        echo(console, f"  {line}")
-    echo(console, f"page    {folder / PAGE}")
-    echo(console, f"figures {folder / 'ablation.json'}")
+        call.echo(f"  {line}")
+    call.echo(f"page    {folder / PAGE}")
+    call.echo(f"figures {folder / 'ablation.json'}")

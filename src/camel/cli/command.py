@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +16,8 @@ import typer
 from camel.cli import options as shared
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from camel.core.model import Price
@@ -80,12 +82,24 @@ class Invocation:
         names = ("usd", "tokens", "calls", "hours")
         return {name: getattr(self, f"budget_{name}") for name in names}
 
-    def print(self, text: str) -> None:
-        """Print a line, unless JSON is requested."""
+    def echo(self, text: str, style: str = "") -> None:
+        """Print a line."""
         from camel.cli.panel import echo
 
+        echo(self.console, text, style)
+
+    def print(self, text: str) -> None:
+        """Print a line, unless JSON is requested."""
         if not self.as_json:
-            echo(self.console, text)
+            self.echo(text)
+
+    def table(
+        self, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] | None = None
+    ) -> None:
+        """Print a table. Columns in `right` are aligned to the right; default: all but the first."""
+        from camel.cli.panel import table
+
+        table(self.console, head, rows, range(1, len(head)) if right is None else right)
 
     def options(self, concurrency: int = 1, **more: Any) -> JobOptions:
         """Return the options of a job that this command runs. Keyword arguments override them."""
@@ -211,6 +225,20 @@ def _resume_notes(outcome: Outcome, resume: str, paid: bool) -> list[str]:
     return lines
 
 
+def read_settings(
+    context: typer.Context, config: Path, model: str, base_url: str, *, local: bool, out: str, **more: Any
+) -> GenerateConfig:
+    """Read a configuration, overridden by the options that were typed, and check its folder."""
+    from camel.generation.config import check_place, read_config
+
+    model, base_url = shared.typed_model(context, model, base_url)
+    settings = read_config(config, local=local)
+    settings = settings.adjusted(local=local, model=model, base_url=base_url, out=out, **more)
+    if not out:
+        check_place(config, settings)
+    return settings
+
+
 def resume_line(
     context: typer.Context, *, without: Collection[str] = (), more: Sequence[str] = (), where: str = ""
 ) -> str:
@@ -223,11 +251,7 @@ def resume_line(
         words.insert(0, place.info_name or "")
         place = place.parent
     words.insert(0, "camel")
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        # Its class has moved between typer's releases, its name has not.
-        if source is None or source.name != "COMMANDLINE":
-            continue
+    for parameter in shared.typed_parameters(context):
         value = context.params.get(parameter.name or "")
         option = parameter.opts[0]
         if option in (*ONCE, *without):
@@ -245,15 +269,14 @@ def resume_line(
 
 
 def announce_needs(
-    console: Console, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
+    call: Invocation, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
 ) -> None:
     """Print the calls, tokens and cost that each named step is expected to need."""
-    from camel.cli.panel import echo, table
     from camel.core.message import Usage
     from camel.reports.numbers import money, short
 
     if not steps:
-        echo(console, "all replies are cached: no calls needed")
+        call.echo("all replies are cached: no calls needed")
         return
     rows: list[tuple[str, ...]] = []
     total = [0.0, 0.0, 0.0]
@@ -270,12 +293,10 @@ def announce_needs(
         tokens = short(need.prompt[1]), short(need.completion[1])
         rows.append((name, need.model, f"{need.calls:,}", *tokens, shown))
     head = ("step", "model", "calls", "prompt tokens", "completion tokens", "money")
-    table(console, head, rows, right=range(2, 6))
+    call.table(head, rows, range(2, 6))
     needs = [need for _, need in steps]
     calls = sum(need.calls for need in needs)
     tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
     cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
-    echo(
-        console,
-        f"about {calls:,} calls, {short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])}){cost}",
-    )
+    span = f"{short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])})"
+    call.echo(f"about {calls:,} calls, {span}{cost}")

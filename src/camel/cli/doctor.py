@@ -56,7 +56,7 @@ def doctor(
         leave_to(config, named)
     settings = read_config(config, local=local) if config else None
     place = settings.where if settings else "runs"
-    spent = 0.0
+    spent: float | None = 0.0
     with ExitStack() as stack:
         examine_machine(place, address=address, generating=bool(config), tell=report)
         if settings and not local and context is None:
@@ -69,7 +69,8 @@ def doctor(
             elif not calls:
                 report(CheckResult("endpoint", "skipped", "not checked: --no-calls", of=target.place))
             else:
-                spent = _add(spent, _examine(target, note, report, several=len(targets) > 1))
+                paid = _examine(target, note, report, several=len(targets) > 1)
+                spent = None if spent is None or paid is None else spent + paid
     _summarize(note, findings, spent, as_json)
     if worst(findings) == "error":
         raise typer.Exit(1)
@@ -92,10 +93,6 @@ def _examine(
     note(f"checking {what}: at most {most.calls} calls, {most.total:,} tokens, {cost}")
     found = asyncio.run(examine(target, report))
     return price_of(target, sum((one.usage for one in found), Usage()))
-
-
-def _add(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
 
 
 def _summarize(

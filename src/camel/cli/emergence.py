@@ -11,8 +11,6 @@ from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
 from camel.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.training.emergence.experiment import Emergence
     from camel.training.emergence.results import Figures
 
@@ -43,47 +41,40 @@ def emergence(
 
     def announce() -> Iterator[str]:
         if not call.as_json:
-            _announce(call.console, job)
-            announce_needs(call.console, job.estimate(), job.price)
+            _announce(call, job)
+            announce_needs(call, job.estimate(), job.price)
         return iter(())
 
     if dry_run:
         announce()
         return
-    call.run(
-        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, job.out)
-    )
+    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(call, made, job.out))
 
 
-def _announce(console: Console, study: Emergence) -> None:
+def _announce(call: Invocation, study: Emergence) -> None:
     """Print the models, the questions, the judges and what is trained."""
-    from camel.cli.panel import echo
     from camel.reports.numbers import counted
     from camel.training.stored_rows import Rows
 
     config = study.config
-    echo(console, f"chain      {' → '.join(one.label for one in study.members())}")
-    echo(console, f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
-    echo(console, f"judged by  {', '.join(study.judges)}, in both orders")
+    call.echo(f"chain      {' → '.join(one.label for one in study.members())}")
+    call.echo(f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
+    call.echo(f"judged by  {', '.join(study.judges)}, in both orders")
     for one in study.untrained():
         rows = sum(len(Rows(path)) for path in one.rows)
         much = counted(one.steps, "step") if one.steps else f"{one.epochs:g} epochs"
-        echo(console, f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
+        call.echo(f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
     if config.humaneval:
-        echo(
-            console, f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model"
-        )
+        call.echo(f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model")
 
 
-def _show(console: Console, made: Figures, folder: Path) -> None:
-    from camel.cli.panel import echo, table
+def _show(call: Invocation, made: Figures, folder: Path) -> None:
     from camel.reports.blocks import plain_table
     from camel.training.emergence import emergence_report
 
-    head, rows = plain_table(emergence_report.table(made))
-    table(console, head, rows, right=range(1, len(head)))
+    call.table(*plain_table(emergence_report.table(made)))
     for one in emergence_report.points(made):
-        echo(console, f"· {one}")
-    echo(console, f"page    {folder / emergence_report.PAGE}")
-    echo(console, f"report  {folder / emergence_report.MARKDOWN}")
-    echo(console, f"figures {folder / emergence_report.FIGURES}")
+        call.echo(f"· {one}")
+    call.echo(f"page    {folder / emergence_report.PAGE}")
+    call.echo(f"report  {folder / emergence_report.MARKDOWN}")
+    call.echo(f"figures {folder / emergence_report.FIGURES}")

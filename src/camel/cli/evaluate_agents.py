@@ -13,8 +13,6 @@ from camel.cli.options import acknowledged, argument, option, typed_model
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.evaluation.agents import AgentsEvaluation
     from camel.evaluation.results import Evaluation
 
@@ -91,7 +89,7 @@ def agents(
 
     def announce() -> Iterator[str]:
         if not call.as_json:
-            _announce(call.console, job)
+            _announce(call, job)
         return iter(())
 
     if dry_run:
@@ -101,7 +99,7 @@ def agents(
         job,
         call.options(in_flight, budget=call.budget if call.budget.counts else budget),
         announce=announce,
-        show=lambda made: _show(call.console, made, folder),
+        show=lambda made: _show(call, made, folder),
     )
 
 
@@ -113,10 +111,9 @@ def _short_replies() -> dict[str, Any]:
     return {"summary_sampling": brief, "single_shot_sampling": brief, "cut_replies": "keep"}
 
 
-def _announce(console: Console, job: AgentsEvaluation) -> None:
+def _announce(call: Invocation, job: AgentsEvaluation) -> None:
     """Print what is compared and the expected cost."""
     from camel.cli.command import announce_needs
-    from camel.cli.panel import echo
     from camel.evaluation.report_table import STEPS
     from camel.jobs.state import price_of
     from camel.reports.numbers import counted
@@ -125,19 +122,16 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
     for group in contest.groups:
         sample = contest.samples[group.name]
         excluded = f"; {sample.excluded:,} labeled ones excluded (--acknowledge)" if sample.excluded else ""
-        echo(
-            console,
-            f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{excluded}",
-        )
-        echo(console, f"  {' / '.join(contest.systems(group.name))}")
+        tasks = counted(len(sample.tasks), "task")
+        call.echo(f"{group.name}: {tasks} of {sample.of:,} conversations{excluded}")
+        call.echo(f"  {' / '.join(contest.systems(group.name))}")
     asked = [job.summarizer, *job.writers.values(), *job.judges]
     seats = {one.name: job.models[one.seat] for one in asked}
     steps = [(STEPS[need.kind], need) for need in contest.estimate()]
-    announce_needs(console, steps, lambda name: price_of(seats[name]))
+    announce_needs(call, steps, lambda name: price_of(seats[name]))
 
 
-def _show(console: Console, made: Evaluation, folder: Path) -> None:
-    from camel.cli.panel import echo, table
+def _show(call: Invocation, made: Evaluation, folder: Path) -> None:
     from camel.evaluation.report import FIGURES, MARKDOWN, PAGE
     from camel.evaluation.report_table import points, share
     from camel.evaluation.report_table import table as lines
@@ -147,14 +141,12 @@ def _show(console: Console, made: Evaluation, folder: Path) -> None:
         shares = [share(value) for value in (row.draws, row.losses, row.wins)]
         rows.append((row.dataset, row.evaluation, f"{row.a} / {row.b}", *shares, f"{row.of:,}"))
     head = ("dataset", "evaluation", "first / second", "draw", "second wins", "first wins", "verdicts")
-    table(console, head, rows, right=range(3, 7))
+    call.table(head, rows, range(3, 7))
     for one in points(made):
-        echo(console, f"· {one}")
+        call.echo(f"· {one}")
     for one in made.ratings:
-        echo(
-            console,
-            f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({one.rating.low:+.0f} – {one.rating.high:+.0f})",
-        )
-    echo(console, f"page    {folder / PAGE}")
-    echo(console, f"report  {folder / MARKDOWN}")
-    echo(console, f"figures {folder / FIGURES}")
+        span = f"{one.rating.low:+.0f} – {one.rating.high:+.0f}"
+        call.echo(f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({span})")
+    call.echo(f"page    {folder / PAGE}")
+    call.echo(f"report  {folder / MARKDOWN}")
+    call.echo(f"figures {folder / FIGURES}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.options import option, typed_model
+from camel.cli.options import option
 
 if TYPE_CHECKING:
     from camel.generation.config import GenerateConfig
@@ -40,24 +40,11 @@ def generate(
     """Generate a dataset of conversations, called a run."""
     from msgspec.structs import replace
 
-    from camel.cli.command import resume_line
-    from camel.generation.config import check_place, read_config
+    from camel.cli.command import read_settings, resume_line
 
-    settings = read_config(config, local=local)
-    model, base_url = typed_model(call.context, model, base_url)
     seats = {"user": user_model, "assistant": assistant_model, "critic": critic_model}
-    settings = settings.adjusted(
-        local=local,
-        model=model,
-        base_url=base_url,
-        concurrency=call.concurrency,
-        out=out,
-        budget=call.limits,
-        seats=seats,
-        batch=batch,
-    )
-    if not out:
-        check_place(config, settings)
+    more = {"concurrency": call.concurrency, "budget": call.limits, "seats": seats, "batch": batch}
+    settings = read_settings(call.context, config, model, base_url, local=local, out=out, **more)
     if dry_run:
         from camel.cli.plan import dry_run as show
 

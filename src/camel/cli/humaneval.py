@@ -13,8 +13,6 @@ from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.core.message import Sampling
     from camel.evaluation.humaneval.report import HumanEvalReport
 
@@ -40,7 +38,6 @@ def humaneval(
     uncontained: Annotated[bool, flag(UNCONTAINED, "The programs then have all your permissions.")] = False,
 ) -> None:
     """Let a model solve HumanEval and HumanEval+ (Table 3)."""
-    from camel.cli.panel import echo
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval
@@ -48,7 +45,6 @@ def humaneval(
     from camel.jobs.state import price_of
     from camel.models.spec import find_spec
 
-    console = call.console
     ks = tuple(sorted(set(k or ())))
     if wrong := [one for one in ks if not 1 <= one <= n]:
         raise InputError(f"-k must be between 1 and the samples per problem (-n {n}), not {wrong[0]}")
@@ -66,11 +62,11 @@ def humaneval(
 
     if dry_run:
         for line in announce():
-            echo(console, line)
-        echo(console, f"\n── {job.problems[0].name}", "bold")
-        echo(console, job.question(job.problems[0]))
+            call.echo(line)
+        call.echo(f"\n── {job.problems[0].name}", "bold")
+        call.echo(job.question(job.problems[0]))
         return
-    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder))
+    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(call, made, folder))
 
 
 def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | None) -> Sampling:
@@ -91,15 +87,13 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "model"
 
 
-def _show(console: Console, made: HumanEvalReport, folder: Path) -> None:
-    from camel.cli.panel import echo, table
+def _show(call: Invocation, made: HumanEvalReport, folder: Path) -> None:
     from camel.evaluation.humaneval import report
     from camel.reports.blocks import plain_table
 
-    head, rows = plain_table(report.table({made.model: (made.humaneval, made.plus)}))
-    table(console, head, rows, right=range(1, len(head)))
+    call.table(*plain_table(report.table({made.model: (made.humaneval, made.plus)})))
     for note in report.notes(made):
-        echo(console, note)
-    echo(console, f"page    {folder / report.PAGE}")
-    echo(console, f"text    {folder / report.MARKDOWN}")
-    echo(console, f"figures {folder / report.FIGURES}")
+        call.echo(note)
+    call.echo(f"page    {folder / report.PAGE}")
+    call.echo(f"text    {folder / report.MARKDOWN}")
+    call.echo(f"figures {folder / report.FIGURES}")

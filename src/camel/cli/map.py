@@ -14,8 +14,6 @@ from camel.cli.options import acknowledged, option
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.maps.table import MapHeader
 
 
@@ -54,7 +52,7 @@ def map_(
     call.run(
         job,
         call.options(),
-        show=lambda made: _show(call.console, made.header),
+        show=lambda made: _show(call, made.header),
         done=lambda outcome: (
             f"table   {outcome.result.path}",
             f"next    camel explore {shlex.quote(run)}, then open Map",
@@ -62,22 +60,21 @@ def map_(
     )
 
 
-def _show(console: Console, header: MapHeader) -> None:
-    from camel.cli.panel import echo
+def _show(call: Invocation, header: MapHeader) -> None:
     from camel.reports.numbers import counted
 
     figures = header.all
     conversations = counted(header.conversations, "conversation")
-    echo(console, f"{header.rows:,} {header.of} of {conversations} · {header.method}")
+    call.echo(f"{header.rows:,} {header.of} of {conversations} · {header.method}")
     for group in header.groups[:8]:
-        echo(console, f"group   {group.texts:>7,}  {group.label}")
+        call.echo(f"group   {group.texts:>7,}  {group.label}")
     if len(header.groups) > 8:
-        echo(console, f"        and {len(header.groups) - 8} more groups")
+        call.echo(f"        and {len(header.groups) - 8} more groups")
     share = f"{figures.copies / figures.texts:.1%}"
     pairs = f"{figures.pairs:,} pairs of cosine {figures.threshold:g} or more"
-    echo(console, f"copies  {figures.copies:,} texts repeat another one ({share}), in {pairs}")
+    call.echo(f"copies  {figures.copies:,} texts repeat another one ({share}), in {pairs}")
     near = "" if figures.nearest is None else f"nearest other at {figures.nearest:.3f} on average · "
-    echo(console, f"variety {near}effective number {figures.effective:.1f} (Vendi)")
+    call.echo(f"variety {near}effective number {figures.effective:.1f} (Vendi)")
 
 
 def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], force: bool) -> None:

@@ -5,7 +5,7 @@ A command sets only the default. help.toml describes defaults that a command com
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,15 +107,18 @@ def print_json(value: Any) -> None:
     typer.echo(msgspec.json.encode(value).decode())
 
 
-def typed(command: typer.Context) -> list[str]:
-    """Return the long names of the options that were typed on the command line, without those set by the environment."""
-    found: list[str] = []
+def typed_parameters(command: typer.Context) -> Iterator[Any]:
+    """Yield the parameters that were typed on the command line, without those set by the environment."""
     for parameter in command.command.params:
         source = command.get_parameter_source(parameter.name or "")
         # Its class has moved between typer's releases, its name has not.
-        if parameter.opts[0].startswith("--") and source is not None and source.name == "COMMANDLINE":
-            found.append(parameter.opts[0])
-    return found
+        if source is not None and source.name == "COMMANDLINE":
+            yield parameter
+
+
+def typed(command: typer.Context) -> list[str]:
+    """Return the long names of the options that were typed on the command line."""
+    return [one.opts[0] for one in typed_parameters(command) if one.opts[0].startswith("--")]
 
 
 def typed_model(command: typer.Context, model: str, base_url: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from camel.cli.screen import visible
-from camel.jobs.progress import Snapshot, StageState, View, progress_of
+from camel.jobs.progress import Printed, Snapshot, StageState, View, progress_of
 from camel.models.replica import ReplicaState
 from camel.reports.numbers import counted, duration, money, short
 
@@ -29,31 +29,18 @@ REPLICAS = 8
 """Maximum number of endpoints that the panel lists."""
 
 
-class _BaseView:
-    """Base class of views that need no setup: entering and leaving the context does nothing."""
+class _ConsoleView(Printed):
+    """Base class of views that print to a console."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def note(self, text: str) -> None:
         """Print a line."""
         echo(self.console, text)
 
-    def event(self, entry: dict[str, Any]) -> None:
-        """Print the text of an event, if it has one."""
-        if text := entry.get("text"):
-            self.note(text)
 
-
-class LivePanel(_BaseView):
+class LivePanel(_ConsoleView):
     """A panel that is redrawn in place on a terminal."""
 
     every = 0.25
@@ -77,10 +64,8 @@ class LivePanel(_BaseView):
         self._live.update(panel(now, min(WIDTH, self.console.width - 4)), refresh=True)
 
 
-class Lines(_BaseView):
+class Lines(_ConsoleView):
     """Prints a line every few seconds, for logs and pipes."""
-
-    every = 10.0
 
     def show(self, now: Snapshot) -> None:
         """Print a line."""
@@ -93,10 +78,8 @@ class Lines(_BaseView):
         super().event(entry)
 
 
-class JsonLines(_BaseView):
+class JsonLines(_ConsoleView):
     """Prints one JSON object per line, for programs."""
-
-    every = 10.0
 
     def show(self, now: Snapshot) -> None:
         """Print a snapshot's figures."""
@@ -230,13 +213,12 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
         parts += [Text(), _replicas(now.replicas)]
     if now.stops:
         parts += [Text(), _stops(now.stops, bar)]
-    state = {
-        "working": "paused" if now.paused else "",
-        "complete": "complete",
-        "stopped": "stopped",
-        "new": "not started",
+    state, style = {
+        "working": ("paused" if now.paused else "", "cyan"),
+        "complete": ("complete", "green"),
+        "stopped": ("stopped", "yellow"),
+        "new": ("not started", "dim"),
     }[now.state]
-    style = {"working": "cyan", "complete": "green", "stopped": "yellow", "new": "dim"}[now.state]
     if now.why and now.state != "complete":
         parts += [Text(), Text(visible(stopped(now.why, now.state)), "yellow")]
         style = "yellow"
@@ -246,10 +228,15 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     )
 
 
-def _stages(now: Snapshot, width: int) -> Table:
+def _grid(*justify: Literal["left", "right"]) -> Table:
     grid = Table.grid(padding=(0, 2))
-    for justify in ("left", "left", "right", "left"):
-        grid.add_column(justify=justify, no_wrap=True)
+    for one in justify:
+        grid.add_column(justify=one, no_wrap=True)
+    return grid
+
+
+def _stages(now: Snapshot, width: int) -> Table:
+    grid = _grid("left", "left", "right", "left")
     active = current(now)
     for stage in now.stages:
         is_done = stage.committed >= stage.planned > 0
@@ -300,9 +287,7 @@ def _figures(now: Snapshot) -> Table:
 
 def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
     """Return a table with one endpoint per line. Endpoints with problems come first."""
-    grid = Table.grid(padding=(0, 2))
-    for justify in ("left", "left", "right", "right", "right", "right"):
-        grid.add_column(justify=justify, no_wrap=True)
+    grid = _grid("left", "left", "right", "right", "right", "right")
     styles = {"closed": "green", "open": "red", "half-open": "yellow"}
     for one in sorted(replicas, key=lambda one: (one.state == "closed", one.url))[:REPLICAS]:
         most = "" if one.limit is None else f" of {one.limit:.0f}"
@@ -322,10 +307,7 @@ def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
 
 def _stops(stops: dict[str, int], width: int) -> Table:
     """Return a small bar chart of why conversations ended."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
+    grid = _grid("left", "left", "right")
     total = sum(stops.values())
     for reason, count in sorted(stops.items(), key=lambda pair: -pair[1])[:6]:
         style = "red" if reason == "error" else "green" if reason == "done" else "yellow"

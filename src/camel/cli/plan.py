@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import option, print_json, typed_model
+from camel.cli.command import read_settings
+from camel.cli.options import option, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from camel.generation.rate import CallRate
 
 MONTH = 30 * 24.0
+OTHER = (
+    "camel generate does not continue it. The plan below is for a new run (--out PATH). To reuse what the changes\n"
+    "allow: camel generate CONFIG.toml --fork FOLDER --dry-run\n"
+)
 
 ScaleOption = Annotated[list[str] | None, option("Estimate for another length of a level, which is one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
 
@@ -38,15 +44,10 @@ def plan(
     from rich.console import Console
 
     from camel.core.errors import InputError
-    from camel.generation.config import check_place, read_config
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above 0, not {rate}")
-    settings = read_config(config, local=local)
-    model, base_url = typed_model(context, model, base_url)
-    settings = settings.adjusted(local=local, model=model, base_url=base_url, batch=batch, out=out)
-    if not out:
-        check_place(config, settings)
+    settings = read_settings(context, config, model, base_url, local=local, out=out, batch=batch)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
 
 
@@ -109,34 +110,35 @@ def _show(
         }
         print_json(made.to_dict() | timing)
         return
-    from camel.cli.panel import echo
+    from camel.cli.panel import echo, table
+
+    def show(lines: Iterable[str], style: str = "") -> None:
+        for line in lines:
+            echo(console, line, style)
 
     if changed:
-        echo(console, f"{folder.address} was made from another configuration:", "yellow")
-        for line in changed:
-            echo(console, f"  {line}", "yellow")
-        echo(
-            console,
-            "camel generate does not continue it. The plan below is for a new run (--out PATH). To reuse what the changes\n"
-            "allow: camel generate CONFIG.toml --fork FOLDER --dry-run\n",
+        show(
+            [
+                f"{folder.address} was made from another configuration:",
+                *(f"  {one}" for one in changed),
+                OTHER,
+            ],
             "yellow",
         )
-    for line in fork_lines(source, forked, made) if forked else ():
-        echo(console, line)
-    _stages(console, made)
-    _totals(console, made)
-    for line in warnings(made, config, left):
-        echo(console, f"budget      {line}", "yellow")
-    _times(console, made, config, rate)
-    _shard(console, made, config, rate)
-    _grounds(console, made, config)
+    show(fork_lines(source, forked, made) if forked else ())
+    show([f"{made.scenario}: {made.shape}"], "bold")
+    head, rows = _stages(made)
+    table(console, head, rows, right=range(1, 6))
+    show(_totals(made))
+    show((f"budget      {line}" for line in warnings(made, config, left)), "yellow")
+    show([*_times(made, config, rate), *_shard(made, config, rate)])
+    show(_grounds(made, config), "dim")
 
 
-def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import echo, table
+def _stages(made: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the table of the stages: its head and its rows."""
     from camel.reports.numbers import counted, short
 
-    echo(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
         (
             stage.name,
@@ -155,12 +157,11 @@ def _stages(console: Console, made: Plan) -> None:
     ]
     head = ("stage", "items", "shards", "calls", "prompt tokens", "completion tokens", "measured")
     if not any(row[-1] for row in rows):
-        head, rows = head[:-1], [row[:-1] for row in rows]
-    table(console, head, rows, right=range(1, 6))
+        return head[:-1], [row[:-1] for row in rows]
+    return head, rows
 
 
-def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import echo
+def _totals(made: Plan) -> Iterator[str]:
     from camel.generation.forecast import span
     from camel.reports.numbers import counted, money, short
 
@@ -170,25 +171,21 @@ def _totals(console: Console, made: Plan) -> None:
         low, likely, high = (short(getattr(case, name)) for case in need)
         return f"{likely}{unit}{span(low, high, likely)}"
 
-    echo(console, f"calls       {between('calls')}")
-    echo(console, f"prompt      {between('prompt', ' tokens')}")
+    yield f"calls       {between('calls')}"
+    yield f"prompt      {between('prompt', ' tokens')}"
     share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
-    echo(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
-    echo(console, f"completion  {between('completion', ' tokens')}")
-    cost, direct = made.money, made.direct
-    if cost is None:
-        echo(console, "money       unknown: the model has no known price; set model.price")
-    else:
-        echo(
-            console,
-            f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}"
-            + (f"; {money(direct.likely)} without --batch" if direct and made.batched else ""),
-        )
-    echo(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
+    yield f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt"
+    yield f"completion  {between('completion', ' tokens')}"
+    cost = "unknown: the model has no known price; set model.price"
+    if made.money is not None:
+        low, likely, high = map(money, made.money)
+        cost = f"{likely}{span(low, high, likely)}"
+        cost += f"; {money(made.direct.likely)} without --batch" if made.direct and made.batched else ""
+    yield f"money       {cost}"
+    yield f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}"
 
 
-def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    from camel.cli.panel import echo
+def _times(made: Plan, config: GenerateConfig, rate: CallRate) -> Iterator[str]:
     from camel.generation.forecast import span
     from camel.generation.plan import WORKER, workers
     from camel.reports.numbers import duration, short
@@ -203,19 +200,17 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
     )
     count = _workers(config, rate)
     many = f"; on a cluster, {count:,} workers with {WORKER} conversations open in each" if count > 1 else ""
-    echo(console, f"time        {words(whole)}{remaining}: {rate.words}{many}")
+    yield f"time        {words(whole)}{remaining}: {rate.words}{many}"
     if whole.likely > MONTH:
         needed, seconds = made.need.likely.calls / (MONTH * 3600), _seconds(config)
-        echo(
-            console,
+        yield (
             f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open at {seconds:g} s per call, "
-            f"{workers(needed, seconds):,} workers",
+            f"{workers(needed, seconds):,} workers"
         )
 
 
-def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    """Print the size and cost of a shard, and the calls that are repeated if the process is killed."""
-    from camel.cli.panel import echo
+def _shard(made: Plan, config: GenerateConfig, rate: CallRate) -> Iterator[str]:
+    """Yield the size and cost of a shard, and the calls that are repeated if the process is killed."""
     from camel.reports.numbers import counted, money, short
 
     stage, need, price = made.stages[-1], made.need.likely, made.price
@@ -228,16 +223,12 @@ def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
     def cost(of: Need) -> str:
         return f", {money(price.cost(of.usage()))}" if price and price.cost(of.usage()) else ""
 
-    echo(
-        console,
+    yield (
         f"shard       {stage.shard_size:,} {what}: about {short(each.calls)} calls, "
-        f"{short(each.prompt + each.completion)} tokens{cost(each)}, committed together",
+        f"{short(each.prompt + each.completion)} tokens{cost(each)}, committed together"
     )
-    echo(
-        console,
-        f"a kill      repeats at most the {counted(round(flying.calls), 'call')} in flight"
-        f"{cost(flying)}: every other reply is stored before it is used",
-    )
+    repeated = f"{counted(round(flying.calls), 'call')} in flight{cost(flying)}"
+    yield f"a kill      repeats at most the {repeated}: every other reply is stored before it is used"
 
 
 def _seconds(config: GenerateConfig) -> float:
@@ -255,42 +246,33 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
     return -(-config.run.concurrency // WORKER)
 
 
-def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
-    """Print what the estimate is based on: measured shards or assumptions."""
-    from camel.cli.panel import echo
+def _grounds(made: Plan, config: GenerateConfig) -> Iterator[str]:
+    """Yield what the estimate is based on: measured shards or assumptions."""
     from camel.generation.config import CONVERSATIONS
     from camel.generation.guesses import FURTHER_CALLS, messages_assumed
     from camel.generation.plan import in_words
 
     measured = [stage for stage in made.stages if stage.measured]
-    if measured:
-        for where in dict.fromkeys(stage.elsewhere for stage in measured):
-            names = ", ".join(
-                f"{stage.measured:,} of {stage.name}" for stage in measured if stage.elsewhere == where
-            )
-            source = f"{where}, which has other settings" if where else config.where
-            echo(console, f"measured    on {names} in {source}", "dim")
-    if any(not stage.measured and stage.done < stage.items for stage in made.stages):
+    for where in dict.fromkeys(stage.elsewhere for stage in measured):
+        own = (stage for stage in measured if stage.elsewhere == where)
+        names = ", ".join(f"{stage.measured:,} of {stage.name}" for stage in own)
+        yield f"measured    on {names} in {f'{where}, which has other settings' if where else config.where}"
+    guessed = [not stage.measured and stage.done < stage.items for stage in made.stages]
+    lists = any(guessed[:-1])
+    if any(guessed):
         assumed = config.plan
         messages = messages_assumed(config.loaded_scenario(), assumed)
-        conversation = (
-            f"{in_words(messages)} messages per conversation, {in_words(assumed.message_tokens)} tokens each, "
-            f"{in_words(assumed.cached)} of their prompts cached"
-        )
-        each = (
-            conversation
-            if made.stages[-1].name == CONVERSATIONS
-            else f"{in_words(assumed.answer_tokens)} tokens per answer"
-        )
-        lists = any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1])
+        each = f"{in_words(assumed.answer_tokens)} tokens per answer"
+        if made.stages[-1].name == CONVERSATIONS:
+            each = (
+                f"{in_words(messages)} messages per conversation, {in_words(assumed.message_tokens)} tokens each, "
+                f"{in_words(assumed.cached)} of their prompts cached"
+            )
         entry = f", {in_words(assumed.item_tokens)} tokens per list entry" if lists else ""
-        echo(console, f"assumed     {each}{entry}; change it in [plan] of the configuration", "dim")
-    if any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1]):
-        echo(
-            console,
-            f"            and {in_words(FURTHER_CALLS)} further calls per list, for entries that repeat others",
-            "dim",
-        )
+        yield f"assumed     {each}{entry}; change it in [plan] of the configuration"
+    if lists:
+        further = f"{in_words(FURTHER_CALLS)} further calls per list"
+        yield f"            and {further}, for entries that repeat others"
 
 
 def _counts(scale: list[str]) -> dict[str, int]:

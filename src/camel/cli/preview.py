@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from camel.cli import options as shared
-from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
-from camel.cli.options import typed_model
+from camel.cli.command import MODEL_OPTIONS, Invocation, long_command, read_settings
 
 if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
@@ -28,16 +27,10 @@ def preview(
     show_prompts: shared.ShowPrompts = False,
 ) -> None:
     """Generate and print a run's first conversations."""
-    from camel.generation.config import check_place, read_config
     from camel.generation.generate import Generation
 
-    model, base_url = typed_model(call.context, model, base_url)
-    settings = read_config(config, local=local)
-    settings = settings.adjusted(
-        local=local, model=model, base_url=base_url, concurrency=call.concurrency, out=out, budget=call.limits
-    )
-    if not out:
-        check_place(config, settings)
+    more = {"concurrency": call.concurrency, "budget": call.limits}
+    settings = read_settings(call.context, config, model, base_url, local=local, out=out, **more)
     job = Generation(settings, preview=n)
 
     def done(outcome: Outcome) -> Iterator[str]:

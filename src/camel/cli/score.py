@@ -11,8 +11,6 @@ from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.evaluation.scoring import ScoreColumn
 
 RubricOption = Annotated[str, option("What the judge rates: a text, or a file with it.", "TEXT|FILE")]
@@ -91,16 +89,14 @@ def score(
             in_flight, budget=call.budget if call.budget.counts else budget, accept=accept_change or ()
         ),
         announce=announce,
-        show=lambda made: _show(call.console, made),
+        show=lambda made: _show(call, made),
     )
 
 
-def _show(console: Console, made: list[ScoreColumn]) -> None:
-    from camel.cli.panel import table
-
+def _show(call: Invocation, made: list[ScoreColumn]) -> None:
     rows: list[tuple[str, ...]] = []
     for one in made:
         words = ", ".join(f"{word} {count:,}" for word, count in list(one.words.items())[:3])
         mean = "" if one.mean is None else f"{one.mean:.3g}"
         rows.append((f"score.{one.name}", f"{one.scored:,}", f"{one.missing:,}", mean, words))
-    table(console, ("column", "scored", "missing", "mean or share", "words"), rows, right={1, 2, 3})
+    call.table(("column", "scored", "missing", "mean or share", "words"), rows, {1, 2, 3})

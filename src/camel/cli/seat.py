@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from camel.cli.screen import STYLES, Screen
@@ -14,6 +15,7 @@ from camel.core.errors import Left
 from camel.core.grammar import DONE_TOKEN
 from camel.core.judge import ModelJudge
 from camel.core.model import Model, Reply, Request
+from camel.core.toml import read_table
 from camel.models.person import PERSON, Answer, HandOver
 
 if TYPE_CHECKING:
@@ -25,27 +27,9 @@ _REVISIONS = 5
 """Maximum number of revisions of one message that a person may request."""
 
 _COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
-_EDITING = {
-    "Enter": "send",
-    "Alt+Enter": "a new line (also Ctrl+J, or a \\ at the end of the line); pasted lines stay together",
-    "↑ ↓, Ctrl+R": "earlier entries, and a search in them",
-    "Ctrl+X Ctrl+E": "edit in your $EDITOR",
-    "Ctrl+C": "clear the line; twice on an empty line: stop",
-    "//…": "send a message that starts with a slash",
-}
 _AI, _DONE, _STOP = "/ai [n]", "/done", "/stop"
-_COMMANDS = {
-    _AI: "let the model speak for you, once or n times; Ctrl+C returns the seat to you",
-    _DONE: "declare the task done, which ends the conversation",
-    _STOP: "end the conversation and keep it (also Ctrl+D)",
-}
-_MEANING = {
-    "user": "You give the instructions. Your text is sent as “Instruction: …” with “Input: None”; put an input of your "
-    "own on a line that starts with “Input:”.",
-    "assistant": "You solve the instructions. Your text is sent as “Solution: …” with “Next request.” at its end.",
-    "critic": "You choose a message by its number. Text asks for a revision of the first proposal, a number and text "
-    "for a revision of that one.",
-}
+_TEXTS = read_table(Path(__file__).with_name("seat.toml"))
+"""Keys and commands with their meaning, for `/help`, and the meaning of each seat."""
 
 
 class Ruling(NamedTuple):
@@ -138,7 +122,7 @@ class Seat:
         """Explain a seat to the person once."""
         if seat not in self._greeted:
             self._greeted.add(seat)
-            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING[seat]}\n")
+            self._screen.note(f"You are the {self._screen.title(seat)}. {_TEXTS['meaning'][seat]}\n")
 
     async def _read(self, seat: str, hints: tuple[str, ...]) -> str:
         self._screen.end_message()
@@ -156,7 +140,8 @@ class Seat:
         if name == "stop" and not rest:
             raise Left(STOPPED)
         if name in ("help", "?", "h"):
-            self._screen.table(_EDITING | {command: _COMMANDS[command] for command in commands})
+            known = {command: _TEXTS["commands"][command] for command in commands}
+            self._screen.table(_TEXTS["editing"] | known)
         elif name == "ai":
             self._screen.note(f"/ai needs a number of turns of at least 1, not {rest!r}\n", "yellow")
         else:

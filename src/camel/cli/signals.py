@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _REASONS = {signal.SIGINT: "you stopped it", signal.SIGTERM: "the process was terminated (SIGTERM)"}
@@ -30,7 +30,7 @@ class SignalHandler:
         self._before = {number: signal.signal(number, self._receive) for number in _REASONS}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

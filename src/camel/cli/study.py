@@ -13,8 +13,6 @@ from camel.cli.options import acknowledged
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.evaluation.study import Study
 
 SAMPLE = 5_000
@@ -74,12 +72,11 @@ def study(
         job,
         call.options(in_flight, budget=call.budget if call.budget.counts else budget),
         announce=announce,
-        show=lambda made: _show(call.console, made, folder),
+        show=lambda made: _show(call, made, folder),
     )
 
 
-def _show(console: Console, made: Study, folder: Path) -> None:
-    from camel.cli.panel import echo, table
+def _show(call: Invocation, made: Study, folder: Path) -> None:
     from camel.evaluation.study import SEEN, UNSEEN, shown
     from camel.evaluation.study_report import PAGE
     from camel.reports.numbers import counted, interval, percent
@@ -87,41 +84,32 @@ def _show(console: Console, made: Study, folder: Path) -> None:
     rows: list[tuple[str, ...]] = []
     for one in shown(made.behaviors):
         seat = max(one.by_seat.items(), key=lambda item: item[1].rate)[0]
-        rows.append(
-            (
-                one.title,
-                percent(one.conversations.rate),
-                interval(one.conversations),
-                percent(one.messages.rate),
-                interval(one.messages),
-                seat,
-            )
-        )
-    echo(console, f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
+        rates = (one.conversations, one.messages)
+        cells = (cell for rate in rates for cell in (percent(rate.rate), interval(rate)))
+        rows.append((one.title, *cells, seat))
+    call.echo(f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
     if rows:
         head = ("behavior", "of conversations", "95%", "of messages", "95%", "most in")
-        table(console, head, rows, right={1, 3})
+        call.table(head, rows, {1, 3})
     absent = [one for one in made.behaviors if not one.conversations.count]
     if absent:
         most = percent(max(one.conversations.high for one in absent))
         names = ", ".join(one.title.lower() for one in absent)
-        echo(console, f"not found (each in at most {most}): {names}")
+        call.echo(f"not found (each in at most {most}): {names}")
     ends = ", ".join(f"{stop} {percent(rate.rate)} ({interval(rate)})" for stop, rate in made.stops.items())
-    echo(console, f"ended   {ends}")
+    call.echo(f"ended   {ends}")
     if made.deserved:
         done = made.deserved
         more = f", {done.undecided:,} undecided" if done.undecided else ""
-        echo(
-            console,
-            f"done    deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
-            if done.rate.of
-            else f"done    none could be judged{more}: the judge answered neither yes nor no",
-        )
-    echo(console, f"note    {SEEN} {UNSEEN}")
-    echo(console, f"next    camel explore {made.run}")
+        judged = f"none could be judged{more}: the judge answered neither yes nor no"
+        if done.rate.of:
+            judged = f"deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
+        call.echo(f"done    {judged}")
+    call.echo(f"note    {SEEN} {UNSEEN}")
+    call.echo(f"next    camel explore {made.run}")
     if not made.deserved:
-        echo(console, f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
-    echo(console, f"        camel evaluate agents {made.run} --judge MODEL")
-    echo(console, f"page    {folder / PAGE}")
-    echo(console, f"figures {folder / 'study.json'}")
-    echo(console, f"plots   {folder / 'plots'}")
+        call.echo(f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
+    call.echo(f"        camel evaluate agents {made.run} --judge MODEL")
+    call.echo(f"page    {folder / PAGE}")
+    call.echo(f"figures {folder / 'study.json'}")
+    call.echo(f"plots   {folder / 'plots'}")

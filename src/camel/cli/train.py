@@ -116,7 +116,7 @@ def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> b
     from camel.cli.panel import echo
     from camel.reports.numbers import duration
     from camel.training.launch import launched
-    from camel.training.trained import Step
+    from camel.training.train import Step
 
     stopping = False
 

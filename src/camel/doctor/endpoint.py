@@ -142,10 +142,8 @@ class _Examination:
             # Raises for a missing key or an invalid URL.
             self._client(base_url=list(urls) or given)
         except InputError as error:
-            check, fix = "endpoint", "write the complete URL, such as http://127.0.0.1:8000/v1"
-            if "API key" in str(error):
-                check, fix = "key", "export OPENAI_API_KEY=…, or add --base-url or --local"
-            self.note(check, "error", str(error), fix)
+            check = "key" if "API key" in str(error) else "endpoint"
+            self.note(check, "error", str(error), ADVICE[check])
             return None
         if not urls:
             self.note("endpoint", "error", f"no replica found behind {given}", "check the name after dns+")
@@ -239,8 +237,8 @@ class _Examination:
         counted_on = self.target.context_tokens
         self._window = counted_on or told
         if self._window is None:
-            fix = "set model.context_tokens in the configuration, or --context; otherwise long conversations end with an error instead of token_limit"
-            self.note("context length", "warning", "unknown to the endpoint and to the catalog", fix)
+            says = "unknown to the endpoint and to the catalog"
+            self.note("context length", "warning", says, ADVICE["context length"])
         elif counted_on and told and counted_on > told:
             says = f"{counted_on:,} tokens are configured, but it has {told:,}"
             fix = f"lower context_tokens to {told}, or serve the model with a larger window"
@@ -258,8 +256,7 @@ class _Examination:
         wrong = time.time() - there
         if abs(wrong) > SKEW:
             says = f"this machine is {abs(wrong):,.0f} s {'ahead of' if wrong > 0 else 'behind'} the endpoint's clock"
-            fix = "set this machine's clock (timedatectl set-ntp true) or the server's: object stores reject signatures with a wrong time"
-            self.note("clock", "warning", says, fix)
+            self.note("clock", "warning", says, ADVICE["clock"])
         else:
             self.note("clock", "ok", f"within {max(1.0, abs(wrong)):.0f} s of the endpoint's")
 
@@ -343,8 +340,8 @@ class _Examination:
                 self.note("settings", "ok", f"accepted: {', '.join(sent) or 'only the model is set'}")
         price = self.target.price or find(self._name or DEFAULT_MODEL)
         if price is None:
-            fix = "set model.price = { input = …, cached = …, output = … }, in dollars per million tokens"
-            self.note("price", "warning", "unknown, so a budget in dollars is not possible", fix)
+            says = "unknown, so a budget in dollars is not possible"
+            self.note("price", "warning", says, ADVICE["price"])
         else:
             self.note(
                 "price", "ok", f"{price.input:g} and {price.output:g} dollars per million tokens in and out"

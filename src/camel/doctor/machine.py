@@ -21,6 +21,7 @@ from typing import Any
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.plugins import Registry, offered, taken
 from camel.core.stops import STOP_RULES
+from camel.core.toml import read_table
 from camel.detectors import DETECTORS
 from camel.doctor.finding import CheckResult
 from camel.models.connect import MODELS
@@ -33,16 +34,7 @@ from camel.scenarios.reading import PLUGGED
 from camel.storage.store import BucketStore, is_remote
 
 PACKAGE, OTHER = "camel-society", "camel-ai"
-EXTRAS = {
-    "local": "the tiny model of --local",
-    "data": "camel generate and export (pyarrow); runs as tables and pushing to the hub",
-    "explore": "camel explore, agents and vote, and export as a site",
-    "study": "camel study and ablate",
-    "evaluate": "camel evaluate",
-    "map": "camel map",
-    "cluster": "Ray clusters and object stores",
-    "train": "camel train; camel rows (pyarrow and numpy)",
-}
+EXTRAS: dict[str, str] = read_table(Path(__file__).with_name("advice.toml"))["extras"]
 """What each optional extra of the package is for."""
 LITTLE, TOO_LITTLE = 2**30, 100 * 2**20
 """Free disk space in bytes below which a check warns or fails. A conversation takes about 30 kB with its journal."""
@@ -75,7 +67,11 @@ def examine_machine(
 def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
-    yield from _other_package()
+    with suppress(
+        metadata.PackageNotFoundError
+    ):  # files of two packages with the same import name overwrite each other
+        found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
+        yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
     if generating and find_spec("pyarrow") is None:
         said, _, install = str(MissingExtra("Generating", "data")).partition(": ")
         yield CheckResult("extras", "error", said, install)
@@ -84,14 +80,6 @@ def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     yield _ray(address)
     yield _sandbox()
     yield from _plugins()
-
-
-def _other_package() -> Iterator[CheckResult]:
-    """Yield an error if another project's package with the same import name is installed, because the files overwrite each
-    other."""
-    with suppress(metadata.PackageNotFoundError):
-        found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
-        yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
 
 
 # ---------------------------------------------------------------- extras

@@ -13,6 +13,7 @@ import msgspec
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import Looked
 from camel.reports.blocks import (
+    TEXTS,
     Block,
     Cell,
     Fact,
@@ -27,7 +28,7 @@ from camel.reports.blocks import (
     Span,
     styled,
 )
-from camel.reports.intervals import Difference, Rate, holm, paired, wilson
+from camel.reports.intervals import Difference, Rate, ReportFigures, holm, paired, wilson
 from camel.reports.numbers import counted, percent, points
 from camel.reports.plots import GRAY, PALETTE, Plot, heat
 
@@ -81,7 +82,7 @@ class Removal(msgspec.Struct, frozen=True):
     effects: list[Effect]
 
 
-class AblationFigures(msgspec.Struct, frozen=True):
+class AblationFigures(ReportFigures, frozen=True):
     """All figures of an ablation, as stored in `ablation.json`."""
 
     scenario: str
@@ -94,10 +95,6 @@ class AblationFigures(msgspec.Struct, frozen=True):
     comparisons: int
     correction: str = "Holm"
     schema: int = 1
-
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     def sure(self) -> list[tuple[Removal, Effect]]:
         """Return the effects that are significant after correction, the smallest adjusted p-value first."""
@@ -155,10 +152,7 @@ def plot(made: AblationFigures) -> Plot:
         for effect in removal.effects
         for value in [effect.difference.difference]
     ]
-    caption = (
-        f"Percentage points by which a behavior is more (blue, +) or less (gray, −) frequent without the sentence, in "
-        f"{made.conversations:,} conversations per variant. An asterisk (*) marks a significant difference."
-    )
+    caption = TEXTS["ablation"]["plot"].format(conversations=made.conversations)
     return Plot("ablation", "What each sentence prevents", caption, heat(rows, (84, 24), most=0.6))
 
 
@@ -184,8 +178,7 @@ def report(made: AblationFigures) -> Report:
         f"{changing} of {of} {'changes' if changing == 1 else 'change'} a behavior"
         if sure
         else f"None of {of} is shown to change a behavior",
-        "The scenario ran once unchanged, and once without each sentence of its two prompts, on the same roles and tasks. "
-        "Behaviors are compared conversation by conversation.",
+        TEXTS["ablation"]["lede"],
         facts,
         [
             Section("Result", _result(made)),
@@ -201,11 +194,7 @@ def _result(made: AblationFigures) -> list[Block]:
     if not sure:
         effects = [effect.difference for removal in made.removals for effect in removal.effects]
         widest = max((one.high - one.low for one in effects), default=2.0)
-        said = (
-            "No difference is significant after correction for the number of comparisons. The sentences may still have an effect: "
-            f"with {made.conversations:,} conversations per variant, an interval is up to {widest * 100:.0f} points wide. "
-            "More conversations make the intervals narrower."
-        )
+        said = TEXTS["ablation"]["none"].format(conversations=made.conversations, width=widest * 100)
         return [Paragraph(said)]
     rows = [
         (
@@ -242,22 +231,14 @@ def _sentences(made: AblationFigures) -> list[Block]:
     head = ("Sentence removed", *map(title_of, made.whole))
     return [
         Grid(head, rows, left=len(head), wide=True, title="What each sentence prevents"),
-        Note(
-            "Percentage points by which a behavior is more (blue, +) or less (gray, −) frequent in conversations without the "
-            "sentence. Outlined (●): significant after correction."
-        ),
+        Note(TEXTS["ablation"]["sentences"]),
     ]
 
 
 def _method(made: AblationFigures) -> list[Block]:
     return [
         Heading("Method"),
-        Paragraph(
-            "Each conversation without a sentence is paired with the same conversation with it. A behavior occurs in both of a "
-            "pair, in neither, or in one. The difference has Bonett and Price's interval and the p-value of McNemar's exact test. "
-            f"All {made.comparisons:,} p-values are corrected together by Holm's method: if no sentence had an effect, at most "
-            "one in twenty such studies would report a significant difference."
-        ),
+        Paragraph(TEXTS["ablation"]["method"].format(comparisons=made.comparisons)),
         Note(styled("All figures are in `ablation.json`. Each variant is an ordinary run in a subfolder.")),
     ]
 

@@ -170,18 +170,9 @@ class Contest:
                 for index, task in enumerate(self.samples[group.name].tasks):
                     a, b = first.get(index), second.get(index)
                     if a and b and not a.failed and not b.failed:
-                        pair = Pair(
-                            _pair_id(group.name, one, two, task.id),
-                            task.text,
-                            one,
-                            a.text,
-                            two,
-                            b.text,
-                            task.labels,
-                            group.name,
-                            task.id,
-                        )
-                        made.append(pair)
+                        sides = (one, a.text, two, b.text)
+                        id = f"{task.id[:60]}-{_hash([group.name, one, two, task.id])[:10]}"
+                        made.append(Pair(id, task.text, *sides, task.labels, group.name, task.id))
         return made
 
     def judged(
@@ -254,7 +245,9 @@ class Contest:
             self.prompts["single-shot"],
             writer.name,
             sampling,
-            _hash_run(next(iter(runs.values()))) if runs else _hash_tasks(sample.tasks),
+            _hash_run(next(iter(runs.values())))
+            if runs
+            else _hash([(one.id, one.text) for one in sample.tasks]),
             sample.specified,
             *([writer.version] if writer.version else []),
         ]
@@ -333,15 +326,15 @@ class Contest:
         most: int | None,
     ) -> ContestStage:
         inputs = [kind, self.config.seed, self.config.acknowledge, *inputs]
-        fingerprint = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:16]
+        fingerprint = _hash(inputs)[:16]
         made = Solution if kind in ("summary", "answer") else JudgedPair
         tasks, each = self.samples[group].tasks, 1 if made is Solution else 2
         stage = Stage(
             name=f"{kind}-{fingerprint[:12]}",
             count=count,
             work=work,
-            write=_write,
-            failed=_failed_solution if made is Solution else _failed_verdict,
+            write=write_record,
+            failed=partial(_failed, made),
             failure=_why_failed,
             id=lambda index: tasks[index // each].id,
             read=partial(self._read, made),
@@ -379,20 +372,13 @@ class Contest:
             usage, answer = usage + reply.usage, well_formed(reply.content).strip()
             if found := read_comparison(answer):
                 places: tuple[Winner, Winner, Winner] = ("draw", "b", "a") if swapped else ("draw", "a", "b")
-                one, two = found.scores
-                scores = (two, one) if swapped else (one, two)
-                return JudgedPair(
-                    task.id, places[found.better], scores, found.reason[:2_000], usage, asks, cut
-                )
+                one, two = found.scores[::-1] if swapped else found.scores
+                winner, reason = places[found.better], found.reason[:2_000]
+                return JudgedPair(task.id, winner, (one, two), reason, usage, asks, cut)
             history.add("assistant", answer[:MOST_QUOTED] or "…")
             history.add("user", self.prompts["again"])
-        return JudgedPair(
-            task.id,
-            None,
-            reason=f"none of {ASKS} answers was readable; the last one: {shown(answer)}",
-            usage=usage,
-            asks=ASKS,
-        )
+        reason = f"none of {ASKS} answers was readable; the last one: {shown(answer)}"
+        return JudgedPair(task.id, None, reason=reason, usage=usage, asks=ASKS)
 
     # ---------------------------------------------------------------- prompts
 
@@ -449,14 +435,13 @@ class Contest:
         return [msgspec.json.decode(self.folder.read(marker.file), type=kind)]
 
 
-def _failed_solution(item: Item, error: CamelError) -> Solution:
-    return Solution(item.id, "", usage=item.usage, failed=f"{type(error).__name__}: {error}"[:500])
-
-
-def _failed_verdict(item: Item, error: CamelError) -> JudgedPair:
+def _failed(made: type[Solution | JudgedPair], item: Item, error: CamelError) -> Solution | JudgedPair:
     why = f"{type(error).__name__}: {error}"[:500]
-    reason = f"the call to the judge failed: {why}"
-    return JudgedPair(item.id, None, reason=reason, usage=item.usage, failed=why)
+    if made is Solution:
+        return Solution(item.id, "", usage=item.usage, failed=why)
+    return JudgedPair(
+        item.id, None, reason=f"the call to the judge failed: {why}", usage=item.usage, failed=why
+    )
 
 
 def _why_failed(record: Solution | JudgedPair) -> str:
@@ -470,29 +455,23 @@ def _unique(steps: Iterable[ContestStage]) -> list[ContestStage]:
     return list({step.stage.name: step for step in steps}.values())
 
 
+def _hash(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value)).hexdigest()
+
+
 def _hash_run(run: RunReader) -> str:
     """Return a hash of all conversations of a run, and of those that a filter expression selects."""
     hashes: list[Any] = [(marker.shard, marker.sha256) for marker in run.markers]
     if run.chosen is not None:
         hashes += sorted(run.chosen.items())
-    return hashlib.sha256(msgspec.json.encode(hashes)).hexdigest()
-
-
-def _hash_tasks(tasks: Sequence[Drawn]) -> str:
-    """Return a hash of the given tasks."""
-    return hashlib.sha256(msgspec.json.encode([(one.id, one.text) for one in tasks])).hexdigest()
-
-
-def _pair_id(group: str, one: str, two: str, task: str) -> str:
-    """Return a unique id that begins with the task's id."""
-    digest = hashlib.sha256(msgspec.json.encode([group, one, two, task])).hexdigest()[:10]
-    return f"{task[:60]}-{digest}"
+    return _hash(hashes)
 
 
 def _add(one: tuple[int, int, int], other: Sequence[int]) -> tuple[int, int, int]:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
-def _write(path: Path, records: Sequence[Any]) -> Written:
+def write_record(path: Path, records: Sequence[Any]) -> Written:
+    """Write the only record of a shard as JSON, durably."""
     (record,) = records
     return write_whole(path, msgspec.json.encode(record), 1)

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -37,7 +38,9 @@ STAGE = "deserved-"
 SAMPLE = 100
 ASKS = 3
 PER_SHARD = 10
-SAMPLING = Sampling(temperature=0.0, max_tokens=120)
+TOKENS = 120
+"""Maximum number of tokens of an answer."""
+SAMPLING = Sampling(temperature=0.0, max_tokens=TOKENS)
 AGAIN = "Please begin with one word, yes or no."
 MOST_CHARS = 24_000
 """Maximum characters of a conversation in a prompt. A longer one is cut in the middle, and most of its end is kept."""
@@ -63,16 +66,8 @@ class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 class Judging:
     """A judge's verdicts on a sample of a run's conversations."""
 
-    def __init__(
-        self,
-        run: RunReader,
-        kept: Path,
-        sample: Sequence[Candidate],
-        judge: AskedModel,
-        *,
-        sampling: Sampling = SAMPLING,
-    ) -> None:
-        self.run, self.folder, self._judge, self._sampling = run, RunFolder(kept), judge, sampling
+    def __init__(self, run: RunReader, kept: Path, sample: Sequence[Candidate], judge: AskedModel) -> None:
+        self.run, self.folder, self._judge = run, RunFolder(kept), judge
         # In the order in which they are stored, so that each shard is read once.
         self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
         self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
@@ -80,14 +75,14 @@ class Judging:
             self.prompt,
             AGAIN,
             judge.name,
-            msgspec.to_builtins(sampling),
+            msgspec.to_builtins(SAMPLING),
             [one.id for one in self.sample],
             run.settings.fingerprint,
         ]
         self.fingerprint = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
         self.name = STAGE + self.fingerprint[:12]
         self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
-        self._shard = lru_cache(maxsize=2)(self._read)
+        self._shard = lru_cache(maxsize=2)(run.shard)
 
     def estimate(self, calls: int) -> Usage:
         """Estimate the usage of `calls` calls, from about 20 prompts of the sample and answers of half the maximum length."""
@@ -95,7 +90,7 @@ class Judging:
         sizes = [estimate_tokens(self._asked(self._transcript(index))) for index in some]
         # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
         prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
-        return Usage(prompt, calls * (self._sampling.max_tokens or 100) // 2, calls=calls)
+        return Usage(prompt, calls * TOKENS // 2, calls=calls)
 
     def left(self) -> int:
         """Return the number of conversations that are not judged yet."""
@@ -110,7 +105,7 @@ class Judging:
             work=self._work,
             write=write_lines,
             failed=self._failed,
-            failure=_why_failed,
+            failure=attrgetter("failed"),
             id=lambda index: self.sample[index].id,
             read=self._verdicts_in,
             fingerprint=self.fingerprint,
@@ -153,9 +148,6 @@ class Judging:
             [JudgedExample(one.id, one.task, one.deserved, one.reason) for one in examples],
         )
 
-    def _read(self, place: int) -> list[Transcript]:
-        return self.run.shard(place)
-
     def _transcript(self, index: int) -> Transcript:
         one = self.sample[index]
         return self._shard(self._places[one.shard])[one.row]
@@ -165,7 +157,7 @@ class Judging:
         most = MOST_CHARS
         if window is not None:
             # Assume three bytes per token. The question itself takes less than 300 tokens.
-            answers = ASKS * ((self._sampling.max_tokens or 100) + 30)
+            answers = ASKS * (TOKENS + 30)
             most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
         said = shortened(quoted_talk(transcript), most, "> ")
         return fill(self.prompt, {"TASK": quoted(task), "CONVERSATION": said})
@@ -176,7 +168,7 @@ class Judging:
         history.add("user", self._asked(transcript))
         deserved, answer = None, ""
         for _ in range(ASKS):
-            reply = await model.reply(Request(history, self._sampling, f"{item.id}-judge", "judge"))
+            reply = await model.reply(Request(history, SAMPLING, f"{item.id}-judge", "judge"))
             answer = reply.content.strip()
             deserved = verdict_in(answer)
             if deserved is not None:
@@ -192,10 +184,6 @@ class Judging:
     def _verdict(self, item: Item, deserved: bool | None, answer: str, failed: str = "") -> DeservedVerdict:
         task = self._transcript(item.index).task.text
         return DeservedVerdict(item.id, task[:1_000], deserved, answer[:1_000], item.usage, failed)
-
-
-def _why_failed(record: DeservedVerdict) -> str:
-    return record.failed
 
 
 def verdict_in(answer: str) -> bool | None:

@@ -42,6 +42,8 @@ EXAMPLES = 5
 """Number of findings per detector and shard that are stored with the text around them."""
 EXCERPT_CHARS = 2_000
 CONTEXT_CHARS = 500
+_STORED = ("detector", "version", "index", "evidence", "reason")
+"""Fields of a finding that are stored for each one."""
 FEW = 400
 """Maximum number of conversations that are scanned in one process. For so few, starting more processes takes longer."""
 
@@ -58,31 +60,12 @@ def schema() -> Any:
     """Return the Arrow schema of a table of findings, with one row per conversation."""
     pa = arrow()
     text, whole = pa.string(), pa.int64()
-    message = pa.struct(
-        [
-            ("speaker", text),
-            ("role", text),
-            ("model", text),
-            ("chars", whole),
-            ("prompt", whole),
-            ("completion", whole),
-            ("cached", whole),
-        ]
-    )
-    finding = pa.struct(
-        [
-            ("detector", text),
-            ("version", whole),
-            ("index", whole),
-            ("evidence", text),
-            ("reason", text),
-            ("before", text),
-            ("excerpt", text),
-        ]
-    )
-    return pa.schema(
-        [("id", text), ("stop", text), ("messages", pa.list_(message)), ("findings", pa.list_(finding))]
-    )
+    message = [("speaker", text), ("role", text), ("model", text)]
+    message += [(name, whole) for name in ("chars", "prompt", "completion", "cached")]
+    finding = [("detector", text), ("version", whole), ("index", whole)]
+    finding += [(name, text) for name in ("evidence", "reason", "before", "excerpt")]
+    lists = [("messages", pa.list_(pa.struct(message))), ("findings", pa.list_(pa.struct(finding)))]
+    return pa.schema([("id", text), ("stop", text), *lists])
 
 
 class Looked(NamedTuple):
@@ -160,7 +143,9 @@ class Looker:
         if self._processes < 2 or conversations <= FEW:
             return ThreadPoolExecutor(1, "camel-look")
         # Not by fork, because Arrow and the event loop have threads.
-        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _ignore_interrupt)
+        spawn = multiprocessing.get_context("spawn")
+        # A terminal sends Ctrl-C to all processes, and the main process handles it.
+        return ProcessPoolExecutor(self._processes, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
 
     def _stage(self, pool: Executor) -> Stage:
         async def work(item: Item) -> Any:
@@ -238,11 +223,6 @@ class Findings(Job):
         yield from Looker(RunReader(self.run), run.root, processes=self.processes).stages()
 
 
-def _ignore_interrupt() -> None:
-    """Ignore Ctrl-C in a child process. A terminal sends it to all processes, and the main process handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 @lru_cache(maxsize=1)
 def _open_run(address: str, stage: str, shards: int) -> RunReader:
     """Open a run. `shards` is part of the cache key, so that the run is opened again when it has more shards."""
@@ -267,10 +247,10 @@ def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]
     names = [name for name in DETECTORS if not any(name in known for _, known in older)]
     found = [list[Finding]() for _ in transcripts]
     for path, known in older:
-        for kept, findings in zip(
-            read_shard(Path(path), ["findings"])["findings"].to_pylist(), found, strict=True
-        ):
-            findings += [_finding(row) for row in kept if row["detector"] in known]
+        stored = read_shard(Path(path), ["findings"])["findings"].to_pylist()
+        for kept, findings in zip(stored, found, strict=True):
+            mine = (row for row in kept if row["detector"] in known)
+            findings += [Finding(*(row[name] for name in _STORED)) for row in mine]
     for transcript, findings in zip(transcripts, found, strict=True):
         findings += find_in(transcript, names)
         findings.sort(key=lambda finding: finding.index)
@@ -298,10 +278,6 @@ def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]
     return arrow().RecordBatch.from_pylist(rows, schema=schema())
 
 
-def _finding(row: dict[str, Any]) -> Finding:
-    return Finding(row["detector"], row["version"], row["index"], row["evidence"], row["reason"])
-
-
 def _chosen(transcripts: list[Transcript], found: list[list[Finding]]) -> set[int]:
     """Return the `id()` of findings to store as examples: pseudorandom, at most one per conversation and detector."""
     candidates: dict[str, list[tuple[bytes, int]]] = {}
@@ -325,7 +301,7 @@ def _row(transcript: Transcript, finding: Finding, example: bool) -> dict[str, A
     del row["confirmed"]
     if example:
         before = transcript.messages[finding.index - 1].content if finding.index > 0 else ""
-        row["before"] = _shortened(before, CONTEXT_CHARS)
+        row["before"] = before if len(before) <= CONTEXT_CHARS else f"{before[:CONTEXT_CHARS]} …"
         row["excerpt"] = around(transcript.messages[finding.index].content, finding.evidence)
     return row
 
@@ -338,7 +314,3 @@ def around(text: str, evidence: str) -> str:
     start = max(0, min(at - EXCERPT_CHARS // 4, len(text) - EXCERPT_CHARS))
     end = start + EXCERPT_CHARS
     return ("… " if start else "") + text[start:end] + (" …" if end < len(text) else "")
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]} …"

@@ -28,6 +28,7 @@ from camel.evaluation.results import Comparison, Evaluation, ShownPair
 from camel.evaluation.standing import Interval, WinShares
 from camel.reports import report_files
 from camel.reports.blocks import (
+    TEXTS,
     A,
     B,
     Block,
@@ -78,8 +79,7 @@ def report(made: Evaluation) -> Report:
     return Report(
         "Evaluation",
         headline(made),
-        "Agents discussed each task, and a model summarized the conversation into one solution. A model also answered the same "
-        "task in one reply. A judge compared two solutions at a time, in both orders, without the names of their systems.",
+        TEXTS["evaluation"]["lede"],
         _facts(made),
         [Section("Results", _results(made)), *judging(made), Section("Method", _method(made))],
         plots(made),
@@ -138,16 +138,10 @@ def _results(made: Evaluation) -> list[Block]:
     several = len({(row.a, row.b) for row in rows if row.ours}) > 1
     return [
         Picture("results"),
-        Note(
-            "“Won” and “lost” refer to A. A verdict counts only if it is the same in both orders; otherwise the pair counts as "
-            "a draw."
-        ),
+        Note(TEXTS["evaluation"]["results"]),
         Points(points(made)),
         _wins(rows, "Verdicts", several=several),
-        Note(
-            "95% intervals by bootstrap over the tasks. Rows that begin with “Paper” are from the paper's Table 1, where agents "
-            "are compared with single-shot answers of gpt-3.5-turbo. Its human evaluation has 453 votes."
-        ),
+        Note(TEXTS["evaluation"]["paper"]),
         *([Details("Each judge alone", [_wins(alone, "", several=several)])] if alone else []),
     ]
 
@@ -216,11 +210,7 @@ def _order(made: Evaluation) -> list[Block]:
     return [
         Picture("order"),
         _compared(made, "Verdicts in both orders", names, rows),
-        Note(
-            "Each pair was judged twice, once in each order. “First won twice”: the judge chose the solution that it saw first "
-            "both times. “Preference for the first”: share of verdicts for the first solution minus share for the second; 0 means "
-            "no bias. “p”: probability of changes at least as one-sided as these if the judge had no bias."
-        ),
+        Note(TEXTS["evaluation"]["order"]),
     ]
 
 
@@ -241,11 +231,7 @@ def _length(made: Evaluation) -> list[Block]:
     return [
         Picture("length"),
         _compared(made, "Verdicts by length", names, rows),
-        Note(
-            "“Length ratio”: characters of A divided by those of B, median. The score counts a draw as half a win. “At equal "
-            "length”: estimate by a logistic regression on the logarithm of the ratio. A longer solution may win because it is "
-            "longer or because it is better; the table cannot separate the two."
-        ),
+        Note(TEXTS["evaluation"]["length"]),
     ]
 
 
@@ -284,10 +270,7 @@ def _judges(made: Evaluation) -> list[Block]:
     return [
         _compared(made, "The judges", names, rows),
         *([Grid(head, agreement, title="Agreement of judges")] if agreement else []),
-        Note(
-            "Kappa is agreement beyond chance: Cohen's for two judges, Fleiss' for more. 1 is full agreement, 0 is chance. It is "
-            "undefined if all answers are the same."
-        ),
+        Note(TEXTS["evaluation"]["judges"]),
     ]
 
 
@@ -313,10 +296,7 @@ def _ratings(made: Evaluation) -> list[Block]:
 
 
 def _pairs(examples: Sequence[ShownPair]) -> list[Block]:
-    note = (
-        "Examples of each kind of verdict, in the order in which the tasks were drawn. All pairs are in pairs.jsonl, all "
-        "verdicts in verdicts.jsonl."
-    )
+    note = TEXTS["evaluation"]["examples"]
     folds = [_pair(shown, is_first=not place) for place, shown in enumerate(examples)]
     return [Heading("Pairs"), Note(note), *folds] if folds else []
 
@@ -394,13 +374,7 @@ def _method(made: Evaluation) -> list[Block]:
     decisive = ("config", "prompts", "judges", "drawn", "version")
     return [
         Heading("Method"),
-        Paragraph(
-            "Tasks are drawn at random with a fixed seed. A model writes the solution of each conversation as one text that does "
-            "not show that it comes from a conversation (paper, section 5.1). The judge sees the task and two solutions without "
-            "names, in both orders, and gives scores, a reason and a decision. In its prompt, every line of a solution is quoted, "
-            "so that it cannot pass as a part of the instructions. Shares have 95% intervals by a Bayesian bootstrap over the "
-            "tasks. The intervals do not cover other judges, prompts or models."
-        ),
+        Paragraph(TEXTS["evaluation"]["method"]),
         Note(f"{drawn}."),
         settings_block({name: getattr(made, name) for name in decisive}),
     ]

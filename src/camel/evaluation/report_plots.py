@@ -8,6 +8,7 @@ from camel.evaluation.contest_records import AGENTS
 from camel.evaluation.report_table import TableRow, table, titled
 from camel.evaluation.results import Comparison, Evaluation
 from camel.evaluation.standing import Interval
+from camel.reports.blocks import TEXTS
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, percent, signed
 from camel.reports.plots import GRAY, SIDE_A, Plot, Spec, count_axis, dots, drawing, outcomes, panels, plot
@@ -89,10 +90,7 @@ def _order(made: Evaluation) -> Plot:
             _dot("both orders combined", one.shares.score, SIDE_A),
         ]
     pairs = sum(one.position.pairs for one in judged if one.position)
-    caption = (
-        f"Score of A (share of wins plus half the share of draws) on {pairs:,} pairs, each judged in both orders. If the judge has "
-        "no bias, “A shown first” and “B shown first” are about equal."
-    )
+    caption = TEXTS["evaluation"]["order_plot"].format(pairs=pairs)
     return plot("order", "Effect of the order", caption, lambda width: dots(rows, width, middle=0.5))
 
 
@@ -117,10 +115,7 @@ def _length(made: Evaluation) -> Plot:
     most = max(found.wins + found.draws + found.losses for one in made.headline for found in one.length.bins)
     unit = {name: part for name, part in drawing("verdicts", [], 0).items() if name in ("mark", "encoding")}
     unit["encoding"]["x"]["axis"] |= count_axis(most)
-    caption = (
-        f"{sum(row['pairs'] for row in rows):,} pairs by the length of A's solution divided by the length of B's. If the shares of "
-        "the colors change from top to bottom, winning is related to length."
-    )
+    caption = TEXTS["evaluation"]["length_plot"].format(pairs=sum(row["pairs"] for row in rows))
     return plot(
         "length",
         "Effect of the length",

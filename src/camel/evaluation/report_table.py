@@ -6,31 +6,18 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Kind
+from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT
 from camel.evaluation.pairs import Winner
 from camel.evaluation.results import Comparison, Evaluation
+from camel.reports.blocks import TEXTS
 from camel.reports.intervals import Rate, holm, paired
 from camel.reports.numbers import share_with_interval
 
-TITLES = {
-    "ai_society": "AI Society",
-    "code": "Code",
-    "table1_ai_society": "AI Society, fixed tasks",
-    "table1_code": "Code, fixed tasks",
-}
+TITLES = TEXTS["groups"]
 TABLE1 = "table1_"
 """Prefix of the names of scenarios with fixed tasks."""
 NAMES = {SINGLE_SHOT: "single answers"}
-
-
-STEPS: dict[Kind, str] = {
-    "summary": "Summaries of conversations",
-    "answer": "Single-shot answers",
-    "verdict": "Verdicts, both orders",
-    "repeat": "Verdicts asked again",
-}
-
-
+STEPS = TEXTS["steps"]
 WORDS: dict[Winner | None, str] = {"a": "A won", "b": "B won", "draw": "drawn", None: "undecided"}
 CHANCE = 0.05
 

@@ -33,7 +33,7 @@ from camel.evaluation.standing import (
     shares,
 )
 from camel.models.prices import cost
-from camel.reports.intervals import Rate, wilson
+from camel.reports.intervals import Rate, ReportFigures, wilson
 
 PANEL = "all judges"
 SHOWN = 12
@@ -147,7 +147,7 @@ class Human(msgspec.Struct, frozen=True):
     voters: int
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class Evaluation(ReportFigures, frozen=True):
     """All figures of an evaluation, as stored in `evaluation.json`."""
 
     config: AgentsConfig
@@ -172,15 +172,11 @@ class Evaluation(msgspec.Struct, frozen=True):
     money: float | None
     """Total cost in US dollars. None if the price of a model is unknown."""
     examples: list[ShownPair]
-    human: list[Human] = []
+    human: list[Human] = msgspec.field(default_factory=list[Human])
     """Human votes on the same pairs, if there are any."""
     paper: dict[str, tuple[PaperTable1Row, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
     version: str = __version__
     schema: int = 1
-
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[PairVerdict]]:

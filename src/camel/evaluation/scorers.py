@@ -12,7 +12,6 @@ import math
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any, cast
@@ -48,8 +47,7 @@ ScoreShard = Callable[[Sequence[Transcript], int], list[Score]]
 """Returns the scores of a shard's conversations, in order, from them and the shard's number."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scorer:
+class Scorer(msgspec.Struct, frozen=True, kw_only=True):
     """Makes one column of scores: of each item, or of a shard at once."""
 
     identity: Mapping[str, Any]

@@ -16,7 +16,7 @@ from camel.core.errors import MissingExtra
 from camel.core.message import Usage
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import EXAMPLES, Looked, draw
-from camel.reports.intervals import Clusters, Rate, wilson
+from camel.reports.intervals import Clusters, Rate, ReportFigures, wilson
 
 try:
     import numpy as np
@@ -135,7 +135,7 @@ class JudgedExample(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Study(msgspec.Struct, frozen=True):
+class Study(ReportFigures, frozen=True):
     """All figures of a study, as stored in `study.json`."""
 
     run: str
@@ -156,15 +156,11 @@ class Study(msgspec.Struct, frozen=True):
     behaviors: list[Behavior]
     growth: list[Curve]
     deserved: Deserved | None = None
-    labels: list[str] = []
+    labels: list[str] = msgspec.field(default_factory=list[str])
     """Restricted labels of the run's conversations."""
     canary: str = ""
     """The GUID that every text with restricted conversations must contain."""
     schema: int = 1
-
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 class Candidate(msgspec.Struct, frozen=True, order=True):

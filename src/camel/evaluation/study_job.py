@@ -16,7 +16,7 @@ from camel.core.model import Model
 from camel.evaluation.deserved import Judging
 from camel.evaluation.findings import Looker
 from camel.evaluation.study import Gatherer, Study, study_of
-from camel.evaluation.study_report import write_study
+from camel.evaluation.study_report import report
 from camel.evaluation.windows import AskedModel
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.ledger import MONEY
@@ -26,6 +26,7 @@ from camel.query.columns import known_columns, select_by_shard
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow
 from camel.record.release import Release, check_labels
+from camel.reports.report_files import write_report
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
@@ -151,7 +152,7 @@ class StudyJob(Job):
             money = None if None in paid else sum(one or 0.0 for one in paid)
             study = replace(study, deserved=judging.result(gathered.ended_done, money))
         study = replace(study, labels=self._labels, canary=self._release.canary if self._labels else "")
-        write_study(study, Path(self.out))
+        write_report(Path(self.out), "study", report(study), study.to_json())
         return study
 
     def absolute(self) -> StudyJob:

@@ -8,18 +8,14 @@ from typing import Any
 from msgspec import to_builtins
 
 from camel.evaluation.study import Behavior, Study, shown
+from camel.reports.blocks import TEXTS
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import GRAY, SEATS, Plot, Spec, bands, colors, dots, panels, plot, seat_colors
 
 MOST_TURNS = 60
 """Maximum number of messages per conversation in a plot. `study.json` has more."""
-LABELS = {
-    "chars": "characters",
-    "prompt": "prompt tokens",
-    "completion": "completion tokens",
-    "cached": "cached tokens",
-}
+LABELS = TEXTS["measures"]
 
 
 def plots(study: Study) -> list[Plot]:
@@ -67,10 +63,7 @@ def _by_turn(study: Study, found: list[Behavior]) -> Plot:
         if turn <= MOST_TURNS and rate.of and one.by_seat[seat].count
     ]
     y = _amount("low", axis={"format": ".0%", "tickCount": 3}, scale={"domainMin": 0})
-    caption = (
-        f"Share of the first, second, third … messages of {study.conversations:,} conversations that show the behavior, with "
-        "95% intervals. The color is the seat that usually writes that message. Each behavior has its own scale."
-    )
+    caption = TEXTS["study"]["by_turn"].format(conversations=study.conversations)
     return plot(
         "by-turn",
         "When behaviors occur",
@@ -114,10 +107,7 @@ def _by_seat(found: list[Behavior]) -> Plot:
         for one in found
         for seat, rate in ((seat, one.by_seat[seat]) for seat in seats)
     ]
-    caption = (
-        f"Share of each seat's messages, of {found[0].messages.of:,} in all. The 95% intervals account for the similarity of "
-        "messages within a conversation."
-    )
+    caption = TEXTS["study"]["by_seat"].format(messages=found[0].messages.of)
     return plot("by-seat", "Which seats show behaviors", caption, lambda width: dots(rows, width))
 
 
@@ -130,8 +120,7 @@ def _growth(study: Study, measures: Sequence[str], name: str, title: str) -> Plo
         if point.turn <= MOST_TURNS
     ]
     y = _amount("low", axis={"format": "~s", "tickCount": 4}, scale={"domainMin": 0})
-    caption = (
-        f"Median (line) and middle half (band) over {study.conversations:,} conversations, by the message's position in the "
-        f"conversation{', in characters' if name == 'length' else ''}."
+    caption = TEXTS["study"]["growth"].format(
+        conversations=study.conversations, unit=", in characters" if name == "length" else ""
     )
     return plot(name, title, caption, lambda width: panels(rows, "measure", _lines(rows, y, "median"), width))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from camel.evaluation.study import SEEN, UNSEEN, Behavior, Deserved, Example, Study, shown
 from camel.evaluation.study_plots import plots
 from camel.record.release import WARNING
-from camel.reports import report_files
 from camel.reports.blocks import (
     Block,
     Cell,
@@ -38,11 +36,6 @@ _LEAST_ROLE = 5
 """Minimum number of conversations that a role needs to be shown."""
 
 PAGE = "study.html"
-
-
-def write_study(study: Study, folder: Path) -> None:
-    """Write the report of a study, its figures as JSON, and its plots into a folder."""
-    report_files.write_report(folder, "study", report(study), study.to_json())
 
 
 def report(study: Study) -> Report:

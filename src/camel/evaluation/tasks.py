@@ -75,7 +75,8 @@ def draw_tasks(
                 empty += 1
             else:
                 of += 1
-                places.append(_Place(_draw(seed, id), part, row))
+                drawn = hashlib.blake2b(f"{seed} {id}".encode("utf-8", "replace"), digest_size=16).digest()
+                places.append(_Place(drawn, part, row))
         places = heapq.nsmallest(count, places)
     found = _read(first, places)
     also = {system: _by_id(run, {one.id for one in found}) for system, run in others}
@@ -109,10 +110,6 @@ def draw_tasks(
         for one, same in zip(found, matched, strict=True)
     ]
     return DrawnTasks(tasks, of, excluded, empty, specified)
-
-
-def _draw(seed: int, id: str) -> bytes:
-    return hashlib.blake2b(f"{seed} {id}".encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def _scanned(run: RunReader, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:

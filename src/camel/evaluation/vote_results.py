@@ -6,8 +6,6 @@ votes. The majority of each pair is reported as well; it counts every pair once,
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,7 +30,8 @@ from camel.evaluation.standing import (
     shares,
 )
 from camel.evaluation.votes import CastVote, Record, key_of, latest, read_records, votes_folder
-from camel.reports.intervals import Clusters, Rate, wilson
+from camel.reports.intervals import Clusters, Rate, ReportFigures, wilson
+from camel.reports.plots import as_csv
 
 WINNERS: tuple[Winner, ...] = ("a", "draw", "b")
 LEAST_SHARED = 5
@@ -83,7 +82,7 @@ class Between(msgspec.Struct, frozen=True):
     kappa: Kappa
 
 
-class Results(msgspec.Struct, frozen=True):
+class Results(ReportFigures, frozen=True):
     """All figures of the human votes on an evaluation's pairs."""
 
     pairs: int
@@ -105,10 +104,6 @@ class Results(msgspec.Struct, frozen=True):
     judges: list[Between]
     """Agreement of each judge with the majority of voters (Cohen's kappa)."""
     schema: int = 1
-
-    def to_json(self) -> bytes:
-        """Return the results as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
 def read_results(path: Path) -> Results:
@@ -278,29 +273,13 @@ def _judges(
 def votes_csv(path: Path) -> str:
     """Return each voter's last votes as CSV, including skips. `vote` is a, b, draw or skip, and `winner` names the system."""
     known = {key_of(pair): pair for pair in read_pairs(path)}
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(COLUMNS)
+    rows: list[dict[str, str]] = []
     for mine in latest(read_records(votes_folder(path))).values():
         for vote in mine.values():
             if pair := known.get(vote.key):
                 systems = {"a": pair.system_a, "b": pair.system_b}
                 at = datetime.fromtimestamp(vote.at, UTC).isoformat(timespec="seconds")
-                cells = (
-                    pair.id,
-                    pair.group,
-                    pair.system_a,
-                    pair.system_b,
-                    vote.voter,
-                    vote.choice,
-                    systems.get(vote.choice, ""),
-                    systems[vote.first],
-                    at,
-                )
-                rows.writerow(map(_cell, cells))
-    return file.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Return a text as a CSV cell that a spreadsheet does not run as a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+                about = (pair.id, pair.group, pair.system_a, pair.system_b, vote.voter, vote.choice)
+                cells = (*about, systems.get(vote.choice, ""), systems[vote.first], at)
+                rows.append(dict(zip(COLUMNS, cells, strict=True)))
+    return as_csv(rows, COLUMNS)

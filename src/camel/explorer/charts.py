@@ -18,7 +18,7 @@ import msgspec
 
 from camel.explorer.colors import GRAY
 from camel.reports.intervals import wilson
-from camel.reports.plots import Plot, Spec, colors, names
+from camel.reports.plots import Plot, Spec, colors, formula_safe, names
 
 FEWEST = 10
 """Minimum number of values for a plot with shares. Fewer values are listed instead."""
@@ -63,10 +63,7 @@ def as_csv(made: Chart) -> str:
 
 def csv_cell(value: Any) -> Any:
     """Return a value that no spreadsheet interprets as a formula. The text may come from a model."""
-    if isinstance(value, str):
-        value = _UNSEEN.sub("\ufffd", value)
-        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
-    return value
+    return formula_safe(_UNSEEN.sub("\ufffd", value) if isinstance(value, str) else value)
 
 
 def printable(text: str) -> str:

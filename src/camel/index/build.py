@@ -27,20 +27,9 @@ from camel.storage.store import BucketStore
 _SMALL = 10_000
 """Maximum number of rows for which counting in Python is faster than grouping in Arrow."""
 INDEX_COLUMNS = [
-    "id",
-    "scenario",
-    "task.original",
-    "speakers.list.element.name",
-    "speakers.list.element.role",
-    "messages.list.element.model",
-    "stop.reason",
-    "labels",
-    "num_messages",
-    "prompt_tokens",
-    "completion_tokens",
-    "cached_tokens",
-    "calls",
-    "usd",
+    *("id", "scenario", "task.original", "speakers.list.element.name", "speakers.list.element.role"),
+    *("messages.list.element.model", "stop.reason", "labels", "num_messages", "prompt_tokens"),
+    *("completion_tokens", "cached_tokens", "calls", "usd"),
 ]
 """The columns of the data that an index is made from."""
 _NEEDED = sorted({name.partition(".")[0] for name in INDEX_COLUMNS} - {"usd"})
@@ -63,15 +52,10 @@ def facet_values(
     names: Sequence[str], roles: Sequence[str], models: Iterable[str | None], reason: str | None
 ) -> FacetValues:
     """Derive facet values from speakers, models and the stop reason."""
-    seats = dict(
-        zip(reversed(names), reversed(roles), strict=True)
-    )  # if a name occurs twice, the first counts
-    return FacetValues(
-        seats.get("assistant", ""),
-        seats.get("user", ""),
-        reason or UNFINISHED,
-        " + ".join(dict.fromkeys(filter(None, models))),
-    )
+    # If a name occurs twice, the first counts.
+    seats = dict(zip(reversed(names), reversed(roles), strict=True))
+    model = " + ".join(dict.fromkeys(filter(None, models)))
+    return FacetValues(seats.get("assistant", ""), seats.get("user", ""), reason or UNFINISHED, model)
 
 
 def no_cost(model: str, usage: Usage) -> float | None:
@@ -104,18 +88,14 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
         usd or (cost(one.model, Usage(*counts)) if counts[0] or counts[1] else None)
         for one, usd, *counts in zip(told, paid, prompt, completion, cached, calls, strict=True)
     ]
-    made = {
+    made: dict[str, Any] = {
         "id": columns["id"],
         "scenario": columns["scenario"],
-        "assistant": _texts([one.assistant for one in told]),
-        "user": _texts([one.user for one in told]),
+        **{name: _texts([getattr(one, name) for one in told]) for name in FacetValues._fields},
         "others": _texts([_others(names, roles) for names, roles in seats]),
         "task": task,
-        "stop": _texts([one.stop for one in told]),
-        "model": _texts([one.model for one in told]),
         "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
-        "findings": _texts([""] * data.num_rows),
-        "marks": _texts([""] * data.num_rows),
+        **dict.fromkeys(("findings", "marks"), _texts([""] * data.num_rows)),
         "messages": columns["num_messages"],
         "tokens": pc.add(columns["prompt_tokens"], columns["completion_tokens"]),
         "completion": columns["completion_tokens"],

@@ -57,31 +57,12 @@ class Header(msgspec.Struct, frozen=True):
 def schema() -> Any:
     """Return the Arrow schema of an index."""
     pa = arrow()
-    texts = [
-        "id",
-        "scenario",
-        "assistant",
-        "user",
-        "others",
-        "task",
-        "stop",
-        "model",
-        "labels",
-        "findings",
-        "marks",
-    ]
-    return pa.schema(
-        [
-            *((name, pa.string()) for name in texts),
-            ("messages", pa.int32()),
-            ("tokens", pa.int64()),
-            ("completion", pa.int64()),
-            ("calls", pa.int32()),
-            ("cost", pa.float64()),
-            ("shard", pa.int32()),
-            ("row", pa.int32()),
-        ]
-    )
+    text, whole, large = pa.string(), pa.int32(), pa.int64()
+    texts = ("id", "scenario", "assistant", "user", "others", "task", "stop", "model")
+    texts += ("labels", "findings", "marks")
+    numbers = [("messages", whole), ("tokens", large), ("completion", large), ("calls", whole)]
+    rest = [("cost", pa.float64()), ("shard", whole), ("row", whole)]
+    return pa.schema([*((name, text) for name in texts), *numbers, *rest])
 
 
 def name_of(marker: Marker) -> str:
@@ -231,12 +212,9 @@ def is_of(
     header: Header, stage: str, fingerprint: str, first: int, last: int, anew: Mapping[int, str]
 ) -> bool:
     """Return whether a merged file matches its name, this run, and the current shards according to `rewritten_files`."""
-    shards = [one.shard for one in header.shards]
-    return (header.stage, header.fingerprint, shards) == (
-        stage,
-        fingerprint,
-        list(range(first, last + 1)),
-    ) and are_newest(header.shards, anew)
+    wanted = (stage, fingerprint, list(range(first, last + 1)))
+    found = (header.stage, header.fingerprint, [one.shard for one in header.shards])
+    return found == wanted and are_newest(header.shards, anew)
 
 
 def are_newest(shards: Iterable[Indexed], anew: Mapping[int, str]) -> bool:
@@ -246,7 +224,7 @@ def are_newest(shards: Iterable[Indexed], anew: Mapping[int, str]) -> bool:
 
 def is_for(header: Header, marker: Marker) -> bool:
     """Return whether an index file belongs to the data file of a marker."""
-    its = [(one.shard, one.file, one.rows) for one in header.shards]
-    return header.stage == marker.stage and its == [
-        (marker.shard, PurePosixPath(marker.file).stem, marker.rows)
-    ]
+    wanted = [(marker.shard, PurePosixPath(marker.file).stem, marker.rows)]
+    return (
+        header.stage == marker.stage and [(one.shard, one.file, one.rows) for one in header.shards] == wanted
+    )

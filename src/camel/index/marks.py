@@ -23,20 +23,14 @@ from camel.record.parquet import arrow
 _BATCH = 65_536
 
 
-def names_of(marks: Sequence[Mark]) -> str:
-    """Return the names of findings as the text of a facet column."""
-    return joined(mark.detector for mark in marks)
-
-
-def places_of(marks: Sequence[Mark]) -> str:
-    """Return findings with index of the message and seat, such as `3 role_flipping assistant`, as the text of a column."""
-    return joined(f"{mark.message} {mark.detector} {mark.seat}" for mark in marks)
-
-
 def marked(table: Any, found: Sequence[Sequence[Mark]]) -> Any:
-    """Return an index table with the findings of each row filled in."""
-    for name, text in (("findings", names_of), ("marks", places_of)):
-        column = arrow().array([text(marks) for marks in found], arrow().string())
+    """Return an index table with the findings of each row filled in: by name, and as `3 role_flipping assistant`."""
+    columns = {
+        "findings": [joined(mark.detector for mark in marks) for marks in found],
+        "marks": [joined(f"{mark.message} {mark.detector} {mark.seat}" for mark in marks) for marks in found],
+    }
+    for name, texts in columns.items():
+        column = arrow().array(texts, arrow().string())
         table = table.set_column(table.schema.get_field_index(name), name, column)
     return table
 

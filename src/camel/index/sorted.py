@@ -120,15 +120,12 @@ def write_copy(path: Path, index: Path, number: str) -> None:
 
 
 def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:
-    values, total = table.column("value"), table.num_rows
-    starts = list(range(0, total, _GROUP))
-    ends = [min(start + _GROUP, total) for start in starts]
-    firsts, lasts = (
-        arrow().array(starts, arrow().int64()),
-        arrow().array([end - 1 for end in ends], arrow().int64()),
-    )
-    sizes = [end - start for start, end in zip(starts, ends, strict=True)]
-    return values.take(firsts).to_pylist(), values.take(lasts).to_pylist(), sizes
+    values, total, pa = table.column("value"), table.num_rows, arrow()
+    starts = range(0, total, _GROUP)
+    sizes = [min(_GROUP, total - start) for start in starts]
+    lasts = [start + size - 1 for start, size in zip(starts, sizes, strict=True)]
+    low, high = (values.take(pa.array(places, pa.int64())).to_pylist() for places in (starts, lasts))
+    return low, high, sizes
 
 
 def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
@@ -138,24 +135,17 @@ def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
     numbers = pa.array([n for n in range(groups) for _ in range(_GROUP)][: table.num_rows], pa.int32())
     names = ["labels", *(FACETS[name].column for name in facets)]
     keys = [f"k{n}" for n in range(len(names))]
-    found = (
-        pa.table([numbers, *(_text(table.column(name)) for name in names)], ["group", *keys])
-        .group_by(["group", *keys])
-        .aggregate([([], "count_all")])
-    )
+    # As plain text, because the dictionaries of two chunks may differ.
+    texts = [table.column(name).cast(pa.string()) for name in names]
+    grouped = pa.table([numbers, *texts], ["group", *keys]).group_by(["group", *keys])
+    found = grouped.aggregate([([], "count_all")])
+    columns = (found.column(name).to_pylist() for name in ("group", "count_all", *keys))
     cells: dict[tuple[str, ...], list[int]] = {}
-    for group, number, *values in zip(
-        *(found.column(name).to_pylist() for name in ("group", "count_all", *keys)), strict=True
-    ):
+    for group, number, *values in zip(*columns, strict=True):
         if tuple(values) not in cells and len(cells) >= _FEW:
             return None
         cells.setdefault(tuple(values), [0] * groups)[group] = number
     return GroupCounts(facets, [(list(values), counts) for values, counts in sorted(cells.items())])
-
-
-def _text(column: Any) -> Any:
-    """Return a dictionary-encoded column as plain text, because the dictionaries of two chunks may differ."""
-    return column.cast(arrow().string())
 
 
 def read_ordered(path: Path) -> Ordered:

@@ -29,7 +29,7 @@ from camel.core.transcript import Transcript
 from camel.index.build import FacetValues, facet_values
 from camel.index.files import Indexed, are_newest, rewritten_files
 from camel.record.arrow import stream_shard
-from camel.runs.compact import Part, open_parts, parts_of, ranges
+from camel.runs.compact import open_parts, parts_of, ranges
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage import inside
@@ -169,7 +169,7 @@ def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Mar
         parts = parts_of(folder, stage, markers)
         with open_parts(folder, parts) as files:
             for part, file in zip(parts, files, strict=True):
-                for marker in _within(part, markers):
+                for marker in (one for one in markers if part.first <= one.shard <= part.last):
                     start = sum(part.rows[: marker.shard - part.first])
                     for row, transcript in enumerate(stream_shard(file, start, start + marker.rows)):
                         writer.add_document(_document(engine, marker.shard, row, transcript))
@@ -184,10 +184,6 @@ def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Mar
         sync_folder(path.parent)
     finally:
         shutil.rmtree(writing, ignore_errors=True)
-
-
-def _within(part: Part, markers: Sequence[Marker]) -> Iterator[Marker]:
-    return (marker for marker in markers if part.first <= marker.shard <= part.last)
 
 
 def _schema() -> Any:
@@ -244,10 +240,8 @@ class TextIndex:
         schema, query = self._index.schema, engine.Query
         must, never = engine.Occur.Must, engine.Occur.MustNot
         terms = [(must, self._phrase(list(words))) for words in phrases]
-        for name, values in facets.items():
-            terms.append(
-                (must, query.const_score_query(query.term_set_query(schema, name, list(values)), 0.0))
-            )
+        sets = (query.term_set_query(schema, name, list(values)) for name, values in facets.items())
+        terms += [(must, query.const_score_query(one, 0.0)) for one in sets]
         terms += [(never, query.term_query(schema, "label", label)) for label in sorted(hidden)]
         found = self._searcher.search(query.boolean_query(terms), limit=most, count=True)
         return found.hits, found.count
@@ -255,13 +249,10 @@ class TextIndex:
     def _phrase(self, words: list[str]) -> Any:
         """Return the search engine's query for adjacent words."""
         query, where = tantivy().Query, (self._index.schema, "words")
+        one, several = query.term_query, query.phrase_query
         if words[-1].endswith(BEGINNING):
-            return (
-                query.regex_query(*where, words[0])
-                if len(words) == 1
-                else query.regex_phrase_query(*where, words)
-            )
-        return query.term_query(*where, words[0]) if len(words) == 1 else query.phrase_query(*where, words)
+            one, several = query.regex_query, query.regex_phrase_query
+        return one(*where, words[0]) if len(words) == 1 else several(*where, words)
 
     def places(self, addresses: Sequence[Any]) -> list[int]:
         """Return the position of each found conversation: shard and row in one integer."""
@@ -296,16 +287,10 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:
+def opened(folder: RunFolder, stage: str) -> list[TextIndex]:
     """Open the valid text indexes of a stage. Return none if the search engine is not installed."""
     found: list[TextIndex] = []
-    there = text_indexes(folder, stage, fingerprint)
-    try:
-        if there:
-            tantivy()
-    except MissingExtra:
-        return []
-    for path, header in there:
+    for path, header in text_indexes(folder, stage, folder.settings().fingerprint):
         with contextlib.suppress(CamelError):
             found.append(TextIndex(path, header))
     return found

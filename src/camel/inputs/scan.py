@@ -19,6 +19,7 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
+from camel.core.toml import read_table
 from camel.inputs.joining import find_column, open_inputs
 from camel.inputs.reading import BATCH, LONGEST_CELL, InputTable, TableBatch, parquet_file
 from camel.inputs.settings import Inputs, column_key
@@ -34,27 +35,7 @@ _MEMORY = ("64MB", "256MB", "2GB")
 _MOST_SEEN = 1_000_000
 """With a limit up to this one, reading stops as soon as there are enough different rows."""
 
-_EQUAL = """
-create temp table equal as
-select *, row_number() over same as ordinal, first_value(line) over same as earlier, first_value(hash) over same as original
-from (
-    select file_row_number as position, id, hash, line from staged
-    where hash(id) in (select hash(id) from staged group by 1 having count(*) > 1)
-) window same as (partition by id order by position)
-"""
-_CONFLICTS = "select id, earlier, line from equal where hash <> original order by position limit 5"
-_COUNTS = "select (select count(*) from staged), (select count(*) from equal where ordinal > 1)"
-_TAKEN = (
-    "select id from staged where id in (select id || '#' || ordinal from equal where ordinal > 1) limit 1"
-)
-# DuckDB 2.0 ignores some limits after a join, so the query filters by number, and `_take` stops at the limit.
-_CHOSEN = """
-select position, ordinal from (
-    select file_row_number as position, coalesce(ordinal, 1) as ordinal, draw from staged
-    left join (select position, ordinal from equal where ordinal > 1) as equal on file_row_number = equal.position
-    where ordinal is null or $kept
-) qualify row_number() over (order by draw, position) <= $sample order by position
-"""
+_SQL: dict[str, str] = read_table(Path(__file__).with_name("scan.toml"))
 
 
 class TableScan(NamedTuple):
@@ -300,23 +281,23 @@ def _select_within(memory: str, staged: Path, settings: Inputs, table: InputTabl
         database.execute("set enable_progress_bar = false")
         columns = "*" if sample else "*, 0 as draw"
         database.read_parquet(str(staged), file_row_number=True).project(columns).create_view("staged")
-        database.execute(_EQUAL)
-        for id, earlier, line in database.execute(_CONFLICTS).fetchall():
+        database.execute(_SQL["equal"])
+        for id, earlier, line in database.execute(_SQL["conflicts"]).fetchall():
             table.problems.add(
                 f"{table.name}, {table.unit}s {earlier} and {line} have the id {shown(id)} but different values: "
                 "give each row its own id, or remove id from [inputs]"
             )
         table.problems.check()
-        ((rows, duplicates),) = database.execute(_COUNTS).fetchall()
+        ((rows, duplicates),) = database.execute(_SQL["counts"]).fetchall()
         kept = settings.duplicates == "keep"
         if not sample and not duplicates and (settings.limit or rows) >= rows:
             return None, 0
-        for (id,) in database.execute(_TAKEN).fetchall() if kept else ():
+        for (id,) in database.execute(_SQL["taken"]).fetchall() if kept else ():
             raise InputError(
                 f"{table.name} has a row with the id {shown(id)}, which a duplicate gets: rename it"
             )
         given = {"kept": kept, "sample": sample or rows}
-        database.sql(_CHOSEN, params=given).write_parquet(str(selection))
+        database.sql(_SQL["chosen"], params=given).write_parquet(str(selection))
     return selection, duplicates
 
 

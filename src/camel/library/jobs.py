@@ -78,7 +78,7 @@ def generate(
             raise InputError("out is missing: pass the run's folder, such as out='runs/name'")
         job: Job = Dialogues(
             what if rules is None else what.with_rules(rules),
-            _table(inputs),
+            Inputs(source=str(inputs)) if isinstance(inputs, str | Path) else inputs,
             spec if spec is not None else what.own_model(),
             str(out),
             seed=seed,
@@ -115,8 +115,3 @@ def generate(
         progress=progress,
     )
     return Run(job.place)
-
-
-def _table(inputs: Any) -> Any:
-    """Return the table of inputs as settings, or as it is if it is in memory."""
-    return Inputs(source=str(inputs)) if isinstance(inputs, str | Path) else inputs

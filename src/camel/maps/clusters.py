@@ -14,16 +14,13 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from camel.core.errors import MissingExtra
-from camel.maps.layout import Vectors
+from camel.maps.layout import Vectors, need_package
 
 MOST = 40
 WORDS = 3
@@ -39,15 +36,12 @@ def cluster_vectors(vectors: Vectors, *, seed: int = 0, groups: int | None = Non
     count = groups or max(1, min(MOST, round(len(vectors) ** 0.5 / 2)))
     if count < 2 or len(vectors) <= count:
         return np.zeros(len(vectors), np.int32)
-    library = _sklearn()
+    library = need_package("sklearn.cluster", "Grouping the points of a map")
     small = len(vectors) <= _SMALL
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about fewer different vectors than groups
-        model = (
-            library.KMeans(count, random_state=seed, n_init=3)
-            if small
-            else library.MiniBatchKMeans(count, random_state=seed, n_init=3, batch_size=4_096)
-        )
+        kind, more = (library.KMeans, {}) if small else (library.MiniBatchKMeans, {"batch_size": 4_096})
+        model = kind(count, random_state=seed, n_init=3, **more)
         found: list[int] = np.asarray(model.fit_predict(vectors)).tolist()
     order = [n for n, _ in Counter(found).most_common()]
     rank = {n: place for place, n in enumerate(order)}
@@ -116,10 +110,3 @@ def _tells(word: str) -> bool:
 def _common() -> frozenset[str]:
     """Return words that never become labels, because they occur in all groups or come from the prompts."""
     return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
-
-
-def _sklearn() -> Any:
-    try:
-        return import_module("sklearn.cluster")
-    except ImportError:
-        raise MissingExtra("Grouping the points of a map", "map") from None

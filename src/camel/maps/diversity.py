@@ -96,7 +96,9 @@ def duplicates(
 def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: int) -> Duplicates:
     """Find near-duplicate pairs of different texts. Each pair is counted as often as its texts occur."""
     n, first = len(vectors), min(FIRST, vectors.shape[1])
-    turned = vectors @ _directions(vectors)
+    # An orthogonal matrix whose last columns are the principal components.
+    _, directions = np.linalg.eigh((vectors.T @ vectors).astype(np.float64))
+    turned = vectors @ np.ascontiguousarray(directions[:, ::-1], np.float32)
     left = np.linalg.norm(turned[:, first:], axis=1, keepdims=True)
     # The product of two of these rows is the bound: the first components, and the remaining norms.
     short = np.ascontiguousarray(np.hstack([turned[:, :first], left]))
@@ -162,12 +164,6 @@ def effective_number(vectors: Vectors) -> float:
     values = values[values > 1e-12]
     values = values / values.sum() if len(values) else np.ones(1)
     return float(np.exp(-(values * np.log(values)).sum()))
-
-
-def _directions(vectors: Vectors) -> Vectors:
-    """Return an orthogonal matrix whose first columns are the principal components."""
-    _, directions = np.linalg.eigh((vectors.T @ vectors).astype(np.float64))
-    return np.ascontiguousarray(directions[:, ::-1], np.float32)
 
 
 def _root(parent: NDArray[np.int64], at: int) -> int:

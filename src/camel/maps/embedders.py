@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from camel.core.errors import InputError, MissingExtra
+from camel.core.errors import InputError
+from camel.maps.layout import need_package
 
 _SMALL = 2**20
 """Size in bytes up to which a model's file is identified by its content. A larger file is identified by its size."""
@@ -34,7 +35,7 @@ class Embedder(Protocol):
 class SentenceModel:
     """A model of sentence-transformers. It is loaded at first use, because its name is enough to find the remaining work."""
 
-    def __init__(self, model: str, *, batch: int = 32) -> None:
+    def __init__(self, model: str) -> None:
         if not model.strip():
             raise InputError(
                 "choose an embedding model with --embedder: a folder, an installed package that contains one, or a name on the hub"
@@ -46,7 +47,6 @@ class SentenceModel:
         self._where = model if found is None else str(found)
         own = model if found is None or found != folder else folder.resolve().name
         self.name = own if found is None else f"{own}@{_digest(found)}"
-        self._batch = batch
         self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> Any:
@@ -54,18 +54,17 @@ class SentenceModel:
         if self._model is None:
             self._model = self._load()
         return self._model.encode(
-            list(texts), batch_size=self._batch, normalize_embeddings=True, show_progress_bar=False
+            list(texts), batch_size=32, normalize_embeddings=True, show_progress_bar=False
         )
 
     def _load(self) -> Any:
         # Only one thread pool, and no output of the libraries.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        try:
-            library = import_module("sentence_transformers")
-        except ImportError:
-            raise MissingExtra("Embedding texts", "map") from None
-        _quiet()
+        library = need_package("sentence_transformers", "Embedding texts")
+        logging = import_module("transformers.utils.logging")
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         try:
             return library.SentenceTransformer(self._where, trust_remote_code=False)
         except Exception as error:  # the library raises many kinds of errors
@@ -84,12 +83,6 @@ def _packaged(name: str) -> Path | None:
             if (folder / "modules.json").is_file():
                 return folder
     return None
-
-
-def _quiet() -> None:
-    logging = import_module("transformers.utils.logging")
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
 
 
 def _digest(folder: Path) -> str:

@@ -78,12 +78,9 @@ def _atlas(table: Any, out: Path) -> None:
     table = table.append_column("row_id", pa.array(range(table.num_rows), pa.int64()))
     if 1 < table.num_rows <= _MOST_COMPARED:
         ids, distances = _nearest(_vectors(table), min(NEIGHBORS, table.num_rows - 1))
-        width = ids.shape[1]
         lists = [
-            pa.FixedSizeListArray.from_arrays(pa.array(ids.reshape(-1)), width).cast(pa.list_(pa.int64())),
-            pa.FixedSizeListArray.from_arrays(pa.array(distances.reshape(-1)), width).cast(
-                pa.list_(pa.float32())
-            ),
+            pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1]).cast(pa.list_(kind))
+            for rows, kind in ((ids, pa.int64()), (distances, pa.float32()))
         ]
         table = table.append_column("neighbors", pa.StructArray.from_arrays(lists, ["ids", "distances"]))
     out.parent.mkdir(parents=True, exist_ok=True)

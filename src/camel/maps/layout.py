@@ -44,7 +44,7 @@ def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> MapLayout:
     points = np.zeros((len(vectors), 2), np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # internal warnings of numba and scikit-learn
-        model = _umap().UMAP(
+        model = need_package("umap.umap_", "Laying out a map").UMAP(
             n_neighbors=min(NEIGHBORS, len(chosen) - 1),
             min_dist=CLOSEST,
             metric="cosine",
@@ -82,8 +82,9 @@ def _main(vectors: Vectors) -> Vectors:
     return (found * np.where(signs == 0, 1, signs)).astype(np.float32)
 
 
-def _umap() -> Any:
+def need_package(module: str, what: str) -> Any:
+    """Import and return a package of the extra `map`, which `what` needs."""
     try:
-        return import_module("umap.umap_")
+        return import_module(module)
     except ImportError:
-        raise MissingExtra("Laying out a map", "map") from None
+        raise MissingExtra(what, "map") from None

@@ -17,7 +17,7 @@ from camel.core.model import Model
 from camel.index.facets import elements
 from camel.jobs.job import Job, Step
 from camel.maps.clusters import cluster_vectors, label_groups
-from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates
+from camel.maps.diversity import THRESHOLD, Diversity, diversity, duplicates
 from camel.maps.embedders import Embedder
 from camel.maps.embedding import KEPT, Embedding, home
 from camel.maps.layout import FIT, Vectors, place
@@ -103,7 +103,10 @@ class MapJob(Job):
                 for a, b, cosine in found.pairs[:REPEATS]
             ],
         )
-        table = _table(rows, vectors, layout.points, numbers, labels, _copies(found, ids, messages))
+        # For each text, the name of the point that it repeats, or an empty string.
+        firsts: list[int] = found.first.tolist()
+        copies = ["" if n == at else point_name(ids[n], messages[n]) for at, n in enumerate(firsts)]
+        table = _table(rows, vectors, layout.points, numbers, labels, copies)
         path = path_of(records.folder, self.of)
         write(path, table, header)
         return Made(path, header)
@@ -112,12 +115,6 @@ class MapJob(Job):
     def title(self) -> str:
         """The kind of texts and the run, such as "tasks of runs/trial"."""
         return f"{self.of} of {self.run}"
-
-
-def _copies(found: Duplicates, ids: list[str], messages: list[int]) -> list[str]:
-    """Return for each text the name of the point that it repeats, or an empty string."""
-    firsts: list[int] = found.first.tolist()
-    return ["" if first == at else point_name(ids[first], messages[first]) for at, first in enumerate(firsts)]
 
 
 def _read(embedding: Embedding) -> tuple[Any, Vectors]:

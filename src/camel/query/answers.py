@@ -22,10 +22,9 @@ class NotThere(InputError):
     """Raised if a run does not exist, or does not contain the conversation."""
 
 
-def first_few(run: str, notes: Sequence[str], most: int = 3) -> list[str]:
-    """Return the first `most` notes about damaged files of a run, and a note with the number of the others."""
-    more = [f"{run}: {len(notes) - most:,} more files"] if len(notes) > most else []
-    return [*notes[:most], *more]
+def first_few(run: str, notes: Sequence[str]) -> list[str]:
+    """Return the first three notes about damaged files of a run, and a note with the number of the others."""
+    return [*notes[:3], *([f"{run}: {len(notes) - 3:,} more files"] if len(notes) > 3 else [])]
 
 
 class ShownHit(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ class NumberScan(ListPath):
             keys = self.ties(low, n - before, limit)
         return self.filled(keys, limit)
 
-    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
+    def beside(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
         """Return the rows after a place or, if `back` is true, before it."""
         return self._sorted(place, limit, back=back)
 

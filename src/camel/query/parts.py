@@ -88,13 +88,9 @@ class IndexPart:
     def before(self, shard: int, row: int) -> int:
         """Return how many rows of this file come before a position. The position need not be in this file."""
         at = bisect_right(self._shards, shard) - 1
-        if at < 0:
-            return 0
-        return (
-            min(self._starts[at] + row, self._starts[at + 1])
-            if self._shards[at] == shard
-            else self._starts[at + 1]
-        )
+        if at < 0 or self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row, self._starts[at + 1])
 
     def place(self, position: int) -> tuple[int, int]:
         """Return the shard and row at a position."""
@@ -109,10 +105,6 @@ class IndexPart:
     def _groups(self) -> list[int]:
         """Start of each row group, and end of the last one."""
         return group_starts(self._metadata)
-
-    def groups_with(self, id: str) -> list[int]:
-        """Return the indices of row groups that may contain this id. They are few if the rows are sorted by id."""
-        return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
 
     def rows_with(self, ids: Iterable[str]) -> list[Any]:
         """Return the rows with these ids as tables. They are cached, because each new annotation asks for all of them again."""

@@ -34,7 +34,7 @@ class RunOrder(ListPath):
     def nth(self, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:
         """Return the rows from index `n` on. `counts` is the number of rows of each segment, if the caller knows it."""
         if n == 0 and counts is None:
-            return self.along(None, limit, back=False)
+            return self.beside(None, limit, back=False)
         counts = self._count_segments() if counts is None else counts
         total = sum(counts)
         first, last = (max(0, total - n - limit), total - n) if self.down else (n, min(total, n + limit))
@@ -67,11 +67,7 @@ class RunOrder(ListPath):
             keys += segment.keys(self.scope.ask(sql, [*given, here]))
         return keys
 
-    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place or, if `back` is true, before it."""
-        return self.along(place, limit, back=back)
-
-    def along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
+    def beside(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
         """Return the rows after a place or, if `back` is true, before it. Without a place, return the first or last rows."""
         forward = back == self.down
         segments = self.scope.segments(self.query)

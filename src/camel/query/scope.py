@@ -15,7 +15,7 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.expressions import ColumnKind, Expression, parse_expression
 from camel.index.facets import NUMBERS
-from camel.index.text import TextIndex
+from camel.index.text import TextIndex, opened
 from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere
 from camel.query.columns import INDEXED, known_columns, select_by_shard
@@ -23,7 +23,7 @@ from camel.query.conditions import Condition, element, facet_condition, is_hidde
 from camel.query.database import Database, IndexSegment, Key, State
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
-from camel.query.text import TextFound, TextHit, indexes_of, search
+from camel.query.text import TextFound, TextHit, search
 from camel.query.where import Place, Query
 from camel.runs.reader import RunReader
 
@@ -124,7 +124,9 @@ class Scope:
 
     def texts(self, source: CatalogueRun) -> list[TextIndex]:
         """Return the text indexes of a run."""
-        return self.database.remember(self.state, ("text", source.name), lambda: indexes_of(source))
+        return self.database.remember(
+            self.state, ("text", source.name), lambda: opened(source.folder, source.stage)
+        )
 
     def _search(self, query: Query) -> Found:
         hits: dict[tuple[str, int, int], TextHit] = {}

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from camel.index.facets import NUMBERS
@@ -67,7 +68,7 @@ class SortedCopies(NumberScan):
     def nth(self, n: int, limit: int) -> list[Key]:
         """Return the rows from index `n` on."""
         if n == 0:
-            return self._along(None, limit, back=False)
+            return self.beside(None, limit, back=False)
         if (groups := self.groups()) is None:
             return super().nth(n, limit)
         down, total = self.down, count_rows(self.scope, self.query)
@@ -90,10 +91,6 @@ class SortedCopies(NumberScan):
         before = total - up_to(high, True) if down else up_to(low, True)
         table = self._read(math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down))
         return self.filled(self._keys(table and table.slice(n - before)), limit)
-
-    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
-        """Return the rows after a place or, if `back` is true, before it."""
-        return self._along(place, limit, back=back)
 
     def groups(self) -> RowGroups | None:
         """Return the row groups with their numbers of rows of the query. Return None if a footer lacks these counts."""
@@ -136,7 +133,7 @@ class SortedCopies(NumberScan):
                 return end
         return math.inf if up else -math.inf
 
-    def _along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
+    def beside(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
         """Return the rows after a place or, if `back` is true, before it. Without a place, return the first rows."""
         run = None if place is None else self.scope.number(place.run)
         way = Way(self.down == back, back)
@@ -151,7 +148,7 @@ class SortedCopies(NumberScan):
         while len(keys) < limit:
             missing = limit - len(keys)
             if not whole and at in self.tied:
-                ties = RunOrder(self.scope, equal(self.query, at)).along(place, missing, back=back)
+                ties = RunOrder(self.scope, equal(self.query, at)).beside(place, missing, back=back)
                 some = [key._replace(value=at) for key in ties]
                 keys, place, whole = (some + keys if back else keys + some), None, True
                 continue
@@ -304,7 +301,4 @@ class RowGroups:
 
 def _summed(pairs: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
     """Return the values, and the cumulative number of rows before each of them and at the end."""
-    sums = [0]
-    for _, count in pairs:
-        sums.append(sums[-1] + count)
-    return [value for value, _ in pairs], sums
+    return [value for value, _ in pairs], [0, *accumulate(count for _, count in pairs)]

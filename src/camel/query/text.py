@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import Damaged
-from camel.index.text import KEPT, UNSPACED, TextIndex, opened, texts_of, words_of
+from camel.index.text import KEPT, UNSPACED, TextIndex, texts_of, words_of
 from camel.query.answers import first_few
 
 if TYPE_CHECKING:
@@ -65,10 +65,6 @@ def phrases_of(text: str, words: Callable[[str], list[str]]) -> list[list[str]]:
     return [some for some in found if some][:32]
 
 
-def _plain_words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
 def pattern_of(phrases: Iterable[Sequence[str]]) -> re.Pattern[str]:
     """Return a pattern that matches any of the phrases."""
     ways = [_adjacent(words) for words in sorted(phrases, key=len, reverse=True)]
@@ -94,14 +90,15 @@ def search(
     hidden: frozenset[str],
 ) -> TextFound:
     """Return the conversations that contain all phrases of a text, the best first. Those with hidden labels are excluded."""
-    if not phrases_of(text, _plain_words):
+    plain = phrases_of(text, lambda part: _WORD.findall(part.lower()))
+    if not plain:
         return TextFound([], ["the search text contains no words: enter at least one word"])
     if not indexes:
-        return _scan(source, phrases_of(text, _plain_words), hidden, set())
-    found = _look_up(source, indexes, text, facets, hidden)
+        return _scan(source, plain, hidden, set())
+    found = _look_up(source, indexes, text, pattern_of(plain), facets, hidden)
     covered = {one.shard for index in indexes for one in index.header.shards}
     if any(one.shard not in covered for part in source.parts for one in part.header.shards):
-        more = _scan(source, phrases_of(text, _plain_words), hidden, covered)
+        more = _scan(source, plain, hidden, covered)
         best = sorted([*found.hits, *more.hits], key=lambda hit: -hit.score)[:MOST]
         return TextFound(best, [*found.notes, *more.notes])
     return found
@@ -111,12 +108,13 @@ def _look_up(
     source: CatalogueRun,
     indexes: Sequence[TextIndex],
     text: str,
+    pattern: re.Pattern[str],
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
     # The text index cannot filter by an empty value; such a filter is applied to the hits later.
     narrow = {name: values for name, values in facets.items() if name in KEPT and values and "" not in values}
-    phrases, pattern = phrases_of(text, words_of), pattern_of(phrases_of(text, _plain_words))
+    phrases = phrases_of(text, words_of)
     if not phrases:  # only punctuation, which the engine does not index
         return TextFound([], [])
     scored: list[tuple[float, int, Any]] = []
@@ -124,6 +122,9 @@ def _look_up(
 
     def ask(index: TextIndex) -> tuple[list[tuple[float, Any]], int]:
         return index.search(phrases, narrow, hidden, MOST)
+
+    def show(index: TextIndex, address: Any) -> Shown:
+        return snippet(index.texts(address), pattern)
 
     # In threads, because the engine releases the GIL while it searches.
     answers = _SEARCHING.map(ask, indexes)
@@ -136,14 +137,9 @@ def _look_up(
         mine = [(score, address) for score, which, address in scored[:MOST] if which == number]
         places = index.places([address for _, address in mine])
         for place, (score, address) in zip(places, mine, strict=True):
-            show = partial(_read, index, address, pattern)
-            hits.append(TextHit(place >> 32, place & 0xFFFFFFFF, score, show))
+            hits.append(TextHit(place >> 32, place & 0xFFFFFFFF, score, partial(show, index, address)))
     said = f"{source.name}: {total:,} conversations match; only the best {MOST:,} are listed and counted"
     return TextFound(hits, [said] if total > MOST else [], narrow.keys() == facets.keys())
-
-
-def _read(index: TextIndex, address: Any, pattern: re.Pattern[str]) -> Shown:
-    return snippet(index.texts(address), pattern)
 
 
 def _given(shown: Shown) -> Shown:
@@ -203,8 +199,3 @@ def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
         pieces += [(part[last : hit.start()], False), (hit[0], True)]
         last = hit.end()
     return tuple(piece for piece in [*pieces, (part[last:], False)] if piece[0])
-
-
-def indexes_of(source: CatalogueRun) -> list[TextIndex]:
-    """Open the text indexes of a run."""
-    return opened(source.folder, source.stage, source.folder.settings().fingerprint)

@@ -100,7 +100,8 @@ class CatalogueView(Scope):
         """Yield shard, row and labels of conversations with an id. Imported runs may have an id twice. The first is used."""
         many: list[IndexPart] = []
         for part in source.parts:
-            groups = part.groups_with(id)
+            # Few row groups may contain the id if the rows are sorted by id.
+            groups = [group for group, (low, high) in enumerate(part.extremes("id")) if low <= id <= high]
             if 0 < len(groups) <= _FEW_GROUPS and part.rows > _SMALL:
                 if found := part.find(id, groups):
                     yield found

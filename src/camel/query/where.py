@@ -23,12 +23,6 @@ from camel.query.annotated import ANNOTATED, FILTERS, YES
 Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]
 _SORTS = ("", "order", "relevance", *NUMBERS)
-PARAMETERS = frozenset(
-    ("run", "q", "where", "sort", "order", *FILTERS, *(f"{name}-range" for name in NUMBERS))
-)
-"""Names of a query's parameters in a URL."""
-PAGING = frozenset(("after", "before", "at", "sample", "seed", "pin", "view"))
-"""Names of further parameters in the URL of a list, which select the visible part."""
 MOST_VALUES = 200
 """Maximum values of one facet in a query."""
 MOST_CHARS = 1_000

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, LiteralString
 
 import msgspec
 
+from camel.core.toml import read_table
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, interval, share
 from camel.reports.plots import Plot
@@ -23,11 +24,12 @@ Style = Literal[
 ]  # fmt: skip
 """Styles of text. `a`, `b` and `drawn` color a verdict by the winning side. A letter is the sign of a side."""
 
+TEXTS: dict[str, dict[str, str]] = read_table(Path(__file__).with_name("texts.toml"))
+"""The longer texts of reports, by kind of report and name."""
 _STYLES: dict[str, Style] = {"**": "strong", "*": "em", "`": "mono"}
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Text with a style, or a link to a `Details` of the same report.
 
     With the id of a conversation it becomes a link where the explorer serves the report.
@@ -44,8 +46,7 @@ Inline = str | Span | Sequence[str | Span]
 """A line of text, in one or several styles."""
 
 
-@dataclass(frozen=True)
-class OutcomeBar:
+class OutcomeBar(msgspec.Struct, frozen=True):
     """A table cell with a bar: the shares that A won, drew and lost. Markdown tables omit columns of bars."""
 
     won: float
@@ -53,8 +54,7 @@ class OutcomeBar:
     lost: float
 
 
-@dataclass(frozen=True)
-class Shade:
+class Shade(msgspec.Struct, frozen=True):
     """A shaded table cell. The larger the absolute `value` (a share or a difference, from -1 to 1), the darker the shade."""
 
     text: str
@@ -66,51 +66,44 @@ class Shade:
 Cell = Inline | OutcomeBar | Shade
 
 
-@dataclass(frozen=True)
-class Muted:
+class Muted(msgspec.Struct, frozen=True):
     """A table row that is shown with less emphasis than the others."""
 
     cells: Sequence[Cell]
 
 
-@dataclass(frozen=True)
-class RowGroup:
+class RowGroup(msgspec.Struct, frozen=True):
     """A table row with only a title, for the rows below it."""
 
     title: Inline
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(msgspec.Struct, frozen=True):
     """The title of the blocks that follow."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(msgspec.Struct, frozen=True):
     """A paragraph. With the kind `reason` it belongs to the quote before it, with `context` to the quote after it."""
 
     line: Inline
     kind: Literal["", "reason", "context"] = ""
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """A condition, definition or caveat of the block before it, which a page shows in its margin."""
 
     line: Inline
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(msgspec.Struct, frozen=True):
     """A list of sentences."""
 
     lines: Sequence[Inline]
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(msgspec.Struct, frozen=True):
     """A table, numbered if it has a title. Columns after the first `left` contain numbers. If `wide`, lines break in cells."""
 
     head: Sequence[str]
@@ -120,15 +113,13 @@ class Grid:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A place for the plot with this name. It is omitted if the report has no such plot."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Quote:
+class Quote(msgspec.Struct, frozen=True):
     """Text of a model or a person, unchanged, below a line that names the author."""
 
     head: Inline
@@ -138,23 +129,20 @@ class Quote:
     mono: bool = False
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(msgspec.Struct, frozen=True):
     """Quotes that are shown next to each other."""
 
     quotes: Sequence[Quote]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(msgspec.Struct, frozen=True):
     """A text in a monospaced font."""
 
     text: str
     language: str = "text"
 
 
-@dataclass(frozen=True)
-class Details:
+class Details(msgspec.Struct, frozen=True):
     """Blocks that a page shows folded below a title."""
 
     title: str
@@ -168,24 +156,21 @@ class Details:
 Block = Heading | Paragraph | Note | Points | Grid | Picture | Quote | Columns | Code | Details
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """A line in the margin next to the headline, such as the judges, the number of tasks or the cost."""
 
     name: Inline
     value: Inline
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A group of blocks with a name in the page's navigation. It is omitted if there is nothing to show."""
 
     name: str
     blocks: Sequence[Block]
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """A report."""
 
     kind: str

@@ -18,6 +18,14 @@ UNSEEN = 0.25
 """Number of conversations of either extreme to add when the variance between conversations is computed."""
 
 
+class ReportFigures(msgspec.Struct, frozen=True):
+    """Base class of the figures of a report, which are stored next to it."""
+
+    def to_json(self) -> bytes:
+        """Return the figures as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
 class Rate(msgspec.Struct, frozen=True):
     """A share with its 95% interval."""
 
@@ -38,12 +46,9 @@ class Difference(msgspec.Struct, frozen=True):
     """P-value of McNemar's exact test."""
 
 
-def wilson(count: int, of: int) -> Rate:
-    """Return the share of independent items with Wilson's score interval."""
-    return _wilson(count, of, float(of))
-
-
-def _wilson(count: int, of: int, size: float) -> Rate:
+def wilson(count: int, of: int, effective: float | None = None) -> Rate:
+    """Return a share with Wilson's score interval. `effective` is the number of independent items, by default all."""
+    size = float(of) if effective is None else effective
     if of <= 0 or size <= 0:
         return Rate(count, of, 0.0, 0.0, 1.0)
     share = count / of
@@ -76,12 +81,12 @@ class Clusters(msgspec.Struct):
     def rate(self) -> Rate:
         """Return the share of messages with its interval."""
         if not self.of:
-            return _wilson(0, 0, 0.0)
+            return wilson(0, 0, 0.0)
         share = self.count / self.of
         # The smallest effective size: all messages of a conversation are equal, so that it is one observation.
         least = self.of**2 / self.of2
         if self.clusters < 2 or self.count in (0, self.of):
-            return _wilson(self.count, self.of, least)
+            return wilson(self.count, self.of, least)
         residual = max(0.0, self.count2 - 2 * share * self.both + share * share * self.of2)
         # Rare events in clusters are often missing from a sample, and so is their variance. So a quarter of a conversation
         # with the event in all messages is added, and a quarter of one without it. The worst coverage of the intervals is
@@ -91,7 +96,7 @@ class Clusters(msgspec.Struct):
         variance = (residual * self.clusters / (self.clusters - 1) + unseen) / self.of**2
         size = share * (1 - share) / variance
         # At most the number of messages, because the variance may be small by chance.
-        return _wilson(self.count, self.of, min(float(self.of), max(least, size)))
+        return wilson(self.count, self.of, min(float(self.of), max(least, size)))
 
 
 def paired(only_first: int, only_second: int, of: int) -> Difference:

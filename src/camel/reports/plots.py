@@ -73,20 +73,20 @@ def png(plot: Plot) -> bytes:
     return bytes(_converter().vegalite_to_png({**_whole(plot.spec), "background": "#ffffff"}, scale=2))
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the data of a plot as CSV. Text that a spreadsheet would interpret as a formula gets an apostrophe."""
+def as_csv(rows: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> str:
+    """Return rows as CSV. Text that a spreadsheet would interpret as a formula gets an apostrophe."""
     text = io.StringIO()
-    fields = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, fields, lineterminator="\n")
+    names = fields or list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    for row in rows:
-        risky = {
-            name
-            for name, of in row.items()
-            if isinstance(of, str) and of[:1] in ("=", "+", "-", "@", "\t", "\r")
-        }
-        writer.writerow({name: f"'{of}" if name in risky else of for name, of in row.items()})
+    writer.writerows({name: formula_safe(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def formula_safe(value: Any) -> Any:
+    """Return a value of a CSV cell. Text that a spreadsheet would interpret as a formula gets an apostrophe."""
+    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if risky else value
 
 
 def write_plots(folder: Path, plots: Iterable[Plot], pictures: Mapping[str, Sequence[str]]) -> None:

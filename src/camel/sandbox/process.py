@@ -24,7 +24,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from camel.core.errors import CamelError, InputError
@@ -123,9 +122,7 @@ class Sandbox:
             filter_program()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._image is not None:
             shutil.rmtree(self._image, ignore_errors=True)
             self._image = None
@@ -243,8 +240,10 @@ class Program:
                     continue
                 left = self._until - time.monotonic()
                 ready = self._selector.select(max(0.0, left)) if left > 0 else []
+                if not ready and not self._ready:
+                    raise SandboxFailed(f"the sandbox did not start within {START_SECONDS:g} s")
                 if not ready:
-                    self._late()
+                    raise ProgramFailed("time", "by the clock")
                 for key, _ in ready:
                     if key.fd == self._out:
                         self._read()
@@ -283,11 +282,6 @@ class Program:
         if self._heard > self._limits.answers:
             raise ProgramFailed("size")
         self._buffer += data
-
-    def _late(self) -> None:
-        if not self._ready:
-            raise SandboxFailed(f"the sandbox did not start within {START_SECONDS:g} s")
-        raise ProgramFailed("time", "by the clock")
 
     def _ended(self) -> None:
         """Raise the error that explains why the pipe was closed: a failure of the program or of the sandbox."""
@@ -337,9 +331,7 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

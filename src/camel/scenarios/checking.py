@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -94,18 +94,16 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
     yield from _headings(scenario)
     match scenario.end:
-        case RolePlay():
-            yield from _role_play(scenario.end, scenario)
-        case Meeting():
-            yield from _meeting(scenario.end, scenario)
-        case Dialogue():
-            yield from _dialogue(scenario.end, scenario)
-        case Question():
-            yield from _question(scenario.end, scenario)
-        case Translate():
-            yield from _translate(scenario.end, scenario)
-        case _:
-            assert_never(scenario.end)
+        case RolePlay() as play:
+            yield from _role_play(play, scenario)
+        case Meeting() as meeting:
+            yield from _meeting(meeting, scenario)
+        case Dialogue() as dialogue:
+            yield from _dialogue(dialogue, scenario)
+        case Question() as question:
+            yield from _question(question, scenario)
+        case Translate() as translate:
+            yield from _translate(translate, scenario)
     if not isinstance(scenario.end, Translate):
         used = {name for text in _texts(scenario) for name in placeholders(text)}
         for level in scenario.levels:
@@ -162,10 +160,8 @@ def _items(where: str, count: int, items: tuple[str, ...]) -> Iterator[_Found]:
         elif item.casefold() in seen:
             yield where, f"the item {short!r} occurs twice. Remove one"
         if len(item) > MAX_TASK_CHARS:
-            yield (
-                where,
-                f"the item {short!r} has {len(item):,} characters, but the limit is {MAX_TASK_CHARS:,}. Shorten it",
-            )
+            limit = f"but the limit is {MAX_TASK_CHARS:,}. Shorten it"
+            yield where, f"the item {short!r} has {len(item):,} characters, {limit}"
         seen.add(item.casefold())
 
 
@@ -187,11 +183,8 @@ def _headings(scenario: Scenario) -> Iterator[_Found]:
             for number in range(scenario.lists(level.name)):
                 facts = scenario.list_facts(level.name, number, lambda _name, _number: ())
                 if (parents := tuple(facts.values())) not in found:
-                    missing = shown(f"# {heading(parents)}")
-                    yield (
-                        where,
-                        f"the list {missing} is missing. Add a heading and a list for every combination of earlier items",
-                    )
+                    advice = "Add a heading and a list for every combination of earlier items"
+                    yield where, f"the list {shown(f'# {heading(parents)}')} is missing. {advice}"
                     return
 
 
@@ -219,23 +212,21 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
     except InputError as error:
         yield f"{where}.stop_rules", str(error)
     known = _known(scenario)
+    longest = {
+        level.name.upper(): max((item for one in level.given for item in one.items), key=len)
+        for level in scenario.levels
+        if level.given
+    }
     for name, template, limit in (
         ("assistant", play.assistant, MAX_ROLE_CHARS),
         ("user", play.user, MAX_ROLE_CHARS),
         ("task", play.task, MAX_TASK_CHARS),
     ):
         yield from _template(f"{where}.{name}", template, known)
-        longest = {
-            level.name: max((item for one in level.given for item in one.items), key=len)
-            for level in scenario.levels
-            if level.given
-        }
-        filled = fill(template, {name.upper(): item for name, item in longest.items()})
-        if len(filled) > limit:
-            yield (
-                f"{where}.{name}",
-                f"with the longest items it has {len(filled):,} characters, but the limit is {limit:,}. Shorten it",
-            )
+        filled = len(fill(template, longest))
+        if filled > limit:
+            what = f"with the longest items it has {filled:,} characters, but the limit is {limit:,}"
+            yield f"{where}.{name}", f"{what}. Shorten it"
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
             yield where, f"{name} must be at least 1, not {value}"
@@ -249,25 +240,16 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
         ("user", play.inception.user, ("Instruction:", "Input:", DONE_TOKEN, "<TASK>")),
         ("specifier", play.inception.specifier, ("<TASK>",)),
     ):
-        for word in words:
-            if text and word not in text:
-                yield (
-                    f"{where}, the {name} prompt",
-                    f"it does not contain {word!r}, which conversations need. Add it",
-                    "warning",
-                )
+        for word in (word for word in words if text and word not in text):
+            said = f"it does not contain {word!r}, which conversations need. Add it"
+            yield f"{where}, the {name} prompt", said, "warning"
 
 
 def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield unknown placeholders in a role play's prompts: the prompt's name, and what to do. `levels` are always known."""
     for name, text in msgspec.structs.asdict(inception).items():
-        known = [
-            *levels,
-            "ASSISTANT_ROLE",
-            "USER_ROLE",
-            "TASK",
-            *(["WORD_LIMIT"] if name == "specifier" else []),
-        ]
+        own = ["ASSISTANT_ROLE", "USER_ROLE", "TASK", *(["WORD_LIMIT"] if name == "specifier" else [])]
+        known = [*levels, *own]
         for used in placeholders(text):
             if used not in known and not _LITERAL.fullmatch(used):
                 yield name, unknown_placeholder(used, known)

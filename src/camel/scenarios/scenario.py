@@ -375,7 +375,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         for place, level in enumerate(self.levels):
             if level.name == name:
                 return place
-        raise InputError(f"'{self.name}' has no level {shown(name)}. Its levels are {_listed(self.levels)}")
+        levels = ", ".join(level.name for level in self.levels) or "none"
+        raise InputError(f"'{self.name}' has no level {shown(name)}. Its levels are {levels}")
 
     # --- as a whole ----------------------------------------------------------------------------------------------
 
@@ -479,7 +480,3 @@ def _number(digits: Iterable[int], radix: Iterable[int]) -> int:
 def _below(what: str, value: int, limit: int) -> None:
     if not 0 <= value < limit:
         raise InputError(f"{what} must be from 0 to {limit - 1:,}, not {shown(value)}")
-
-
-def _listed(levels: Iterable[Level]) -> str:
-    return ", ".join(level.name for level in levels) or "none"

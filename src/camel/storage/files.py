@@ -47,31 +47,17 @@ def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
             with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
                 yield _Archive(archive).put
         elif ending.startswith(".jsonl"):
-            yield lambda name, data: _put_all(stream, data, b"\n")
+            yield lambda name, data: stream.writelines((data, b"\n"))
         else:
-            array = _Array(stream)
-            yield array.put
-            array.end()
+            before = b"[\n"
 
+            def put(name: str, data: bytes) -> None:
+                nonlocal before
+                stream.writelines((before, data))
+                before = b",\n"
 
-def _put_all(stream: IO[bytes], *parts: bytes) -> None:
-    for part in parts:
-        stream.write(part)
-
-
-class _Array:
-    """A JSON array, written element by element."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._next = b"[\n"
-
-    def put(self, name: str, data: bytes) -> None:
-        _put_all(self._stream, self._next, data)
-        self._next = b",\n"
-
-    def end(self) -> None:
-        self._stream.write(b"[]\n" if self._next == b"[\n" else b"\n]\n")
+            yield put
+            stream.write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
 
 def _put_file(folder: Path, name: str, data: bytes) -> None:

@@ -13,7 +13,7 @@ from camel.core.message import in_one_line
 if TYPE_CHECKING:
     from camel.training.config import TrainConfig
     from camel.training.stored_rows import Rows
-    from camel.training.trained import Trained
+    from camel.training.train import Trained
 
 _WIDTH, _HEIGHT = 640, 200
 
@@ -29,37 +29,10 @@ def write_card(
     """Write the model card `README.md`, and the loss curve `loss.svg`."""
     (out / "loss.svg").write_text(curve(losses), "utf-8")
     labels = sorted({label for one in rows for label in _labels(one)})
-    what = (
-        "preferences of a critic between answers of"
-        if config.preferences
-        else "rows of conversations between"
-    )
-    lines = [
-        "---",
-        f"base_model: {json.dumps(config.model)}",
-        "library_name: transformers",
-        f"tags: [camel, role-playing, {'dpo' if config.preferences else 'sft'}]",
-        *([f"labels: {json.dumps(labels)}"] if labels else []),
-        "---",
-        "",
-        f"# {in_one_line(out.name)}",
-        "",
-        f"Fine-tuned with CAMEL {begun['version']} from `{in_one_line(config.model)}` on {result.rows:,} {what} language-model "
-        "agents. Its terms are those of the base model and of the models that wrote the data.",
-        "",
-        "![Loss per step](loss.svg)",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| steps | {result.steps:,} |",
-        f"| mean loss, first and last 10 % of steps | {result.first_loss:.3f}, {result.last_loss:.3f} |",
-        f"| fingerprint | `{begun['fingerprint']}` |",
-        "",
-        "## Data",
-        "",
-        "| rows | from | fingerprint |",
-        "|---|---|---|",
-    ]
+    kind, what = "sft", "rows of conversations between"
+    if config.preferences:
+        kind, what = "dpo", "preferences of a critic between answers of"
+    lines: list[str] = []
     for one in rows:
         settings = one.folder.settings()
         sources: list[dict[str, Any]] = settings.config.get("rows", {}).get("sources", [])
@@ -68,9 +41,20 @@ def write_card(
     lines += [f"| | {in_one_line(name)} | |" for name in config.preferences]
     if labels:
         lines += ["", f"**This model was trained on data labeled {', '.join(map(in_one_line, labels))}.**"]
-    settings_text = msgspec.json.format(msgspec.json.encode(config), indent=2).decode()
-    lines += ["", "## Settings", "", "```json", settings_text, "```", ""]
-    (out / "README.md").write_text("\n".join(lines), "utf-8")
+    template = Path(__file__).with_name("card.md").read_text("utf-8")
+    card = template.format(
+        base=json.dumps(config.model),
+        kind=kind,
+        labels=f"labels: {json.dumps(labels)}\n" if labels else "",
+        name=in_one_line(out.name),
+        model=in_one_line(config.model),
+        what=what,
+        data="\n".join(lines),
+        settings=msgspec.json.format(msgspec.json.encode(config), indent=2).decode(),
+        result=result,
+        begun=begun,
+    )
+    (out / "README.md").write_text(card, "utf-8")
 
 
 def _labels(rows: Rows) -> set[str]:

@@ -168,7 +168,9 @@ def estimate(
         held = 16 * billions / count
         weights = f"16 B x {billions:.2f} billion parameters / {count} = {held:.1f} GB"
     else:
-        own = _adapter_parameters(size, adapter.rank) / 1e9
+        # Adapters are on all linear layers: four in attention, three in the perceptron (2.7 times as wide).
+        wide = 2.7 * size.hidden
+        own = size.layers * adapter.rank * (4 * 2 * size.hidden + 3 * (size.hidden + wide)) / 1e9
         each = 4.0 if config.precision == "fp32" else adapter.bits / 8
         held = (each * billions + 16 * own) / count
         weights = f"({each:g} B x {billions:.2f} billion + 16 B x {own * 1e3:.1f} million of adapters) / {count} = {held:.1f} GB"
@@ -202,9 +204,3 @@ def estimate(
             f"cost: {duration(3600 * hours)} x {count} x ${kind.dollars:.2f} per hour = {money(dollars)}",
         ],
     )
-
-
-def _adapter_parameters(size: Architecture, rank: int) -> float:
-    """Count the weights of adapters on all linear layers: four in attention, three in the perceptron (2.7 times as wide)."""
-    wide = 2.7 * size.hidden
-    return size.layers * rank * (4 * 2 * size.hidden + 3 * (size.hidden + wide))

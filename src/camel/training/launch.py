@@ -22,8 +22,7 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.training.config import TrainConfig
-from camel.training.train import PROGRESS, finished, prepared, train
-from camel.training.trained import Step, Trained
+from camel.training.train import PROGRESS, Step, Trained, finished, prepared, train
 from camel.training.weights import need
 
 STOP, LOG = "stop", "launch.log"

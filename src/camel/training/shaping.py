@@ -10,7 +10,6 @@ message indices, so that a million conversations take minutes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -77,17 +76,8 @@ def layout() -> Any:
     """Return the Arrow schema of rows."""
     text = pa.string()
     message = pa.struct([("role", text), ("content", text)])
-    return pa.schema(
-        [
-            ("id", text),
-            ("conversation", text),
-            ("scenario", text),
-            ("seat", text),
-            ("messages", pa.list_(message)),
-            ("tokens", pa.int32()),
-            ("labels", pa.list_(text)),
-        ]
-    )
+    lists = [("messages", pa.list_(message)), ("tokens", pa.int32()), ("labels", pa.list_(text))]
+    return pa.schema([*((name, text) for name in ("id", "conversation", "scenario", "seat")), *lists])
 
 
 class Shaped(NamedTuple):
@@ -192,7 +182,8 @@ class _Seat:
         values = {"ASSISTANT_ROLE": roles[ASSISTANT], "USER_ROLE": roles[USER], "TASK": task}
         prompts = paper()
         template = prompts.user if self._seat == USER else prompts.assistant
-        pieces = [values.get(piece, piece) for piece in _pieces(template, values)]
+        # Every second piece is the name of a placeholder.
+        pieces = [values.get(piece, piece) for piece in re.split(rf"<({'|'.join(values)})>", template)]
         without = pc.and_(pc.equal(systems, ""), pc.and_(*map(pc.is_valid, roles.values())))
         if self._seat == USER:
             openings = pc.if_else(pc.and_(without, pc.equal(openings, "")), prompts.opening, openings)
@@ -305,11 +296,6 @@ def stripped(texts: Any) -> Any:
     solved = pc.replace_substring_regex(texts.filter(pc.invert(asks)), _SOLVED, "")
     texts = pc.replace_with_mask(pc.replace_with_mask(texts, asks, asked), pc.invert(asks), solved)
     return pc.utf8_trim_whitespace(texts)
-
-
-def _pieces(template: str, values: Iterable[str]) -> list[str]:
-    """Split a template at its placeholders. The names of the placeholders are between the texts."""
-    return re.split(rf"<({'|'.join(values)})>", template)
 
 
 def _column(table: Table, name: str) -> Any:

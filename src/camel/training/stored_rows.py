@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,9 @@ class Rows:
             for file in files:
                 yield from stream_groups(file)
 
-    @contextmanager
-    def opened(self) -> Generator[Iterator[Path]]:
+    def opened(self) -> AbstractContextManager[Iterator[Path]]:
         """Provide the Parquet files as local files, one at a time. Each is available until the next is requested."""
-        with self.folder.opened(marker.file for marker in self.markers) as files:
-            yield files
+        return self.folder.opened(marker.file for marker in self.markers)
 
     def local(self, into: Path) -> list[Path]:
         """Return all Parquet files as local files. Those in an object store are copied to the folder `into`."""

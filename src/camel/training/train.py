@@ -34,10 +34,39 @@ from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
 from camel.training.preferences import digest_of, pairs
 from camel.training.stored_rows import Rows
-from camel.training.trained import Step, Trained
 from camel.training.weights import GGUF, MERGED, content_of, converter, need, opened, to_gguf
 
 CHECKPOINTS, PROGRESS, CONFIG, RESULT = "checkpoints", "progress.jsonl", "config.json", "result.json"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The state of a training after a step."""
+
+    step: int
+    of: int
+    epoch: float
+    loss: float
+    learning_rate: float
+    tokens: int
+    """Number of tokens processed since this process started."""
+    seconds: float
+    """Seconds since this process started."""
+    memory: float
+    """Peak memory in GB: of the GPU, or of the process if there is no GPU."""
+
+
+class Trained(msgspec.Struct, frozen=True):
+    """The result of a training."""
+
+    out: str
+    steps: int
+    rows: int
+    first_loss: float
+    """Mean loss over the first 10 % of the steps."""
+    last_loss: float
+    """Mean loss over the last 10 % of the steps."""
+    seconds: float
+    """Seconds from the start of the process that finished the training to its end."""
 
 
 class NotANumber(CamelError):

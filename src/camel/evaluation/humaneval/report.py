@@ -20,7 +20,7 @@ from camel.evaluation.humaneval.judging import ProgramVerdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.records import HumanEvalConfig, JudgedProblem, Sample
-from camel.reports.blocks import Cell, Grid, Inline, Muted, Span
+from camel.reports.blocks import TEXTS, Cell, Grid, Inline, Muted, Span
 from camel.reports.numbers import bounds
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
@@ -28,18 +28,7 @@ SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
 SHOWN = 3
 """Number of samples that the report shows for each kind of result."""
 MOST_CHARS = 4_000
-WORDS = {
-    "passed": "passed both suites",
-    "wrong": "gave a wrong answer",
-    "raised": "raised an exception",
-    "time": "took too long",
-    "no code": "contained no valid Python program",
-    "ended": "exited the interpreter",
-    "foreign": "returned an object that is not a plain value",
-    "size": "returned too much data",
-    "damaged": "sent a malformed answer",
-    "killed": "were killed by the kernel",
-}
+WORDS = TEXTS["outcomes"]
 
 
 class PaperTable3Row(msgspec.Struct, frozen=True):
@@ -116,11 +105,6 @@ def check_extra() -> None:
     """Raise `MissingExtra` if the package that draws plots is not installed. Call this before the first paid call."""
     if util.find_spec("vl_convert") is None:
         raise MissingExtra("Drawing a report", "evaluate")
-
-
-def default_ks(n: int) -> list[int]:
-    """Return those values of 1, 10 and 100 that are at most n."""
-    return [k for k in (1, 10, 100) if k <= n]
 
 
 def report_of(

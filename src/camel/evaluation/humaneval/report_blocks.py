@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from msgspec import to_builtins
 
 from camel.evaluation.humaneval.report import (
@@ -15,8 +13,8 @@ from camel.evaluation.humaneval.report import (
     notes,
     table,
 )
-from camel.reports import report_files
 from camel.reports.blocks import (
+    TEXTS,
     Block,
     Details,
     Fact,
@@ -84,8 +82,7 @@ def report(made: HumanEvalReport) -> Report:
     return Report(
         "HumanEval",
         _headline(made),
-        f"The model wrote {counted(made.n, 'program')} for each of {made.problems:,} problems. Each program ran against the "
-        "problem's tests (HumanEval) and on many additional inputs (HumanEval+).",
+        TEXTS["humaneval"]["lede"].format(programs=counted(made.n, "program"), problems=made.problems),
         _facts(made),
         [
             Section("Results", _results(made)),
@@ -157,24 +154,11 @@ def _sample(one: ShownSample) -> Quote:
 
 def _method(made: HumanEvalReport) -> list[Block]:
     usage = made.usage
-    where = (
-        "Each different program ran once in its own interpreter in a sandbox (bubblewrap, seccomp, no network, no writable "
-        "files). The tests ran outside the sandbox; only calls and plain values passed between them."
-        if made.contained
-        else "The programs ran without a sandbox."
-    )
+    where = TEXTS["humaneval"]["sandbox"] if made.contained else "The programs ran without a sandbox."
     used = f"{usage.calls:,} calls, {usage.prompt:,} prompt and {usage.completion:,} completion tokens, {cost(made.money)}"
     return [
         Heading("Method"),
-        Paragraph(
-            f"{where} A program passes HumanEval if the problem's test succeeds. It passes HumanEval+ if it gives the same answer as "
-            "the reference solution for every input. pass@k is the unbiased estimate from all samples of a problem."
-        ),
+        Paragraph(TEXTS["humaneval"]["method"].format(where=where)),
         Paragraph(styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)),
         settings_block(made.config),
     ]
-
-
-def write_report(made: HumanEvalReport, folder: Path) -> None:
-    """Write the report, its numbers as JSON, and its plots into a folder."""
-    report_files.write_report(folder, "humaneval", report(made), made.to_json())

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 
@@ -38,12 +39,13 @@ from camel.evaluation.humaneval.records import (
     JudgedProblem,
     Sample,
 )
-from camel.evaluation.humaneval.report import HumanEvalReport, default_ks, report_of
-from camel.evaluation.humaneval.report_blocks import write_report
+from camel.evaluation.humaneval.report import HumanEvalReport, report_of
+from camel.evaluation.humaneval.report_blocks import report
 from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.state import price_of
 from camel.models.spec import ModelSpec
+from camel.reports.report_files import write_report
 from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
@@ -151,7 +153,7 @@ class HumanEval(Job):
             work=partial(self._ask, asked),
             write=write_lines,
             failed=partial(_failed_sample, asked),
-            failure=_why_failed,
+            failure=attrgetter("error"),
             id=lambda index: asked[index % len(asked)].name,
             read=self._read_samples,
             fingerprint=self.config.fingerprint,
@@ -241,7 +243,7 @@ class HumanEval(Job):
         return report_of(
             self.config,
             self.n,
-            self.ks or default_ks(self.n),
+            self.ks or [k for k in (1, 10, 100) if k <= self.n],
             self.samples(),
             self.verdicts(contained=self.contained),
             price=price_of(self.model),
@@ -251,7 +253,7 @@ class HumanEval(Job):
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""
         made = self.report()
-        write_report(made, run.root)
+        write_report(run.root, "humaneval", report(made), made.to_json())
         return made
 
     def absolute(self) -> HumanEval:
@@ -318,10 +320,6 @@ def _hash(samples: Sequence[Sample]) -> str:
 def _failed_sample(asked: Sequence[Problem], item: Item, error: CamelError) -> Sample:
     number, place = divmod(item.index, len(asked))
     return Sample(asked[place].name, number, "", "other", error=f"{type(error).__name__}: {error}"[:500])
-
-
-def _why_failed(record: Sample) -> str:
-    return record.error
 
 
 def _verdicts(contained: bool) -> str:

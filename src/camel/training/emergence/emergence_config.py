@@ -160,15 +160,10 @@ def _check_unique(what: str, names: list[str]) -> None:
         raise InputError(f"two {what}s have the name {shown(twice[0])}. Rename one of them")
 
 
-def made_config(table: dict[str, Any]) -> EmergenceConfig:
-    """Return a configuration from a dictionary of its fields."""
-    return convert_table(table, EmergenceConfig)
-
-
 def read_config(path: Path, **given: Any) -> EmergenceConfig:
     """Read a configuration from a TOML file. The fields in `given` that are not empty override it."""
-    table = read_table(path)
+    table = read_table(path) | {name: one for name, one in given.items() if one}
     try:
-        return made_config({**table, **{name: one for name, one in given.items() if one}})
+        return convert_table(table, EmergenceConfig)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

@@ -18,6 +18,7 @@ from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
 from camel.reports import report_files
 from camel.reports.blocks import (
+    TEXTS,
     A,
     B,
     Block,
@@ -77,8 +78,7 @@ def report(made: Figures) -> Report:
     return Report(
         "Emergence",
         _headline(made),
-        "Each model of a chain was trained on one dataset more than the model before it. All answered the same questions, and a "
-        "judge compared two models at a time without knowing which was which, in both orders.",
+        TEXTS["emergence"]["lede"],
         _facts(made),
         [
             Section("Results", _results(made)),
@@ -216,11 +216,7 @@ def _table(made: Figures) -> list[Block]:
     )
     return [
         table(made),
-        Note(
-            "A verdict counts if it is the same in both orders; otherwise it is a draw. 95% intervals by bootstrap over the "
-            "questions. Effect: share of questions that A won minus share that it lost, in points; significant (●) by an exact "
-            f"test, corrected for all rows. Bold with a +: a domain that the added data is about.{paper}"
-        ),
+        Note(TEXTS["emergence"]["table"].format(paper=paper)),
     ]
 
 
@@ -263,12 +259,7 @@ def _models(made: Figures) -> list[Block]:
 def _method(made: Figures) -> list[Block]:
     return [
         Heading("Method"),
-        Paragraph(
-            "The judge sees the question and two answers without names, in both orders, and gives scores, a reason and a decision "
-            "(paper, section 5.2). Answers are marked as material in its prompt with delimiters that they cannot contain. The "
-            "intervals are over questions: they show how much the figures would vary with other questions of the same kind. They "
-            "do not show how much the figures would vary between trainings, because each model was trained once."
-        ),
+        Paragraph(TEXTS["emergence"]["method"]),
         settings_block(made.config),
     ]
 
@@ -287,9 +278,5 @@ def _heat_map(made: Figures) -> Plot:
         for one in made.table
         if one.of
     ]
-    caption = (
-        "Rows: data added. Columns: questions. Share that the later model won minus share that it lost, in points with 95% "
-        "intervals, against the model before. A: the later model is better, B: the earlier; ●: significant after correction; "
-        "outlined: the domain that the data is about."
-    )
+    caption = TEXTS["emergence"]["plot"]
     return Plot("emergence", "Which data helped which domain", caption, heat(rows, (130, 54)))

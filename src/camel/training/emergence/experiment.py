@@ -31,7 +31,6 @@ from camel.engine.stage import write_lines
 from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AgentsConfig, Group, StepNeed
 from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
-from camel.evaluation.humaneval.report import HumanEvalReport
 from camel.evaluation.humaneval.solving import HumanEval
 from camel.evaluation.report_table import STEPS
 from camel.evaluation.windows import AskedModel
@@ -44,13 +43,11 @@ from camel.runs.run import RunFolder
 from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.emergence_config import EmergenceConfig
-from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.trained_server import ModelPlace, find_place, lend, trained, version_of
 from camel.training.launch import launched as train
 from camel.training.stored_rows import Rows
-from camel.training.train import finished
-from camel.training.trained import Trained
+from camel.training.train import Trained
 from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
@@ -125,11 +122,6 @@ class Emergence(Job):
         labels = [one.label for one in self.members()]
         pairs = [(after, before) for before, after in pairwise(labels)]
         return [*pairs, (labels[-1], labels[0])] if self.config.ends and len(labels) > 2 else pairs
-
-    def results(self) -> Iterator[tuple[ChainMember, Trained | None]]:
-        """Yield each model of the chain with the result of its training, or None if there is no finished training."""
-        for one in self.members():
-            yield one, finished(one.training) if one.training else None
 
     def _training(self, number: int) -> TrainConfig | None:
         config, step = self.config, self.config.steps[number]
@@ -270,8 +262,7 @@ class Emergence(Job):
 
     def leaks(self) -> dict[str, dict[str, int]]:
         """Count the training rows that contain a question, by step and domain. All questions must exist."""
-        tasks = {one.label: self.questions.tasks(one) for one in self.config.domains}
-        found = {one.name: leaks(one.rows, tasks, self.out / KEPT) for one in self.config.steps if one.rows}
+        found = {one.name: self.questions.leaks(one.rows) for one in self.config.steps if one.rows}
         return {name: counts for name, counts in found.items() if counts}
 
     # ---------------------------------------------------------------- stages
@@ -344,10 +335,6 @@ class Emergence(Job):
             shard_size=1,
             concurrency=1,
         )
-
-    def tested(self) -> list[HumanEvalReport]:
-        """Return the HumanEval report of each model. All stages must be done."""
-        return [one.report() for _, one in self.programs()]
 
     def price(self, name: str) -> Price | None:
         """Return the price of a model by its label."""

@@ -7,17 +7,19 @@ next to the report as JSON lines, for `camel rows --questions`, which excludes t
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
-from camel.engine.stage import Written, write_whole
+from camel.evaluation.contest import write_record
 from camel.evaluation.exam_questions import read_questions
+from camel.evaluation.overlap import ExamQuestion, ExamQuestions
 from camel.evaluation.tasks import Drawn
 from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
@@ -27,6 +29,7 @@ from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
 from camel.training.emergence.emergence_config import SHIPPED, Domain, EmergenceConfig
+from camel.training.stored_rows import Rows
 
 FOLDER = "questions"
 PROMPTS = Path(__file__).parent / "prompts"
@@ -43,7 +46,6 @@ class QuestionList(msgspec.Struct, frozen=True):
 
 class _Part(NamedTuple):
     domain: Domain
-    subject: str
     wanted: int
     prompt: str
     stage: Stage
@@ -84,14 +86,14 @@ class Questions:
             name=f"questions-{fingerprint[:12]}",
             count=1,
             work=work,  # without `failed`: a list that cannot be written stops the study, because answers depend on it
-            write=_write,
+            write=write_record,
             id=lambda index: f"the questions of {domain.label}",
             fingerprint=fingerprint,
             seat=writer.seat,
             suffix=".json",
             shard_size=1,
         )
-        return _Part(domain, subject, count, prompt, stage)
+        return _Part(domain, count, prompt, stage)
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages that write questions."""
@@ -102,54 +104,56 @@ class Questions:
         """The number of questions that are not written yet."""
         return sum(part.wanted for part in self._parts if not self._done(part))
 
-    @property
-    def total(self) -> int:
-        """The total number of questions."""
-        return sum(one.questions for one in self.config.domains)
-
     def tasks(self, domain: Domain) -> list[Drawn]:
         """Return a domain's questions. Questions that are not written yet are placeholders, for estimates."""
-        texts = self.given.get(domain.name)
-        if texts is None:
-            texts = [
-                text for part in self._parts if part.domain.name == domain.name for text in self._texts(part)
-            ]
+        own = [part for part in self._parts if part.domain.name == domain.name]
+        texts = self.given.get(domain.name) or [text for part in own for text in self._texts(part)]
         return [Drawn(f"{domain.name}-{place:03}", text, (), {}) for place, text in enumerate(texts, 1)]
 
     def _texts(self, part: _Part) -> list[str]:
-        found = self._record(part)
-        return found.items if found else [_UNWRITTEN] * part.wanted
+        if not self._done(part):
+            return [_UNWRITTEN] * part.wanted
+        data = self.folder.read(self.folder.marker(part.stage.name, 0).file)
+        return msgspec.json.decode(data, type=QuestionList).items
 
     def estimate(self) -> Usage:
         """Estimate the usage of writing the remaining questions."""
-        need = Usage()
-        for part in self._parts:
-            if not self._done(part):
-                need += Usage(estimate_tokens(part.prompt), LIKELY_TOKENS * part.wanted, calls=1)
-        return need
+        open_parts = [part for part in self._parts if not self._done(part)]
+        needs = (
+            Usage(estimate_tokens(one.prompt), LIKELY_TOKENS * one.wanted, calls=1) for one in open_parts
+        )
+        return sum(needs, Usage())
 
     def save(self, out: Path) -> None:
         """Write the questions next to the report. All of them must exist."""
         (out / FOLDER).mkdir(exist_ok=True)
         for domain in self.config.domains:
-            with replacing(file_of(out, domain)) as file:
+            with replacing(out / FOLDER / f"{domain.name}.jsonl") as file:
                 for task in self.tasks(domain):
                     file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
 
+    def leaks(self, rows: Sequence[str]) -> dict[str, int]:
+        """Count the training rows that contain a question, by domain, because memorized answers would look like progress.
+
+        All questions must exist. The result is cached next to them.
+        """
+        opened = [Rows(path) for path in rows]
+        asked = {one.label: [task.text for task in self.tasks(one)] for one in self.config.domains}
+        inputs = [[marker.sha256 for one in opened for marker in one.markers], asked]
+        name = f"leaks-{hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:16]}.json"
+        path = self.folder.root / name
+        if path.is_file():
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+        index = ExamQuestions(ExamQuestion(name, (text,)) for name, texts in asked.items() for text in texts)
+        found: Counter[str] = Counter()
+        for group in (group for one in opened for group in one.groups()):
+            found.update(index.names[place] for place in index.found_in(group).values())
+        with replacing(path) as file:
+            file.write(msgspec.json.encode(found, order="sorted"))
+        return dict(found)
+
     def _done(self, part: _Part) -> bool:
         return bool(self.folder.committed(part.stage.name))
-
-    def _record(self, part: _Part) -> QuestionList | None:
-        if not self._done(part):
-            return None
-        return msgspec.json.decode(
-            self.folder.read(self.folder.marker(part.stage.name, 0).file), type=QuestionList
-        )
-
-
-def file_of(out: Path, domain: Domain) -> Path:
-    """Return the path of the file with a domain's questions."""
-    return out / FOLDER / f"{domain.name}.jsonl"
 
 
 def _read(domain: Domain) -> list[str]:
@@ -161,8 +165,3 @@ def _read(domain: Domain) -> list[str]:
             "Add questions to the file, or lower `questions`"
         )
     return found[: domain.questions]
-
-
-def _write(path: Path, records: Sequence[Any]) -> Written:
-    (record,) = records
-    return write_whole(path, msgspec.json.encode(record), 1)

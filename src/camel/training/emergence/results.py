@@ -23,9 +23,10 @@ from camel.evaluation.results import Comparison, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
 from camel.jobs.ledger import spent_on
 from camel.models.prices import cost
-from camel.reports.intervals import Rate, holm, paired
+from camel.reports.intervals import Rate, ReportFigures, holm, paired
 from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.experiment import Emergence
+from camel.training.train import finished
 
 ALL = "All"
 SURE = 0.05
@@ -119,7 +120,7 @@ class OtherUsage(msgspec.Struct, frozen=True):
     money: float | None
 
 
-class Figures(msgspec.Struct, frozen=True):
+class Figures(ReportFigures, frozen=True):
     """All figures of a study."""
 
     config: dict[str, Any]
@@ -141,10 +142,6 @@ class Figures(msgspec.Struct, frozen=True):
     version: str = __version__
     schema: int = 1
 
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
-
 
 def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
     """Compute the figures of a finished study. Also return the pairs of answers and the verdicts on them."""
@@ -162,6 +159,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
             new = any(config.added(number) == name for number in range(*seen))
             table.append(_line(one.group, after, before, seen, one.shares, new, _paper(config, seen, name)))
         totals.append(_line(ALL, after, before, seen, _sum(met), False, None))
+    tested = [one.report() for _, one in study.programs()]
     made = Figures(
         _settings(study),
         _models(study),
@@ -173,7 +171,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
         _correct(table),
         _correct(totals),
         study.leaks(),
-        [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
+        [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in tested],
         _public(study, judged),
         _other_usage(study),
     )
@@ -257,7 +255,8 @@ def _settings(study: Emergence) -> dict[str, Any]:
 
 def _models(study: Emergence) -> list[ChainModel]:
     found: list[ChainModel] = []
-    for one, done in study.results():
+    for one in study.members():
+        done = finished(one.training) if one.training else None
         asked = one.place.label if one.place else ""
         if done:
             found.append(
