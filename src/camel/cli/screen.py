@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.line_wrapper import LineWrapper
-from camel.core.message import Message, Usage
-from camel.core.model import Event, Retrying, Text
+from camel.core.action_text import call_line, one_line, outcome_line
+from camel.core.message import Action, Message, Usage
+from camel.core.model import Acted, Acting, Event, Retrying, Text
 from camel.core.planner import CASTING, PLANNER
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Speaker, Transcript
@@ -49,6 +51,10 @@ class Screen:
         self.console = console
         self._roles = roles
         self._speaking = ""
+        self._written = False
+        """Whether the current message has text after its last tool call."""
+        self._calling = "", "", ""
+        """The line, the tool and the arguments of a tool call whose result is missing."""
         self._wrapper: LineWrapper | None = None
         self.you = ""
         """The seat of the person at the keyboard, while their message is shown."""
@@ -87,15 +93,53 @@ class Screen:
                 self.end_message()
             self._speaking = event.speaker
             self._heading(event.speaker)
-            self._wrapper = LineWrapper(self.console.width) if self.console.is_terminal else None
-        text = visible(event.text)
-        self._put(self._wrapper.feed(text) if self._wrapper else text)
+            self._begin_text()
+        if isinstance(event, Acting):
+            self._begin_call(event.call.name, event.call.arguments)
+        elif isinstance(event, Acted):
+            self.show_action(event.action)
+        elif event.text:
+            self._end_call()
+            text, self._written = visible(event.text), True
+            self._put(self._wrapper.feed(text) if self._wrapper else text)
 
-    def _put(self, text: str) -> None:
-        self.console.print(text, end="", markup=False, emoji=False, highlight=False, soft_wrap=True)
+    def show_action(self, action: Action) -> None:
+        """Print the result of a tool call at the end of its line, or the whole line if another one has begun meanwhile."""
+        if self._calling[1:] != (action.tool, action.arguments):
+            self._begin_call(action.tool, action.arguments)
+        took = f" ({action.seconds:.1f} s)" if action.seconds >= 0.1 else ""
+        room = self._line_width - cell_len(self._calling[0]) - len(took)
+        self._put(f"{_cut(f' → {outcome_line(action, 400)}', room)}{took}", "dim")
+        self._end_call()
+
+    def _begin_call(self, tool: str, arguments: str) -> None:
+        self._end_call()
+        if self._written:  # the text before the call
+            self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n")
+            self._begin_text()
+        line = _cut(f"  ▸ {call_line(tool, arguments, 200)}", self._line_width * 2 // 3)
+        self._calling = line, tool, arguments
+        self._put(line, "dim")
+
+    def _end_call(self) -> None:
+        if self._calling[0]:
+            self._put("\n")
+        self._calling = "", "", ""
+
+    def _begin_text(self) -> None:
+        self._written = False
+        self._wrapper = LineWrapper(self.console.width) if self.console.is_terminal else None
+
+    @property
+    def _line_width(self) -> int:
+        return self.console.width - 1 if self.console.is_terminal else 400
+
+    def _put(self, text: str, style: str = "") -> None:
+        self.console.print(Styled(text, style), end="", soft_wrap=True)
 
     def end_message(self) -> None:
         """Close the current message."""
+        self._end_call()
         if self._speaking:
             self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n\n")
         self._speaking = self.you = ""
@@ -119,6 +163,8 @@ class Screen:
         if message.speaker in self._shown:
             self._shown.discard(message.speaker)
             return
+        for action in message.actions:
+            self.watch(Acted(message.speaker, action))
         self.watch(Text(message.speaker, message.content))
         self.end_message()
 
@@ -162,6 +208,8 @@ class Screen:
         for speaker in transcript.speakers:
             self.note(f"── system prompt of {speaker.role} ({speaker.name})", self.style(speaker.name))
             self.note(f"{speaker.system}\n")
+            for tool in speaker.tools:
+                self.note(f"  tool {one_line(tool.name, 64)}: {one_line(tool.description)}\n")
 
     def summary(self, transcript: Transcript, seconds: float | None = None) -> None:
         """Print why the conversation ended, and the number of calls, tokens and dollars."""
@@ -208,6 +256,11 @@ def price(transcript: Transcript) -> str:
     if prices == 0:
         return "free"
     return f"at least {cost(total)}" if transcript.usage.unknown else cost(total)
+
+
+def _cut(line: str, width: int) -> str:
+    """Return a line with at most `width` cells."""
+    return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1)).rstrip()}…"
 
 
 def _sentence(text: str) -> str:

@@ -21,9 +21,10 @@ from typing import Any
 
 import msgspec
 
+from camel.core.action_text import call_line
 from camel.core.errors import CamelError
 from camel.core.grammar import parse
-from camel.core.message import Usage
+from camel.core.message import ToolCall, Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.colors import SEATS, ending
 from camel.explorer.home import labels_in
@@ -65,6 +66,7 @@ class _WatchedChoice(msgspec.Struct, gc=False):
     """One choice of a reply."""
 
     content: str = ""
+    calls: tuple[ToolCall, ...] = ()
 
 
 class _Reply(msgspec.Struct, gc=False):
@@ -224,7 +226,10 @@ class RunWatch:
         lane = self.lanes.pop(key, None)
         if lane is None:
             lane = Lane(key, self._id(level, entry.item), stage, title)
-        text = reply.choices[0].content
+        said = reply.choices[0]
+        text = "\n".join(
+            [said.content, *(f"calls {call_line(one.name, one.arguments)}" for one in said.calls)]
+        ).strip()
         move = parse(text[:20_000])
         seat = "assistant" if move.solution is not None else "user" if move.instruction or move.done else ""
         lane.who, lane.css = (roles[seat], SEATS[seat].css) if seat else ("", "c-0")
