@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.line_wrapper import LineWrapper
-from camel.core.action_text import call_line, one_line, outcome_line
+from camel.core.action_text import call_line, one_line
 from camel.core.message import Action, Message, Usage
 from camel.core.model import Acted, Acting, Event, Retrying, Text
 from camel.core.planner import CASTING, PLANNER
@@ -51,10 +50,8 @@ class Screen:
         self.console = console
         self._roles = roles
         self._speaking = ""
-        self._written = False
-        """Whether the current message has text after its last tool call."""
-        self._calling = "", "", ""
-        """The line, the tool and the arguments of a tool call whose result is missing."""
+        self._calling, self._written = "", False
+        """The tool call whose line is not complete, and whether the current message has text after its last call."""
         self._wrapper: LineWrapper | None = None
         self.you = ""
         """The seat of the person at the keyboard, while their message is shown."""
@@ -93,55 +90,48 @@ class Screen:
                 self.end_message()
             self._speaking = event.speaker
             self._heading(event.speaker)
-            self._begin_text()
+            self._end_line()
         if isinstance(event, Acting):
-            self._begin_call(event.call.name, event.call.arguments)
+            self._act(event.call.id, call_line(event.call.name, event.call.arguments))
         elif isinstance(event, Acted):
             self.show_action(event.action)
-        elif event.text:
-            self._end_call()
-            text, self._written = visible(event.text), True
+        elif text := visible(event.text):
+            if self._calling:
+                self._end_line()
+            self._written = True
             self._put(self._wrapper.feed(text) if self._wrapper else text)
 
     def show_action(self, action: Action) -> None:
-        """Print the result of a tool call at the end of its line, or the whole line if another one has begun meanwhile."""
-        if self._calling[1:] != (action.tool, action.arguments):
-            self._begin_call(action.tool, action.arguments)
+        """Print the result of a tool call at the end of its line, or the whole line if another line has begun since."""
         took = f" ({action.seconds:.1f} s)" if action.seconds >= 0.1 else ""
-        room = self._line_width - cell_len(self._calling[0]) - len(took)
-        self._put(f"{_cut(f' → {outcome_line(action, 400)}', room)}{took}", "dim")
-        self._end_call()
+        found = f"failed: {action.error}" if action.error else action.result or "(empty)"
+        self._act(action.call, call_line(action.tool, action.arguments), f" → {one_line(found)}", took)
 
-    def _begin_call(self, tool: str, arguments: str) -> None:
-        self._end_call()
-        if self._written:  # the text before the call
+    def _act(self, id: str, line: str, found: str = "", took: str = "") -> None:
+        half = self.console.width // 2 - 3 if self.console.is_terminal else 100
+        if not found or self._calling != id:
+            self._end_line()
+            self._calling = id or line
+            self._put(f"  ▸ {one_line(line, half)}", "dim")
+        if found:
+            self._put(f" {one_line(found, half - len(took))}{took}", "dim")
+            self._end_line()
+
+    def _end_line(self) -> None:
+        """End the line of a tool call, or the text before it."""
+        if self._calling or self._written:
             self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n")
-            self._begin_text()
-        line = _cut(f"  ▸ {call_line(tool, arguments, 200)}", self._line_width * 2 // 3)
-        self._calling = line, tool, arguments
-        self._put(line, "dim")
-
-    def _end_call(self) -> None:
-        if self._calling[0]:
-            self._put("\n")
-        self._calling = "", "", ""
-
-    def _begin_text(self) -> None:
-        self._written = False
         self._wrapper = LineWrapper(self.console.width) if self.console.is_terminal else None
-
-    @property
-    def _line_width(self) -> int:
-        return self.console.width - 1 if self.console.is_terminal else 400
+        self._calling, self._written = "", False
 
     def _put(self, text: str, style: str = "") -> None:
         self.console.print(Styled(text, style), end="", soft_wrap=True)
 
     def end_message(self) -> None:
         """Close the current message."""
-        self._end_call()
         if self._speaking:
-            self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n\n")
+            self._end_line()
+            self._put("\n")
         self._speaking = self.you = ""
 
     def deliberation(self, message: Message) -> None:
@@ -208,8 +198,6 @@ class Screen:
         for speaker in transcript.speakers:
             self.note(f"── system prompt of {speaker.role} ({speaker.name})", self.style(speaker.name))
             self.note(f"{speaker.system}\n")
-            for tool in speaker.tools:
-                self.note(f"  tool {one_line(tool.name, 64)}: {one_line(tool.description)}\n")
 
     def summary(self, transcript: Transcript, seconds: float | None = None) -> None:
         """Print why the conversation ended, and the number of calls, tokens and dollars."""
@@ -256,11 +244,6 @@ def price(transcript: Transcript) -> str:
     if prices == 0:
         return "free"
     return f"at least {cost(total)}" if transcript.usage.unknown else cost(total)
-
-
-def _cut(line: str, width: int) -> str:
-    """Return a line with at most `width` cells."""
-    return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1)).rstrip()}…"
 
 
 def _sentence(text: str) -> str:

@@ -1,7 +1,6 @@
-"""Tool calls as text for readers: a call in one line, and arguments and results with a limit on their length.
+"""Tool calls as text for readers: in one line, or with all their texts, limited in length.
 
-The one decision to know: everything here was written by a model or a tool. The lines have no control codes and no line breaks;
-a page or a terminal still has to escape them.
+The one decision to know: models and tools wrote these texts. Lines have no control codes; pages must still escape everything.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ import msgspec
 from camel.core.message import Action, in_one_line, well_formed
 
 MOST_CHARS = 8_000
-"""Maximum length of arguments, results and changes that are shown."""
-_PARSED = 100_000
-_NESTED = 500
-"""Maximum number of brackets in JSON that is indented. Deep nesting would make it much longer."""
+"""Maximum length of a text that is shown."""
+_MOST_PARSED, _MOST_BRACKETS = 100_000, 500
+"""Limits of JSON that is indented. Deep nesting would make it much longer."""
 
 
 def one_line(text: str, most: int = 100) -> str:
@@ -28,41 +26,37 @@ def one_line(text: str, most: int = 100) -> str:
 
 def call_line(tool: str, arguments: str, most: int = 100) -> str:
     """Return a call in one line: `search(query="cats", limit=5)`."""
-    given = _parsed(arguments)
+    given, name = _parsed(arguments), one_line(tool, 64) or "(no name)"
     if isinstance(given, dict):
         arguments = ", ".join(f"{name}={_json(value)}" for name, value in given.items())
-    name = one_line(tool, 64) or "(no name)"
     return f"{name}({one_line(arguments, max(8, most - len(name) - 2))})"
 
 
-def outcome_line(action: Action, most: int = 100) -> str:
-    """Return the result or the error of a call in one line."""
-    return (
-        f"failed: {one_line(action.error, most)}"
-        if action.error
-        else one_line(action.result, most) or "(empty)"
-    )
+def action_texts(action: Action) -> list[tuple[str, str]]:
+    """Return the names and texts of what is known about a call, without those that are empty."""
+    result = "Result", action.result if action.result or action.error else "(empty)"
+    texts = ("Said", action.said), ("Arguments", action.arguments), ("Error", action.error), result
+    return [(name, laid_out(text)) for name, text in (*texts, ("Changed state", action.change)) if text]
 
 
 def laid_out(given: object, most: int = MOST_CHARS) -> str:
-    """Return arguments or a result for reading: JSON with indentation, a text with line breaks as it is, and long ones cut."""
-    text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-    data = _parsed(text)
+    """Return a text for reading: JSON with indentation, texts of several lines in it as they are, and long ones cut."""
+    shown = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    data = _parsed(shown)
     if isinstance(data, dict) and any(isinstance(one, str) and "\n" in one for one in data.values()):
-        several = ((name, one if isinstance(one, str) else _json(one)) for name, one in data.items())
-        shown = "\n".join(f"{name}:\n{one}" if "\n" in one else f"{name}: {one}" for name, one in several)
-    else:
-        shown = _json(data, 2) if isinstance(data, dict | list) else text
+        texts = ((name, one if isinstance(one, str) else _json(one)) for name, one in data.items())
+        shown = "\n".join(f"{name}:\n{one}" if "\n" in one else f"{name}: {one}" for name, one in texts)
+    elif isinstance(data, dict | list):
+        shown = _json(data, 2)
     more = len(shown) - most
     return well_formed(f"{shown[:most]}\n… ({more:,} more characters)" if more > 0 else shown)
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a text in JSON. Return None if it is not JSON, or if it is too large or too deep to be shown as such."""
-    if len(text) > _PARSED or text.count("[") + text.count("{") > _NESTED:
-        return None
+    """Return the value of JSON. Return None for any other text, and for JSON beyond the limits."""
     try:
-        return json.loads(text)
+        small = len(text) <= _MOST_PARSED and text.count("[") + text.count("{") <= _MOST_BRACKETS
+        return json.loads(text) if small else None
     except (ValueError, RecursionError):
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.action_text import laid_out, one_line
+from camel.core.action_text import action_texts, one_line
 from camel.core.errors import InputError
 from camel.core.heard import heard_by, sent_for
 from camel.core.message import Action, Deliberation, Message, Sampling, Usage, in_one_line
@@ -204,12 +204,8 @@ class Transcript(msgspec.Struct):
                 _quoted(message.content),
                 "",
             ]
-        if self.unspoken:
-            lines += [
-                "### Calls before a message that was never said",
-                "",
-                *map(_quoted_action, self.unspoken),
-            ]
+        never = ["### Calls before a message that was never said", ""] if self.unspoken else []
+        lines += [*never, *map(_quoted_action, self.unspoken)]
         if self.stop:
             lines += ["---", "", f"Ended because {in_one_line(self.stop.detail)}."]
         usage = self.usage
@@ -260,15 +256,9 @@ def _calls(actions: Sequence[Action]) -> str:
 
 def _quoted_action(action: Action) -> str:
     """Return a tool call as a block quote. Its texts are code, so that they cannot be formatted."""
-    texts = {"Tool call": f"{one_line(action.tool, 64)}\n{laid_out(action.arguments)}"}
-    texts |= (
-        {"Error": laid_out(action.error)}
-        if action.error
-        else {"Result": laid_out(action.result) or "(empty)"}
-    )
-    texts |= {"Changed the shared state": laid_out(action.change)} if action.change else {}
-    code = {name: "".join(f"\n    {line}" for line in text.splitlines()) for name, text in texts.items()}
-    return _quoted("\n\n".join(f"**{name}**\n{text}" for name, text in code.items())) + "\n"
+    texts = [("Tool call", one_line(action.tool, 64)), *action_texts(action)]
+    code = [(name, "".join(f"\n    {line}" for line in text.splitlines())) for name, text in texts]
+    return _quoted("\n\n".join(f"**{name}**\n{text}" for name, text in code)) + "\n"
 
 
 def _quoted(text: str) -> str:

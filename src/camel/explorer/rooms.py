@@ -187,11 +187,9 @@ class Room:
             return  # the message will show the result
         if isinstance(event, Retrying | Acting):
             self._written += 1
-            retrying = isinstance(event, Retrying)
+            acts = isinstance(event, Acting)
             note = (
-                f"{event.error}; trying again"
-                if retrying
-                else f"calls {call_line(event.call.name, event.call.arguments)}"
+                call_line(event.call.name, event.call.arguments) if acts else f"{event.error}; trying again"
             )
             self.writing = Writing(self._written, event.speaker, "", note)
         else:

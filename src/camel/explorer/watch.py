@@ -227,9 +227,7 @@ class RunWatch:
         if lane is None:
             lane = Lane(key, self._id(level, entry.item), stage, title)
         said = reply.choices[0]
-        text = "\n".join(
-            [said.content, *(f"calls {call_line(one.name, one.arguments)}" for one in said.calls)]
-        ).strip()
+        text = said.content or ", ".join(call_line(one.name, one.arguments) for one in said.calls)
         move = parse(text[:20_000])
         seat = "assistant" if move.solution is not None else "user" if move.instruction or move.done else ""
         lane.who, lane.css = (roles[seat], SEATS[seat].css) if seat else ("", "c-0")
