@@ -24,17 +24,8 @@ from camel.reports.numbers import cost, counted
 
 STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
 FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
-PALETTE = (
-    "cyan",
-    "green",
-    "yellow",
-    "blue",
-    "red",
-    "bright_cyan",
-    "bright_green",
-    "bright_yellow",
-    "bright_blue",
-)
+PALETTE = ("cyan", "green", "yellow", "blue", "red")
+PALETTE += tuple(f"bright_{color}" for color in PALETTE[:4])
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -109,7 +100,7 @@ class Screen:
 
     def _act(self, id: str, line: str, found: str = "", took: str = "") -> None:
         half = self.console.width // 2 - 3 if self.console.is_terminal else 100
-        if not found or self._calling != id:
+        if not found or self._calling != (id or line):
             self._end_line()
             self._calling = id or line
             self._put(f"  ▸ {one_line(line, half)}", "dim")

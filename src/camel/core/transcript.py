@@ -197,13 +197,8 @@ class Transcript(msgspec.Struct):
         if self.task.specified:
             lines += ["**Specified task:**", "", _quoted(self.task.specified), ""]
         for message in self.messages:
-            lines += [
-                f"### {message.index + 1}. {in_one_line(message.role)} ({in_one_line(message.speaker)})",
-                "",
-                *map(_quoted_action, message.actions),
-                _quoted(message.content),
-                "",
-            ]
+            title = f"### {message.index + 1}. {in_one_line(message.role)} ({in_one_line(message.speaker)})"
+            lines += [title, "", *map(_quoted_action, message.actions), _quoted(message.content), ""]
         never = ["### Calls before a message that was never said", ""] if self.unspoken else []
         lines += [*never, *map(_quoted_action, self.unspoken)]
         if self.stop:
