@@ -95,7 +95,9 @@ class Screen:
     def show_action(self, action: Action) -> None:
         """Print the result of a tool call at the end of its line, or the whole line if another line has begun since."""
         took = f" ({action.seconds:.1f} s)" if action.seconds >= 0.1 else ""
-        found = f"failed: {action.error}" if action.error else action.result or "(empty)"
+        error = action.error.strip()
+        error = error.rpartition("\n")[2] if error.startswith("Traceback") else action.error
+        found = f"failed: {error}" if error else action.result or "(empty)"
         self._act(action.call, call_line(action.tool, action.arguments), f" → {one_line(found)}", took)
 
     def _act(self, id: str, line: str, found: str = "", took: str = "") -> None:
@@ -145,6 +147,7 @@ class Screen:
             self._shown.discard(message.speaker)
             return
         for action in message.actions:
+            self.watch(Text(message.speaker, action.said))
             self.watch(Acted(message.speaker, action))
         self.watch(Text(message.speaker, message.content))
         self.end_message()

@@ -47,7 +47,7 @@ def laid_out(given: object, most: int = MOST_CHARS) -> str:
         texts = ((name, one if isinstance(one, str) else _json(one)) for name, one in data.items())
         shown = "\n".join(f"{name}:\n{one}" if "\n" in one else f"{name}: {one}" for name, one in texts)
     elif isinstance(data, dict | list):
-        shown = _json(data, 2)
+        shown = _json(data) if len(shown) <= 72 else _json(data, 2)
     more = len(shown) - most
     return well_formed(f"{shown[:most]}\n… ({more:,} more characters)" if more > 0 else shown)
 

@@ -244,9 +244,9 @@ def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
 
 
 def _calls(actions: Sequence[Action]) -> str:
-    """Return a mark for tool calls, such as ` [2 calls: search, python]`."""
+    """Return a mark for tool calls, such as ` [2 tool calls: search, python]`."""
     names = ", ".join(dict.fromkeys(one_line(one.tool, 64) for one in actions))
-    return f" [{len(actions)} call{'s' * (len(actions) > 1)}: {one_line(names)}]" if actions else ""
+    return f" [{len(actions)} tool call{'s' * (len(actions) > 1)}: {one_line(names)}]" if actions else ""
 
 
 def _quoted_action(action: Action) -> str:

@@ -376,9 +376,7 @@ class RunWatch:
         epoch, _, number = last_id.partition("-")
         known = int(number) if number.isdecimal() and len(number) < 15 else -1
         missed = (
-            [event for event in self.events if event.number > known]
-            if epoch == self.epoch and known >= 0
-            else []
+            [one for one in self.events if one.number > known] if epoch == self.epoch and known >= 0 else []
         )
         yield b"retry: 1000\n\n"
         if missed and missed[0].number == known + 1:
