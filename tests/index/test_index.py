@@ -249,12 +249,12 @@ def test_an_index_without_tools_is_read_and_merged(tmp_path: Path):
     with Catalogue([tmp_path / "run"]) as catalogue:
         assert tools(catalogue) == counted(made[7:14])
     assert merge(folder, STAGE, cost=price, target=14).built == 0
-    for files, expected in (
+    for some, expected in (
         ([], made[7:14]),
         (place.glob("cube*"), made[7:14]),
         (place.glob("m000000*"), []),
     ):
-        for file in files:
+        for file in some:
             age_index(file) if file.name.startswith("m") else file.unlink()
         with Catalogue([tmp_path / "run"]) as catalogue:
             assert tools(catalogue) == counted(expected)

@@ -95,9 +95,8 @@ class Screen:
     def show_action(self, action: Action) -> None:
         """Print the result of a tool call at the end of its line, or the whole line if another line has begun since."""
         took = f" ({action.seconds:.1f} s)" if action.seconds >= 0.1 else ""
-        error = action.error.strip()
-        error = error.rpartition("\n")[2] if error.startswith("Traceback") else action.error
-        found = f"failed: {error}" if error else action.result or "(empty)"
+        error = action.error.strip().split("\n")[-1 if action.error.startswith("Traceback") else 0]
+        found = f"failed: {error}" if action.error else action.result or "(empty)"
         self._act(action.call, call_line(action.tool, action.arguments), f" → {one_line(found)}", took)
 
     def _act(self, id: str, line: str, found: str = "", took: str = "") -> None:

@@ -124,11 +124,11 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
 
 def called_tools(data: Any) -> list[list[str]]:
     """Return the names of the tools that each row of the data called, one per call. Older records have none."""
-    lists, said = _whole(data, "messages"), list[list[list[str]]]()
+    lists, names = _whole(data, "messages"), [list[str]()] * data.num_rows
     if lists.values.type.get_field_index("actions") >= 0 and len(lists.values.field("actions").values):
         said = _parts(lists.values.field("actions"), "tool")
-    names = [[*chain(*chain(*said[low:high]))] for low, high in pairwise(lists.offsets.to_pylist())]
-    if "unspoken" in data.schema.names:
+        names = [[*chain(*chain(*said[low:high]))] for low, high in pairwise(lists.offsets.to_pylist())]
+    if "unspoken" in data.schema.names and len(_whole(data, "unspoken").values):
         names = [[*a, *b] for a, (b,) in zip(names, _parts(_whole(data, "unspoken"), "tool"), strict=True)]
     return names
 
