@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import pyarrow.parquet as pq
 
 from camel.core.message import Action, Message, Usage
 from camel.core.stops import Stop
@@ -17,6 +16,7 @@ from camel.index.build import write_indexed
 from camel.index.files import FOOTER_KEY
 from camel.models.prices import cost
 from camel.record.arrow import write_shard
+from camel.record.parquet import arrow
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
@@ -105,6 +105,7 @@ def society(
 
 def age_index(path: Path) -> None:
     """Rewrite an index file as releases before the facet `tool` wrote it."""
+    pq = arrow("pyarrow.parquet")
     table = pq.read_table(path).drop_columns(["tools"])
     said = msgspec.json.decode(pq.read_metadata(path).metadata[FOOTER_KEY])
     for counts in said["counts"].values():

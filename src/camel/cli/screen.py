@@ -24,8 +24,8 @@ from camel.reports.numbers import cost, counted
 
 STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
 FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
-PALETTE = ("cyan", "green", "yellow", "blue", "red")
-PALETTE += tuple(f"bright_{color}" for color in PALETTE[:4])
+_COLORS = ("cyan", "green", "yellow", "blue")
+PALETTE = (*_COLORS, "red", *(f"bright_{color}" for color in _COLORS))
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 

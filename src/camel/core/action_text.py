@@ -46,18 +46,18 @@ def laid_out(given: object, most: int = MOST_CHARS) -> str:
     if isinstance(data, dict) and any(isinstance(one, str) and "\n" in one for one in data.values()):
         texts = ((name, one if isinstance(one, str) else _json(one)) for name, one in data.items())
         shown = "\n".join(f"{name}:\n{one}" if "\n" in one else f"{name}: {one}" for name, one in texts)
-    elif isinstance(data, dict | list):
+    elif data is not None:
         shown = _json(data) if len(shown) <= 72 else _json(data, 2)
     more = len(shown) - most
     return well_formed(f"{shown[:most]}\n… ({more:,} more characters)" if more > 0 else shown)
 
 
-def _parsed(text: str) -> Any:
-    """Return the value of JSON. Return None for any other text, and for JSON beyond the limits."""
+def _parsed(text: str) -> dict[str, Any] | list[Any] | None:
+    """Return an object or a list in JSON. Return None for any other text, and for JSON beyond the limits."""
+    small = len(text) <= _MOST_PARSED and text.count("[") + text.count("{") <= _MOST_BRACKETS
     try:
-        small = len(text) <= _MOST_PARSED and text.count("[") + text.count("{") <= _MOST_BRACKETS
-        return json.loads(text) if small else None
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=dict[str, Any] | list[Any]) if small else None
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
 
 
