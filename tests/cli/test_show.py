@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from camel.cli.screen import Screen
 from camel.cli.show import show_conversation  # pyright: ignore[reportPrivateUsage]
-from camel.core.message import Deliberation, Message, Proposal
+from camel.core.message import Action, Deliberation, Message, Proposal, ToolCall
+from camel.core.model import Acted, Acting, Event, Text
 from camel.core.transcript import ResultCall, Speaker
 from tests.support.command import camel
 from tests.support.contests import a_run, conversation
+from tests.support.payloads import CONTROL, PAYLOADS, acts
 
 
 @pytest.fixture
@@ -108,3 +113,84 @@ def test_the_result_is_a_table():
         out = io.StringIO()
         show_conversation(Console(file=out, width=80), record, prompts=False, reasoning=False)
         assert all(text in out.getvalue() for text in shown)
+
+
+def printed(
+    events: Iterable[Event], *, width: int = 80, terminal: bool = True, together: bool = False
+) -> str:
+    """What a screen prints for these events, without its own colors."""
+    file = io.StringIO()
+    screen = Screen(
+        Console(file=file, force_terminal=terminal, width=width, color_system=None), {"user": "Trader"}
+    )
+    screen.introduce([Speaker("user", "Trader"), Speaker("assistant", "Guide")], together=together)
+    for event in events:
+        screen.watch(event)
+    screen.end_message()
+    return file.getvalue()
+
+
+def acting(call: ToolCall, **known: Any) -> tuple[Acting, Acted]:
+    return Acting("user", call), Acted("user", Action(call.name, call.arguments, call=call.id, **known))
+
+
+def test_a_call_is_one_line_before_the_text():
+    begun, ended = acting(ToolCall("1", "search", '{"q": "tea"}'), result="found\n4", seconds=1.26)
+    lines = printed([Text("user", "Let me see."), begun, ended, Text("user", "Four.")]).splitlines()
+    assert lines == [
+        "▌ Trader (user)",
+        "Let me see.",
+        '  ▸ search(q="tea") → found 4 (1.3 s)',
+        "Four.",
+        "",
+    ]
+    assert printed([begun]).splitlines()[-2] == '  ▸ search(q="tea")'  # while it is running
+
+
+def test_results_of_parallel_calls_name_their_call():
+    one, other = (acting(ToolCall(name, name), result=f"of {name}") for name in "ab")
+    lines = printed([one[0], other[0], one[1], other[1]]).splitlines()
+    assert lines[1:5] == ["  ▸ a()", "  ▸ b()", "  ▸ a() → of a", "  ▸ b() → of b"]
+    # Not in the middle of another speaker's message.
+    said = printed([Text("assistant", "I was"), *one, Text("assistant", " first")], together=True)
+    assert "I was first" in said
+    assert "▸" not in said
+
+
+def test_failed_calls_say_so():
+    def last(error: str) -> str:
+        return printed(acting(ToolCall("1", "f"), error=error), width=200).splitlines()[1]
+
+    assert last("no network") == "  ▸ f() → failed: no network"
+    assert (
+        last("Traceback (most recent call last):\n  line 1\nNameError: x") == "  ▸ f() → failed: NameError: x"
+    )
+
+
+@pytest.mark.parametrize("text", [*CONTROL, *PAYLOADS[::9]])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_hostile_calls_stay_in_their_lines(text: str, terminal: bool):
+    for one in acts(text):
+        events = Acting("user", ToolCall("1", one.tool, one.arguments)), Acted("user", one)
+        for some in (events, events[1:]):
+            lines = printed(some, terminal=terminal).splitlines()
+            assert lines[0] == "▌ Trader (user)"
+            assert all(line.startswith("  ▸ ") or not line for line in lines[1:])
+            assert all(line.isprintable() for line in lines)
+            assert max(map(len, lines)) <= (80 if terminal else 260)
+
+
+def test_calls_of_a_stored_conversation():
+    one = conversation("ai_society", 1)
+    act = Action("search", '{"q": "tea"}', "found", said="Let me see.")
+    one.messages[0] = replace(one.messages[0], actions=[act])
+    one.unspoken = [Action("python", error="interrupted")]
+    file = io.StringIO()
+    show_conversation(Console(file=file, width=80), one, False, False)
+    text = file.getvalue()
+    assert (
+        text.index("Let me see.")
+        < text.index('  ▸ search(q="tea") → found')
+        < text.index(one.messages[0].content)
+    )
+    assert text.index(one.messages[-1].content) < text.index("  ▸ python() → failed: interrupted")

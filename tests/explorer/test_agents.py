@@ -21,8 +21,8 @@ from starlette.testclient import TestClient
 
 from camel import RolePlaying, Run
 from camel.core.errors import InputError, NotAuthorized
-from camel.core.message import Sampling, Usage
-from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
+from camel.core.message import Action, Sampling, ToolCall, Usage
+from camel.core.model import Acted, Acting, Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
 from camel.explorer.app import create_app
 from camel.explorer.rooms import Agents, Room, RoomLimits, Wanted, prepared
@@ -38,7 +38,7 @@ from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from tests.support.browser import Reader
 from tests.support.explorer_client import BASE
-from tests.support.payloads import PAYLOADS
+from tests.support.payloads import CONTROL, PAYLOADS
 from tests.support.societies import society
 from tests.support.thread_server import ThreadServer
 from tests.support.waiting import wait_for
@@ -223,6 +223,21 @@ async def test_what_is_said_last_reaches_who_reads_slowly():
         got += part
     assert got.count(b"event: message") == 2
     assert got.rstrip().endswith(b"{}")
+
+
+async def test_calls_are_noted_while_the_agent_acts():
+    room = Room("id", "owner", Wanted("A", "B", "a task"), RoomLimits(), lambda shown: ("", ""))
+    room.watch(Text("assistant", "Let me see"))
+    room.watch(Acting("assistant", ToolCall("1", "search", '{"q": "tea"}')))
+    assert room.writing is not None
+    assert (room.writing.text, room.writing.note) == ("", 'search(q="tea")')
+    room.watch(Acted("assistant", Action("search", result="found")))
+    room.watch(Text("assistant", "Solution"))
+    assert (room.writing.text, room.writing.note) == ("Solution", "")
+    for text in CONTROL:
+        room.watch(Acting("assistant", ToolCall("2", text, text)))
+        assert room.writing.note.isprintable()
+        assert len(room.writing.note) < 200
 
 
 def test_a_person_in_a_seat(tmp_path: Path):

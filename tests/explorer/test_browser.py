@@ -28,7 +28,7 @@ from camel.runs.control import read_wish, wish
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from tests.support.browser import Reader, Server
-from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
+from tests.support.payloads import CONTROL, PAYLOADS, acts, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society, transcript
 from tests.support.thread_server import ThreadServer
 from tests.support.waiting import until
@@ -47,7 +47,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     bad.create(Settings("f", {"scenario": "x"}, "0"))
     commit(bad, 0, [hostile(n, text) for n, text in enumerate(PAYLOADS)])
     crowds = [PAYLOADS[start : start + CROWD] for start in range(0, len(PAYLOADS), CROWD)]
-    commit(bad, 1, [hostile_crowd(1000 + n, texts) for n, texts in enumerate(crowds)])
+    calls = hostile(2000, "calls")
+    calls.messages[0] = msgspec.structs.replace(
+        calls.messages[0], actions=[one for text in CONTROL for one in acts(text)]
+    )
+    commit(bad, 1, [*(hostile_crowd(1000 + n, texts) for n, texts in enumerate(crowds)), calls])
     live = open_folder(root / "live")
     counts = {"assistant_role": 2, "user_role": 2, "task": 2}
     live.create(Settings("f", {"scenario": "ai_society", "counts": counts, "shard_size": 4}, "0"))

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from camel.core.message import Action, Deliberation, Message, Proposal, Usage
+from camel.core.model import ToolSchema
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
@@ -28,6 +30,7 @@ from camel.reports.html import POLICY
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from tests.support.explorer_client import client
+from tests.support.payloads import CONTROL, acts
 from tests.support.societies import commit, society
 from tests.support.web_page import Page
 
@@ -181,6 +184,70 @@ def test_thoughts_actions_and_choices_are_folded_unless_they_failed(
     assert "&lt;b&gt;found" in text
     assert "8 of 10" in text
     assert "0.4 of 10" in text
+
+
+def test_the_details_of_calls(served: tuple[TestClient, Path], monkeypatch: pytest.MonkeyPatch):
+    talk = conversation(0)
+    talk.speakers[1] = Speaker(
+        "user", "Trader", tools=[ToolSchema("search", "Find <i>things</i>.", {"type": "object"})]
+    )
+    acts = [
+        Action(
+            "search", '{"q": "tea"}', "found", seconds=1.26, said="Let me see.", change='{"basket": ["tea"]}'
+        ),
+        Action("search", '{"code": "a = 1\\nb"}', error="it broke"),
+    ]
+    talk.messages[0] = Message(0, "user", "Trader", "good", actions=acts)
+    talk.unspoken = acts[1:]
+    monkeypatch.setattr(Catalogue, "conversation", lambda *_: talk)
+    text = served[0].get("/conversation/tea?id=000_000").text
+    first, second, unspoken = re.findall(r'<details class="fold action".*?</div></details>', text, re.DOTALL)[
+        -3:
+    ]
+    said = Page(first).said.replace("\n", "")
+    assert said == (
+        'Calledsearch(q="tea")1.3 sSaidLet me see.Arguments{"q": "tea"}Resultfound'
+        'Changed the shared state{"basket": ["tea"]}'
+    )
+    assert first.count("<details") == 2  # the change is folded inside
+    assert Page(second).said.startswith("Failed")
+    assert "code:\na = 1\nb" in Page(second).said
+    assert unspoken == second
+    assert text.index("was never said") > text.rindex('<li class="message')
+    assert "Tool calls3, 2 failed" in Page(text).said.replace("\n", "")
+    prompts = text[text.index('id="prompts"') : text.index('<ol class="messages">')]
+    assert "<code>search</code>" in prompts
+    assert "Find &lt;i&gt;things" in prompts
+
+
+def test_long_calls_are_cut_with_their_size(served: tuple[TestClient, Path], monkeypatch: pytest.MonkeyPatch):
+    talk = conversation(0)
+    talk.messages[0] = Message(
+        0, "user", "Trader", "x", actions=[one for text in CONTROL for one in acts(text)]
+    )
+    monkeypatch.setattr(Catalogue, "conversation", lambda *_: talk)
+    answer = served[0].get("/conversation/tea?id=000_000")
+    page = Page(answer.text)
+    assert page.wrong == []
+    assert "… (992,000 more characters)" in page.said
+    assert len(answer.content) < 2e6
+    assert not [link for link in page.links if "evil" in link]
+
+
+def test_conversations_are_found_by_their_tools(tmp_path: Path):
+    talks = [conversation(number) for number in range(4)]
+    for number, names in enumerate((["python"], ["python", "search", "python"], [])):
+        talks[number].messages[1] = replace(
+            talks[number].messages[1], actions=[Action(name) for name in names]
+        )
+    with Catalogue([run_of(tmp_path / "tea", *talks)]) as catalogue:
+        visitor = client(catalogue)
+        listed = Page(visitor.get("/list").text).said
+        assert re.search(r"Tool\s*python2\s*search1\s", listed)
+        for query in ("tool=search", "where=tool+%3D+%22search%22", "where=actions+%3E+2"):
+            links = [one for one in Page(visitor.get(f"/list?{query}").text).links if one.startswith("/conv")]
+            assert len(links) == 1, query
+            assert "id=000_001" in links[0]
 
 
 # --- comparing -----------------------------------------------------------------------------------------------------

@@ -133,8 +133,12 @@ def test_every_query_of_the_list_can_be_asked_of_the_map(rows: tuple[Catalogue, 
         Query(facets={"label": ("fine",)}),
         Query(facets={"label": ("misalignment",)}),
         Query(ranges={"tokens": (1_000, None)}),
+        Query(facets={"tool": ("python",), "stop": ("done",)}),
+        Query(facets={"tool": ("",)}),
+        Query(where='tool = "search" and messages > 2'),
         Query(text="oasis"),
         Query(text="oasis", facets={"stop": ("done",)}),
+        Query(text="oasis", facets={"tool": ("python",)}),
     ):
         view = map_of(catalogue, "caravan", "tasks", query)
         listed = [row.id for row in catalogue.page(query, limit=100).rows]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from camel import Run
@@ -17,9 +18,9 @@ from camel.explorer.access import HEADERS, headers_for
 from camel.explorer.app import create_app
 from camel.explorer.notebook import FRAMES, view
 from camel.query.catalogue import Catalogue
-from camel.reports.notebook import MOST_CHARS, MOST_MESSAGES
+from camel.reports.notebook import MOST_ACTIONS, MOST_CHARS, MOST_MESSAGES
 from tests.support.explorer_client import BASE
-from tests.support.payloads import PAYLOADS, hostile
+from tests.support.payloads import CONTROL, PAYLOADS, acts, hostile
 from tests.support.societies import SECRET, society
 from tests.support.waiting import wait_for
 from tests.support.web_page import Page
@@ -42,15 +43,26 @@ def shown(thing: Any) -> str:
 
 
 def test_hostile_text_stays_text():
-    for number, text in enumerate(PAYLOADS):
+    for number, text in enumerate([*CONTROL, *PAYLOADS]):
         cell = Cell(shown(hostile(number, text)))
         assert cell.wrong == []
         assert cell.links == []
         assert text.encode("utf-8", "replace").decode()[:60] in cell.said
 
 
+def test_calls_are_folded():
+    one = hostile(0, "x")
+    one.messages[2] = replace(one.messages[2], content="said last", actions=acts("tea") * 100)
+    html = shown(one)
+    assert html.count("<details") == MOST_ACTIONS + len(one.unspoken)
+    assert "<details open" not in html
+    assert html.index("Called <code>tea(tea)</code>") < html.index("said last") < html.index("was never said")
+    assert html.count("Failed <code>") == MOST_ACTIONS // 4 + 1
+
+
 def test_long_conversations_are_cut():
     one = hostile(0, "x" * (3 * MOST_CHARS))
+    assert len(shown(one)) < 60 * MOST_CHARS  # with 8 calls of 4 texts
     one.messages = one.messages[:1] * (MOST_MESSAGES + 7)
     html = shown(one)
     assert "7 more messages" in html

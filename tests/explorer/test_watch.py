@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from camel.core.message import Usage
+from camel.core.message import Action, ToolCall, Usage
 from camel.core.model import Choice, Reply
+from camel.engine.stage import NOTHING, JournaledStep, write_step
 from camel.explorer import watch
 from camel.explorer.watch import RunWatch
 from camel.query.catalogue import Catalogue
@@ -20,6 +21,7 @@ from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
 from camel.storage.journal import Journal, Tail
 from camel.storage.store import StoreFailed
+from tests.support.payloads import CONTROL
 from tests.support.societies import commit, society, transcript
 
 STAGE = "conversations"
@@ -77,6 +79,25 @@ async def test_replies_appear_and_are_counted_once(folder: RunFolder, now: RunWa
     assert [event.kind for event in told if event.kind != "totals"] == ["said", "ended"]
     assert any(event.kind == "said" and event.data["done"] for event in told)
     assert not now.lanes
+
+
+async def test_tool_calls_in_a_journal(folder: RunFolder, now: RunWatch):
+    """A reply that calls tools shows the calls. The entries before and after a call are no replies."""
+    journal = folder.open_journal(STAGE, 0, "a1")
+    calls = ToolCall("1", "search", '{"q": "tea"}'), ToolCall("2", CONTROL[0], CONTROL[-1])
+    replies = (Choice("", calls=calls), Choice("Solution: Tea.", calls=calls[:1]))
+    done = msgspec.msgpack.encode((msgspec.msgpack.encode(Action("search", result=CONTROL[-2])),))
+    for step, choice in zip((0, 3), replies, strict=True):
+        reply = msgspec.msgpack.encode(Reply((choice,), Usage(10, 5, 2, 1), "m"))
+        await journal.append(msgspec.msgpack.encode((0, step, b"check", reply)))
+        await journal.append(write_step(JournaledStep(0, step + 1, b"check", NOTHING, begun=True)))
+        await journal.append(write_step(JournaledStep(0, step + 1, b"check", done)))
+        now.look_now()
+        (lane,) = now.lanes.values()
+        assert lane.text.startswith(('search(q="tea"), [2J[31mred', "Solution: Tea.")[step // 3])
+        assert len(lane.text) <= watch.TEXT
+    assert lane.replies == now.usage().calls == 2
+    await journal.close()
 
 
 async def test_half_a_reply_waits_for_its_other_half(tmp_path: Path):

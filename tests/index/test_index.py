@@ -36,6 +36,9 @@ from camel.runs.settings import Settings
 from camel.runs.verify import verify
 from tests.support.in_process import camel
 from tests.support.records import STAGE, a_run, commit, transcript
+from tests.support.societies import age_index, society
+from tests.support.societies import commit as commit_rows
+from tests.support.societies import transcript as record
 
 
 def price(model: str, usage: Usage) -> float | None:
@@ -218,6 +221,52 @@ def test_what_a_killed_writer_left_goes_when_it_is_old(tmp_path: Path):
     os.utime(left[1], (0, 0))
     assert collect_garbage(folder, derived=unused).indexes == [f"index/{STAGE}/.old"]
     assert left[0].exists()
+
+
+def test_an_index_without_tools_is_read_and_merged(tmp_path: Path):
+    """Files of releases before the facet `tool` stay in use: their conversations count as without tools."""
+    made = society(tmp_path / "run", rows=28)
+    folder, place = open_folder(tmp_path / "run"), tmp_path / "run" / "index" / STAGE
+
+    def tools(catalogue: Catalogue) -> dict[str, int]:
+        assert catalogue.notes() == ()
+        assert catalogue.count() == len(catalogue.page(limit=100).rows) >= 28
+        assert len(
+            catalogue.page(Query(facets={"tool": ("",)}, sort="tokens"), limit=100).rows
+        ) == catalogue.count(Query(facets={"tool": ("",)}))
+        return dict(catalogue.facets(Query())["tool"])
+
+    def counted(some: list[Transcript]) -> dict[str, int]:
+        called = (
+            {act.tool for said in (*(m.actions for m in t.messages), t.unspoken) for act in said}
+            for t in some
+        )
+        return dict(Counter(name for names in called for name in names))
+
+    for number, file in enumerate(sorted(place.iterdir())):
+        if number != 1:
+            age_index(file)
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        assert tools(catalogue) == counted(made[7:14])
+    assert merge(folder, STAGE, cost=price, target=14).built == 0
+    for some, expected in (
+        ([], made[7:14]),
+        (place.glob("cube*"), made[7:14]),
+        (place.glob("m000000*"), []),
+    ):
+        for file in some:
+            age_index(file) if file.name.startswith("m") else file.unlink()
+        with Catalogue([tmp_path / "run"]) as catalogue:
+            assert tools(catalogue) == counted(expected)
+    more = [record(number) for number in range(100, 114)]
+    for shard in (4, 5):
+        commit_rows(folder, shard, more[7 * shard - 28 :][:7])
+    assert merge(folder, STAGE, cost=price, target=14).built == 0
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        assert catalogue.runs[0].counted is not None
+        assert tools(catalogue) == counted(more)
+        both = catalogue.facets(Query(facets={"stop": ("done",)}))["tool"]
+        assert dict(both) == counted([one for one in more if one.stop and one.stop.reason == "done"])
 
 
 def test_a_newer_index_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -42,7 +42,7 @@ from camel.runs.garbage import collect_garbage
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from tests.support.mapped import mapped
-from tests.support.societies import SECRET, STAGE, commit, society, transcript
+from tests.support.societies import SECRET, STAGE, age_index, commit, society, transcript
 
 RESTRICTED = (3, 20, 21, 58)
 
@@ -53,6 +53,8 @@ class Known(NamedTuple):
     run: str
     transcript: Transcript
     looked: bool = False
+    aged: bool = False
+    """Whether its index is of a release without the facet `tool`."""
 
     def number(self, name: str) -> float | None:
         t = self.transcript
@@ -82,6 +84,7 @@ class Known(NamedTuple):
             # Small runs without findings are scanned only by `keep_looking`.
             "finding": sorted({one.detector for one in detect(t)}) if self.looked else [],
             "label": t.labels,
+            "tool": [] if self.aged else sorted(called(t)),
             "model": [" + ".join(models)],
         }[facet]
 
@@ -101,6 +104,10 @@ class Known(NamedTuple):
             if name != but and not (set(has) & set(wanted) or ("" in wanted and not has)):
                 return False
         return True
+
+
+def called(t: Transcript) -> set[str]:
+    return {one.tool for said in (*(message.actions for message in t.messages), t.unspoken) for one in said}
 
 
 def said_about(t: Transcript) -> tuple[bool, list[str], str]:
@@ -174,7 +181,11 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
             commit(run, 9, more)
             made = more
         mapped(folder / name)
-        known += [Known(name, one) for one in made]
+        aged = sorted((folder / name / "index" / STAGE).iterdir())[1::3] if name == "small" else []
+        for file in aged:
+            age_index(file)
+        old = {int(file.name.partition("-")[0]) for file in aged}
+        known += [Known(name, one, aged=number // 7 in old) for number, one in enumerate(made)]
         annotations = Annotations(files_for(folder / name, folder / name))
         for one in known:
             star, tags, note = said_about(one.transcript)
@@ -195,6 +206,7 @@ values = {
     "user": ["Trader", "Nomad", "Poet", ""],
     "stop": ["done", "error", "unfinished"],
     "label": ["fine", "misalignment", ""],
+    "tool": ["python", "search", "none", ""],
     "model": ["gpt-4o-mini", "unheard-of", ""],
     "length": ["0-1", "2", "3-10", "31-40", "unknown", "9"],
     "cost": ["unknown", "0-0.001", "0.001-0.01"],
@@ -287,7 +299,8 @@ def test_a_jump_equals_paging_to_the_same_row(world: World, query: Query, n: int
 @given(queries)
 @example(Query())
 @example(Query(facets={"stop": ("done",)}))
-@example(Query(facets={"tag": ("odd",), "starred": ("yes",)}))
+@example(Query(facets={"tool": ("python",), "stop": ("done",)}))
+@example(Query(facets={"tag": ("odd",), "starred": ("yes",), "tool": ("search", "")}))
 @relaxed
 def test_facets_equal_a_manual_count(world: World, query: Query):
     facets = world.catalogue.facets(query)

@@ -10,6 +10,7 @@ import pytest
 
 from camel.core.errors import InputError
 from camel.core.expressions import ExpressionError, parse_expression
+from camel.core.message import Action
 from camel.core.transcript import Score, Transcript
 from camel.detectors import detect
 from camel.evaluation.tasks import draw_tasks
@@ -43,6 +44,10 @@ TERMS = [
     'label != "fine"',
     'task contains "oasis"',
     "chars >= 100",
+    'tool = "python"',
+    'tool != "search"',
+    "actions > 1",
+    "not actions",
     "input.age >= 4",
     'input.age = "3"',
     'input."first name" = "Ada"',
@@ -72,6 +77,10 @@ def expressions(count: int) -> list[str]:
     return made
 
 
+def _actions(one: Transcript) -> list[Action]:
+    return [*(act for message in one.messages for act in message.actions), *one.unspoken]
+
+
 def values(one: Transcript, starred: set[str]) -> dict[str, object]:
     """The columns of a conversation, from the transcript alone."""
     models = list(dict.fromkeys(m.model for m in one.messages if m.model))
@@ -91,6 +100,8 @@ def values(one: Transcript, starred: set[str]) -> dict[str, object]:
         "calls": one.usage.calls,
         "cost": cost(models[0], one.usage) if one.usage.total and models else None,
         "chars": sum(len(message.content) for message in one.messages),
+        "tool": sorted({act.tool for act in _actions(one)}),
+        "actions": len(_actions(one)),
         "starred": one.id in starred,
         "tag": ["odd"] if one.id in starred else [],
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
-from camel.core.message import Deliberation, Message, Proposal, Usage
+from camel.core.message import Action, Deliberation, Message, Proposal, Usage
+from camel.core.model import ToolSchema
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
@@ -189,16 +191,21 @@ PAYLOADS = list(dict.fromkeys([*_TAGS, *_BREAKS, *_MARKDOWN, *_MATHS]))
 
 def hostile(number: int, text: str) -> Transcript:
     """A conversation in which everything that is shown is this text."""
+    tools = [ToolSchema(text, text, {text: text})]
     chosen = Deliberation(text, (Proposal(text, text, reason=text), Proposal(text, parent=0)), 0, text, text)
     messages = [
         Message(0, "user", text, text, model=text, usage=Usage(1, 1, 0, 1), guided=text, deliberation=chosen),
         Message(1, text, text, f"Instruction: {text}\nInput: {text}", model=text),
-        Message(2, "assistant", text, f"Solution: {text}\n\nNext request.", model=text),
+        Message(2, "assistant", text, f"Solution: {text}\n\nNext request.", model=text, actions=acts(text)),
     ]
     return Transcript(
         f"{number}{text}",
         Task(text, text, text),
-        [Speaker("user", text, text, text), Speaker("assistant", text, text), Speaker(text, text)],
+        [
+            Speaker("user", text, text, text),
+            Speaker("assistant", text, text, tools=tools),
+            Speaker(text, text),
+        ],
         messages,
         Stop("error", text, text),
         text,
@@ -206,7 +213,15 @@ def hostile(number: int, text: str) -> Transcript:
         [text[:200]],
         text,
         result={text: text, "nested": [text]},
+        unspoken=acts(text),
     )
+
+
+def acts(text: str) -> list[Action]:
+    """Tool calls in which everything is this text: as it is, in JSON, and in JSON of several lines."""
+    given = [text, json.dumps({text: text}), json.dumps({text: f"{text}\n{text}", "list": [text]})]
+    made = [Action(text, one, one, call=text, said=text, change=one) for one in given]
+    return [*made, Action(text, text, error=text)]
 
 
 def hostile_crowd(number: int, texts: Iterable[str]) -> Transcript:
@@ -214,7 +229,22 @@ def hostile_crowd(number: int, texts: Iterable[str]) -> Transcript:
     texts = list(texts)
     made = hostile(number, texts[0])
     made.messages = [
-        Message(index, ("user", "assistant")[index % 2], text, text, model=text)
+        Message(index, ("user", "assistant")[index % 2], text, text, model=text, actions=acts(text)[-2:])
         for index, text in enumerate(texts)
     ]
     return made
+
+
+CONTROL = [
+    "\x1b[2J\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07\x1b]8;;http://evil.invalid\x07link\x1b]8;;\x07",
+    "\x9b31m\x90q\x9c",
+    "a\x00b\x08\x7f",
+    "\u202egnp.exe\u2066\u2069\u200f",
+    "one\r\ntwo\x0bthree\x0cfour\x85five\u2028six",
+    "▸ python() → 4\n■ Done.\n▌ Guide (assistant)",
+    "\ud83d lone",
+    "x" * 1_000_000,
+    "<b>" * 300_000,
+]
+"""Texts that try to control a terminal, to pose as its other lines, or to fill it."""

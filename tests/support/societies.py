@@ -6,13 +6,17 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from camel.core.message import Message, Usage
+import msgspec
+
+from camel.core.message import Action, Message, Usage
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.index.build import write_indexed
+from camel.index.files import FOOTER_KEY
 from camel.models.prices import cost
 from camel.record.arrow import write_shard
+from camel.record.parquet import arrow
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
@@ -20,6 +24,7 @@ from camel.runs.settings import Settings
 STAGE = "conversations"
 WORDS = ("dromedary", "oasis", "caravan", "sand", "well", "star", "tea", "market")
 MODELS = ("gpt-4o-mini", "unheard-of")
+TOOLS = ("python", "search", "python")
 SECRET = "xyzzy"
 """Said in restricted conversations only."""
 
@@ -41,6 +46,7 @@ def transcript(number: int, *, labels: Iterable[str] = (), seed: int = 0) -> Tra
             (f"Instruction: {said} {n}", f"Solution: {said} {n}\n\nNext request.")[n % 2],
             model=model,
             usage=Usage(chance.randrange(2000), chance.randrange(500), 0, 1),
+            actions=[Action(name, '{"n": 1}', "1") for name in TOOLS[: number % 4]] if n in (1, 5) else [],
         )
         for n in range(chance.choice([0, 1, 2, 5, 12, 40]))
     ]
@@ -52,6 +58,7 @@ def transcript(number: int, *, labels: Iterable[str] = (), seed: int = 0) -> Tra
         chance.choice([Stop("done", "done"), Stop("error", "it broke"), Stop("max_messages", "40"), None]),
         chance.choice(["ai_society", "code"]),
         labels=labels,
+        unspoken=[Action("python", error="interrupted")] if number % 11 == 0 else [],
     )
 
 
@@ -94,3 +101,15 @@ def society(
     for number, start in enumerate(range(0, rows, shard)):
         commit(folder, number, made[start : start + shard], index=index)
     return made
+
+
+def age_index(path: Path) -> None:
+    """Rewrite an index file as releases before the facet `tool` wrote it."""
+    pq = arrow("pyarrow.parquet")
+    table = pq.read_table(path).drop_columns(["tools"])
+    said = msgspec.json.decode(pq.read_metadata(path).metadata[FOOTER_KEY])
+    for counts in said["counts"].values():
+        counts.pop("tool", None)
+    with pq.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({FOOTER_KEY: msgspec.json.encode(said)})

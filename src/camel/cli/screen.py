@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.line_wrapper import LineWrapper
-from camel.core.message import Message, Usage
-from camel.core.model import Event, Retrying, Text
+from camel.core.action_text import call_line, one_line
+from camel.core.message import Action, Message, Usage
+from camel.core.model import Acted, Acting, Event, Retrying, Text
 from camel.core.planner import CASTING, PLANNER
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Speaker, Transcript
@@ -23,17 +24,8 @@ from camel.reports.numbers import cost, counted
 
 STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
 FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
-PALETTE = (
-    "cyan",
-    "green",
-    "yellow",
-    "blue",
-    "red",
-    "bright_cyan",
-    "bright_green",
-    "bright_yellow",
-    "bright_blue",
-)
+_COLORS = ("cyan", "green", "yellow", "blue")
+PALETTE = (*_COLORS, "red", *(f"bright_{color}" for color in _COLORS))
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -49,6 +41,8 @@ class Screen:
         self.console = console
         self._roles = roles
         self._speaking = ""
+        self._calling, self._written = "", False
+        """The tool call whose line is not complete, and whether the current message has text after its last call."""
         self._wrapper: LineWrapper | None = None
         self.you = ""
         """The seat of the person at the keyboard, while their message is shown."""
@@ -87,17 +81,49 @@ class Screen:
                 self.end_message()
             self._speaking = event.speaker
             self._heading(event.speaker)
-            self._wrapper = LineWrapper(self.console.width) if self.console.is_terminal else None
-        text = visible(event.text)
-        self._put(self._wrapper.feed(text) if self._wrapper else text)
+            self._end_line()
+        if isinstance(event, Acting):
+            self._act(event.call.id, call_line(event.call.name, event.call.arguments))
+        elif isinstance(event, Acted):
+            self.show_action(event.action)
+        elif text := visible(event.text):
+            if self._calling:
+                self._end_line()
+            self._written = True
+            self._put(self._wrapper.feed(text) if self._wrapper else text)
 
-    def _put(self, text: str) -> None:
-        self.console.print(text, end="", markup=False, emoji=False, highlight=False, soft_wrap=True)
+    def show_action(self, action: Action) -> None:
+        """Print the result of a tool call at the end of its line, or the whole line if another line has begun since."""
+        took = f" ({action.seconds:.1f} s)" if action.seconds >= 0.1 else ""
+        error = action.error.strip().split("\n")[-1 if action.error.startswith("Traceback") else 0]
+        found = f"failed: {error}" if action.error else action.result or "(empty)"
+        self._act(action.call, call_line(action.tool, action.arguments), f" → {one_line(found)}", took)
+
+    def _act(self, id: str, line: str, found: str = "", took: str = "") -> None:
+        half = self.console.width // 2 - 3 if self.console.is_terminal else 100
+        if not found or self._calling != (id or line):
+            self._end_line()
+            self._calling = id or line
+            self._put(f"  ▸ {one_line(line, half)}", "dim")
+        if found:
+            self._put(f" {one_line(found, half - len(took))}{took}", "dim")
+            self._end_line()
+
+    def _end_line(self) -> None:
+        """End the line of a tool call, or the text before it."""
+        if self._calling or self._written:
+            self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n")
+        self._wrapper = LineWrapper(self.console.width) if self.console.is_terminal else None
+        self._calling, self._written = "", False
+
+    def _put(self, text: str, style: str = "") -> None:
+        self.console.print(Styled(text, style), end="", soft_wrap=True)
 
     def end_message(self) -> None:
         """Close the current message."""
         if self._speaking:
-            self._put(f"{self._wrapper.flush() if self._wrapper else ''}\n\n")
+            self._end_line()
+            self._put("\n")
         self._speaking = self.you = ""
 
     def deliberation(self, message: Message) -> None:
@@ -119,6 +145,9 @@ class Screen:
         if message.speaker in self._shown:
             self._shown.discard(message.speaker)
             return
+        for action in message.actions:
+            self.watch(Text(message.speaker, action.said))
+            self.watch(Acted(message.speaker, action))
         self.watch(Text(message.speaker, message.content))
         self.end_message()
 

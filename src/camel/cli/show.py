@@ -79,6 +79,10 @@ def show_conversation(console: Console, transcript: Transcript, prompts: bool, r
         screen.deliberation(message)
         if reasoning and message.reasoning:
             screen.note(f"  reasoning: {message.reasoning}\n")
+    if transcript.unspoken:
+        screen.note("Calls before a message that was never said")
+        for action in transcript.unspoken:
+            screen.show_action(action)
     if rows := result_rows(transcript):
         screen.note("▌ Result", "bold")
         screen.table(dict(rows))

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from camel.core.action_text import action_texts, one_line
 from camel.core.errors import InputError
 from camel.core.heard import heard_by, sent_for
 from camel.core.message import Action, Deliberation, Message, Sampling, Usage, in_one_line
@@ -145,12 +146,13 @@ class Transcript(msgspec.Struct):
     def __str__(self) -> str:
         """Return a summary for a terminal: roles, task, the beginning of every message, and how the conversation ended."""
         roles = " and ".join(in_one_line(speaker.role or speaker.name) for speaker in self.speakers)
-        lines = [f"{roles}: {_short(self.task.text)}" if roles else _short(self.task.text)]
+        lines = [f"{roles}: {one_line(self.task.text)}" if roles else one_line(self.task.text)]
         lines += [
-            f"{message.index + 1:>3}. {_short(message.role)}: {_short(message.content)}"
+            f"{message.index + 1:>3}. {one_line(message.role)}{_calls(message.actions)}: {one_line(message.content)}"
             for message in self.messages
         ]
-        end = f"ended: {_short(self.stop.detail)}" if self.stop else "not ended"
+        lines += [f"     never said{_calls(self.unspoken)}"] if self.unspoken else []
+        end = f"ended: {one_line(self.stop.detail)}" if self.stop else "not ended"
         return "\n".join([*lines, f"{end}; {self.usage.calls} calls, {self.usage.total:,} tokens"])
 
     def __repr__(self) -> str:
@@ -195,12 +197,10 @@ class Transcript(msgspec.Struct):
         if self.task.specified:
             lines += ["**Specified task:**", "", _quoted(self.task.specified), ""]
         for message in self.messages:
-            lines += [
-                f"### {message.index + 1}. {in_one_line(message.role)} ({in_one_line(message.speaker)})",
-                "",
-                _quoted(message.content),
-                "",
-            ]
+            title = f"### {message.index + 1}. {in_one_line(message.role)} ({in_one_line(message.speaker)})"
+            lines += [title, "", *map(_quoted_action, message.actions), _quoted(message.content), ""]
+        never = ["### Calls before a message that was never said", ""] if self.unspoken else []
+        lines += [*never, *map(_quoted_action, self.unspoken)]
         if self.stop:
             lines += ["---", "", f"Ended because {in_one_line(self.stop.detail)}."]
         usage = self.usage
@@ -243,10 +243,17 @@ def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
     return transcript
 
 
-def _short(text: str, most: int = 100) -> str:
-    """Return the beginning of a text in one line, without terminal control codes."""
-    line = "".join(char for char in in_one_line(text) if char.isprintable())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+def _calls(actions: Sequence[Action]) -> str:
+    """Return a mark for tool calls, such as ` [2 tool calls: search, python]`."""
+    names = ", ".join(dict.fromkeys(one_line(one.tool, 64) for one in actions))
+    return f" [{len(actions)} tool call{'s' * (len(actions) > 1)}: {one_line(names)}]" if actions else ""
+
+
+def _quoted_action(action: Action) -> str:
+    """Return a tool call as a block quote. Its texts are code, so that they cannot be formatted."""
+    texts = [("Tool call", one_line(action.tool, 64)), *action_texts(action)]
+    code = [(name, "".join(f"\n    {line}" for line in text.splitlines())) for name, text in texts]
+    return _quoted("\n\n".join(f"**{name}**\n{text}" for name, text in code)) + "\n"
 
 
 def _quoted(text: str) -> str:

@@ -31,7 +31,7 @@ from camel.record.parquet import arrow
 COLORS = 8
 """Number of colors. The most frequent values have one each, all others are gray, so that no color has two meanings."""
 OTHERS = COLORS
-BY = ("cluster", *FACETS)
+BY = ("cluster", *(name for name in FACETS if name != "tool"))
 """The fields that points can be colored by."""
 MOST_CORNERS = 80
 """Maximum number of corners of the line around a selection."""

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel._version import __version__
+from camel.core.action_text import call_line
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError, ModelError
 from camel.core.message import Sampling, Usage
-from camel.core.model import Event, Model, Reply, Request, Retrying, WrappedModel
+from camel.core.model import Acted, Acting, Event, Model, Reply, Request, Retrying, WrappedModel
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stops import play_rules
 from camel.core.task import SPECIFIER, TaskSpecifier
@@ -182,9 +183,15 @@ class Room:
 
     def watch(self, event: Event) -> None:
         """Add a streamed event to the message that is being written, and wake the streams."""
-        if isinstance(event, Retrying):
+        if isinstance(event, Acted):
+            return  # the message will show the result
+        if isinstance(event, Retrying | Acting):
             self._written += 1
-            self.writing = Writing(self._written, event.speaker, "", f"{event.error}; trying again")
+            acts = isinstance(event, Acting)
+            note = (
+                call_line(event.call.name, event.call.arguments) if acts else f"{event.error}; trying again"
+            )
+            self.writing = Writing(self._written, event.speaker, "", note)
         else:
             now = self.writing
             if now is None or now.speaker != event.speaker or now.note:

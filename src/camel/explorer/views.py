@@ -39,6 +39,7 @@ TITLES = {
     "cost": "Cost in dollars",
     "model": "Model",
     "label": "Label",
+    "tool": "Tool",
     "starred": "Annotation",
     "noted": "Annotation",
     "tag": "Tag",
@@ -166,7 +167,7 @@ def facet_lists(
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
         counted_values = {value: count for value, count in counts.get(name, ()) if count}
         values = [*chosen, *(value for value in counted_values if value not in chosen)]
-        if name in without or len(values) < (1 if name in ANNOTATED or chosen else 2):
+        if name in without or len(values) < (1 if name in ANNOTATED or name == "tool" or chosen else 2):
             continue
         if name in ("length", "size", "cost"):
             values = [*counted_values, *(value for value in chosen if value not in counted_values)]
@@ -228,9 +229,7 @@ def conversation(run: str, transcript: Transcript, cost: float | None = None) ->
     """Return the values that the page of a conversation shows."""
     found, marks = findings(transcript), marks_of(transcript)
     shown = shown_messages(transcript, found)
-    speakers = sorted(
-        transcript.speakers, key=lambda speaker: speaker.name != "user"
-    )  # the one who asks is first
+    speakers = sorted(transcript.speakers, key=lambda one: one.name != "user")  # the one who asks is first
     cast = [Role(speaker.role or speaker.name, marks[speaker.name]) for speaker in speakers]
     return {
         "run": run,

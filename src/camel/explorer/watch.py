@@ -21,9 +21,10 @@ from typing import Any
 
 import msgspec
 
+from camel.core.action_text import call_line
 from camel.core.errors import CamelError
 from camel.core.grammar import parse
-from camel.core.message import Usage
+from camel.core.message import ToolCall, Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.colors import SEATS, ending
 from camel.explorer.home import labels_in
@@ -65,6 +66,7 @@ class _WatchedChoice(msgspec.Struct, gc=False):
     """One choice of a reply."""
 
     content: str = ""
+    calls: tuple[ToolCall, ...] = ()
 
 
 class _Reply(msgspec.Struct, gc=False):
@@ -224,7 +226,8 @@ class RunWatch:
         lane = self.lanes.pop(key, None)
         if lane is None:
             lane = Lane(key, self._id(level, entry.item), stage, title)
-        text = reply.choices[0].content
+        said = reply.choices[0]
+        text = said.content or ", ".join(call_line(one.name, one.arguments) for one in said.calls)
         move = parse(text[:20_000])
         seat = "assistant" if move.solution is not None else "user" if move.instruction or move.done else ""
         lane.who, lane.css = (roles[seat], SEATS[seat].css) if seat else ("", "c-0")
@@ -373,9 +376,7 @@ class RunWatch:
         epoch, _, number = last_id.partition("-")
         known = int(number) if number.isdecimal() and len(number) < 15 else -1
         missed = (
-            [event for event in self.events if event.number > known]
-            if epoch == self.epoch and known >= 0
-            else []
+            [one for one in self.events if one.number > known] if epoch == self.epoch and known >= 0 else []
         )
         yield b"retry: 1000\n\n"
         if missed and missed[0].number == known + 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -26,15 +26,18 @@ from camel.storage.store import BucketStore
 
 _SMALL = 10_000
 """Maximum number of rows for which counting in Python is faster than grouping in Arrow."""
+CALLED = ["messages.list.element.actions.list.element.tool", "unspoken.list.element.tool"]
 INDEX_COLUMNS = [
     *("id", "scenario", "task.original", "speakers.list.element.name", "speakers.list.element.role"),
     *("messages.list.element.model", "stop.reason", "labels", "num_messages", "prompt_tokens"),
-    *("completion_tokens", "cached_tokens", "calls", "usd"),
+    *("completion_tokens", "cached_tokens", "calls", "usd", *CALLED),
 ]
 """The columns of the data that an index is made from."""
-_NEEDED = sorted({name.partition(".")[0] for name in INDEX_COLUMNS} - {"usd"})
+_NEEDED = sorted({name.partition(".")[0] for name in INDEX_COLUMNS} - {"usd", "unspoken"})
 _PAID = "usd"
 """The column with a conversation's cost; older records do not have it."""
+TOOL_CHARS = 64
+"""Maximum length of a tool's name. A model may write longer names of tools that do not exist."""
 UNFINISHED = "unfinished"
 """The stop reason of a conversation that has not ended."""
 
@@ -103,10 +106,29 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
         "cost": pa.array(costs, pa.float64()),
         "shard": pa.repeat(shard, data.num_rows),
         "row": pa.array(range(start, start + data.num_rows), pa.int32()),
+        "tools": _texts([joined(name[:TOOL_CHARS] for name in names) for names in called_tools(data)]),
     }
     layout = schema()
     arrays = [made[field.name].cast(field.type) for field in layout]
     return pa.Table.from_arrays(arrays, schema=layout)
+
+
+def called_tools(data: Any) -> list[list[str]]:
+    """Return the names of the tools that each row of the data called, one per call. Older records have none."""
+    lists, names = _whole(data, "messages"), [list[str]()] * data.num_rows
+    if lists.values.type.get_field_index("actions") >= 0 and len(lists.values.field("actions").values):
+        said = _parts(lists.values.field("actions"), "tool")
+        names = [[*chain(*chain(*said[low:high]))] for low, high in pairwise(lists.offsets.to_pylist())]
+    if "unspoken" in data.schema.names and len(_whole(data, "unspoken").values):
+        names = [[*a, *b] for a, (b,) in zip(names, _parts(_whole(data, "unspoken"), "tool"), strict=True)]
+    return names
+
+
+def complete(table: Any) -> Any:
+    """Return an index table with the column `tools`, which files of earlier releases do not have, and without metadata."""
+    if "tools" not in table.schema.names:
+        table = table.append_column("tools", _texts([""] * table.num_rows))
+    return table.replace_schema_metadata(None)
 
 
 def _whole(data: Any, name: str) -> Any:
@@ -216,7 +238,7 @@ class Writer:
 
     def add(self, table: Any) -> None:
         """Write the rows of a table."""
-        self._writer.write_table(table.cast(schema()), row_group_size=GROUP_ROWS)
+        self._writer.write_table(complete(table).cast(schema()), row_group_size=GROUP_ROWS)
 
     def __enter__(self) -> Writer:
         return self

@@ -23,7 +23,8 @@ import msgspec
 
 from camel.core.errors import MissingExtra
 from camel.index.facets import FACETS, VERSION, Facet
-from camel.index.files import read_described
+from camel.index.files import read_described, rows_sql
+from camel.record.parquet import arrow
 from camel.storage.files import taking_place
 
 MOST_CELLS = 2_000_000
@@ -120,7 +121,8 @@ class _Counting:
         else:
             grouped = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
             for number, file in enumerate(self._files):
-                counted = f"select {grouped}, count(*) as n from read_parquet(?) group by all"
+                rows = rows_sql("tools" in arrow("pyarrow.parquet").read_schema(file).names)
+                counted = f"select {grouped}, count(*) as n from {rows} group by all"
                 begin = f"insert into {table}" if number else f"create or replace table {table} as"
                 self._do(f"{begin} {counted}", [str(file)])
                 if self._cells(table) > self._most:

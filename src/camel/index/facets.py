@@ -40,6 +40,7 @@ FACETS: dict[str, Facet] = {
     "stop": Facet("stop"),
     "finding": Facet("findings", many=True),
     "label": Facet("labels", many=True),
+    "tool": Facet("tools", many=True),
     "model": Facet("model"),
     "length": Facet("messages", edges=(0, 2, 3, 11, 21, 31, 41)),
     "size": Facet("tokens", edges=(0, 1_000, 10_000, 100_000, 1_000_000)),

@@ -57,12 +57,16 @@ class Header(msgspec.Struct, frozen=True):
 def schema() -> Any:
     """Return the Arrow schema of an index."""
     pa = arrow()
-    text, whole, large = pa.string(), pa.int32(), pa.int64()
-    texts = ("id", "scenario", "assistant", "user", "others", "task", "stop", "model")
-    texts += ("labels", "findings", "marks")
-    numbers = [("messages", whole), ("tokens", large), ("completion", large), ("calls", whole)]
-    rest = [("cost", pa.float64()), ("shard", whole), ("row", whole)]
-    return pa.schema([*((name, text) for name in texts), *numbers, *rest])
+    texts = ["id", "scenario", "assistant", "user", "others", "task", "stop", "model"]
+    texts += ["labels", "findings", "marks"]
+    kinds = {"messages": pa.int32(), "tokens": pa.int64(), "completion": pa.int64(), "calls": pa.int32()}
+    kinds |= {"cost": pa.float64(), "shard": pa.int32(), "row": pa.int32(), "tools": pa.string()}
+    return pa.schema([*((name, pa.string()) for name in texts), *kinds.items()])
+
+
+def rows_sql(has_tools: bool) -> str:
+    """Return the SQL of the rows of index files, which are its parameter. Files of earlier releases have no column `tools`."""
+    return "read_parquet(?)" if has_tools else "(select *, '' as tools from read_parquet(?))"
 
 
 def name_of(marker: Marker) -> str:

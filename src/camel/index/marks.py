@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from camel.detectors.marks import Mark
-from camel.index.build import Writer, count, merge_counts
+from camel.index.build import Writer, complete, count, merge_counts
 from camel.index.facets import NUMBERS, joined
 from camel.index.files import Header, Indexed, Readable, merged_name
 from camel.index.sorted import ordered_name
@@ -74,7 +74,7 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
         Writer(writing, header) as writer,
     ):
         for batch in file.iter_batches(_BATCH):
-            table = arrow().Table.from_batches([batch]).replace_schema_metadata(None)
+            table = complete(arrow().Table.from_batches([batch]))
             table = marked(table, list(islice(found, table.num_rows)))
             counts.append(Header(header.stage, header.fingerprint, [], count(table)))
             writer.add(table)

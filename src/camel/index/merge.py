@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from camel.core.errors import CamelError
-from camel.index.build import GROUP_ROWS, Writer, build, merge_counts, no_cost
+from camel.index.build import GROUP_ROWS, Writer, build, complete, merge_counts, no_cost
 from camel.index.cube import digest_of, write_cubes
 from camel.index.facets import FOLDER, Cost
 from camel.index.files import Header, Readable, files_of, is_for, merged_name, name_of, valid_merged_files
@@ -148,7 +148,7 @@ def _merge_range(
         for _, source in headers:
             with pq.ParquetFile(files.path(source)) as file:
                 for batch in file.iter_batches(_GATHERED):
-                    held.append(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+                    held.append(complete(pa.Table.from_batches([batch])))
                     if sum(table.num_rows for table in held) >= _GATHERED:
                         together = pa.concat_tables(held)
                         even = together.num_rows // GROUP_ROWS * GROUP_ROWS

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from camel.index.build import complete
 from camel.index.facets import FACETS, Facet, joined
 from camel.index.files import Header, Indexed
 from camel.query.parts import IndexPart
@@ -29,7 +30,7 @@ def annotated_part(
     """Write an index file of the annotated rows, if any. Its column `looked` is true where detectors have scanned the row."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     tables = [
-        table.append_column("looked", pa.array([not part.unknown]))
+        complete(table).append_column("looked", pa.array([not part.unknown]))
         for part in parts
         for table in part.rows_with(annotations)
     ]

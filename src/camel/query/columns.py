@@ -19,7 +19,7 @@ from camel.core.expressions import ColumnKind, Expression, parse_expression
 from camel.core.transcript import Score, Transcript
 from camel.detectors.languages import beginning_of, language_of
 from camel.detectors.marks import marks_of
-from camel.index.build import INDEX_COLUMNS, table_of
+from camel.index.build import CALLED, INDEX_COLUMNS, called_tools, table_of
 from camel.index.facets import elements
 from camel.models.prices import cost
 from camel.record.arrow import rows, to_table, upgraded
@@ -30,12 +30,12 @@ from camel.runs.reader import RunReader
 from camel.runs.scores import read_scores, score_names, scores_of_part
 
 _TEXTS = ("id", "scenario", "task", "stop", "model", "assistant", "user", "language")
-_NUMBERS = ("messages", "tokens", "calls", "cost", "chars", "starred")
+_NUMBERS = ("messages", "tokens", "calls", "cost", "chars", "actions", "starred")
 _SCORED = {"duplicate": "--duplicates", "near_duplicate": "--duplicates", "overlap": "--questions FILE"}
 """Columns that are scores, and the option of `camel score` that makes them."""
 COLUMNS: dict[str, ColumnKind] = {
     **dict.fromkeys(_TEXTS, "text"),
-    **dict.fromkeys(("label", "finding", "tag"), "set"),
+    **dict.fromkeys(("label", "finding", "tool", "tag"), "set"),
     **dict.fromkeys((*_NUMBERS, *_SCORED), "number"),
 }
 """The columns of every run. Further columns are `input.NAME`, `score.NAME` and `result.NAME`."""
@@ -47,12 +47,14 @@ INDEXED = {
     **{name: name for name in ("messages", "tokens", "calls")},
     "label": _SPLIT.format("labels"),
     "finding": _SPLIT.format("findings"),
+    "tool": _SPLIT.format("tools"),
 }
 """The SQL of columns that the index stores. Its costs are from the time when it was made, so they are not used."""
 _CONTENT = "messages.list.element.content"
 _READ = {
     "task": ["task.original"],
     "chars": [_CONTENT],
+    "actions": [_CONTENT, *CALLED],
     "language": [_CONTENT],
     "input": ["inputs", "facts"],
     "score": ["scores"],
@@ -161,8 +163,10 @@ class _Values:
             case "starred" | "tag":
                 noted = [self._noted.get(id, Annotation(id)) for id in self._indexed("id")]
                 return [one.star if name == "starred" else one.tags for one in noted]
-            case "label":
-                return [elements(text) for text in self._indexed("labels")]
+            case "label" | "tool":
+                return [elements(text) for text in self._indexed(f"{name}s")]
+            case "actions":
+                return list(map(len, called_tools(self._table)))
             case _:
                 return self._indexed(name)
 

@@ -13,9 +13,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from importlib import import_module
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from camel.core.errors import CamelError, MissingExtra
+from camel.index.files import rows_sql
 from camel.query.conditions import Condition
 from camel.query.parts import IndexPart
 from camel.query.sources import CatalogueRun, Sources
@@ -49,7 +51,12 @@ class IndexSegment(NamedTuple):
 
     def table(self, where: Condition) -> tuple[str, list[Any]]:
         """Return the SQL of a table with the rows that satisfy a condition, and its parameters."""
-        return f"read_parquet(?) {where.clause}", [[str(part.path) for part in self.parts], *where.given]
+        # In the order of the files, which the database keeps.
+        groups = [
+            (has, [str(p.path) for p in some]) for has, some in groupby(self.parts, lambda p: p.has_tools)
+        ]
+        rows = " union all by name ".join(f"from {rows_sql(has)}" for has, _ in groups)
+        return f"({rows}) {where.clause}", [*(paths for _, paths in groups), *where.given]
 
     def keys(self, places: Iterable[tuple[Any, ...]]) -> list[Key]:
         """Return the keys of rows that are given by shard and row."""

@@ -78,6 +78,12 @@ class IndexPart:
         """Number of rows that the current detectors have not scanned."""
         return sum(one.rows for one in self.header.shards if one.looked != looked_by())
 
+    @cached_property
+    def has_tools(self) -> bool:
+        """Whether the file has the names of called tools. Those of earlier releases do not."""
+        counts = next(iter((self.header.counts or {}).values()), dict[str, Any]())
+        return "tool" in counts or "tools" in self._metadata.schema.names
+
     def position(self, shard: int, row: int) -> int:
         """Return the position of a row in the file."""
         if self.places:

@@ -25,7 +25,7 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, Damaged, InputError
 from camel.core.transcript import Transcript
 from camel.detectors.marks import looked_by, marks_of
-from camel.index.build import build, count, write
+from camel.index.build import build, complete, count, write
 from camel.index.cube import digest_of, read_cubes
 from camel.index.facets import FOLDER
 from camel.index.files import (
@@ -257,7 +257,7 @@ class _Watched:
 
     def mark(self, part: IndexPart) -> IndexPart:
         """Scan the conversations of an index file, and return a copy of it with the findings."""
-        by, whole = looked_by(), arrow("pyarrow.parquet").read_table(part.path)
+        by, whole = looked_by(), complete(arrow("pyarrow.parquet").read_table(part.path))
         pieces: list[Any] = []
         start = 0
         for known, some in groupby(part.header.shards, lambda one: one.looked == by):

@@ -186,7 +186,7 @@ class CatalogueView(Scope):
         """Return the indices of the rows of a derived file that match a query. The file must have the columns of an index."""
         files = self.files(source, query)
         where = self.where(query, files) if files.parts else Condition("false")
-        if query.annotated and files.parts:
+        if files.parts and (query.annotated or "tools" in where.sql):
             table, given = files.table(where)
             places = self.ask(f"select shard::bigint << 32 | row from {table}", given)
             where = Condition(AMONG, [[place for (place,) in places]])

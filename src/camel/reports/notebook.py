@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from camel.core.action_text import action_texts, call_line
+
 if TYPE_CHECKING:
+    from camel.core.message import Action
     from camel.core.transcript import Transcript
 
 MOST_MESSAGES = 200
 MOST_CHARS = 4_000
 """Maximum length of a message. A notebook's file stores its output, and a very long file cannot be opened."""
+MOST_ACTIONS = 64
 _SEATS = ("user", "assistant", "critic")
 _HUES = ("#3a7fd5", "#c8681f", "#8b6fd8", "#1a8f8a", "#a3830a", "#c25a50", "#3b8fb8", "#a8629a")
 _SOFT = "opacity:.65;font-size:.9em"
@@ -41,11 +45,15 @@ def transcript_html(transcript: Transcript) -> str:
         f'<div style="border-left:2px solid {hues[message.speaker]};padding:2px 0 2px 12px;margin:10px 0">'
         f'<div><b style="color:{hues[message.speaker]}">{_text(message.role)}</b> '
         f'<span style="{_SOFT}">{_text(message.speaker)} · {message.index + 1}</span></div>'
+        f"{''.join(map(_action, message.actions[:MOST_ACTIONS]))}"
         f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{_text(message.content)}</div></div>'
         for message in transcript.messages[:MOST_MESSAGES]
     ]
     if (left := len(transcript.messages) - MOST_MESSAGES) > 0:
         said.append(f'<div style="{_SOFT}">… and {left:,} more messages</div>')
+    if transcript.unspoken:
+        said.append(f'<div style="{_SOFT}">Calls before a message that was never said</div>')
+        said += map(_action, transcript.unspoken[:MOST_ACTIONS])
     return _box(
         f"<div>{title or _text(transcript.id)}{labels}</div>",
         f'<div style="white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0">{_text(transcript.task.text)}</div>',
@@ -65,6 +73,17 @@ def facts_html(title: str, facts: Iterable[tuple[str, str]], hint: str = "") -> 
     )
     shown = f'<div style="{_SOFT}">{_text(hint)}</div>' if hint else ""
     return _box(f"<div><b>{_text(title)}</b></div>", f"<table>{rows}</table>", shown)
+
+
+def _action(action: Action) -> str:
+    """Render a tool call, folded."""
+    rows = "".join(
+        f'<div style="{_SOFT}">{name}</div><pre style="white-space:pre-wrap;margin:0 0 6px">{_text(text)}</pre>'
+        for name, text in action_texts(action)
+    )
+    line = f"{'Failed' if action.error else 'Called'} <code>{_text(call_line(action.tool, action.arguments))}</code>"
+    took = f' <span style="{_SOFT}">{action.seconds:.1f} s</span>' if action.seconds >= 0.1 else ""
+    return f'<details style="margin:4px 0"><summary>{line}{took}</summary><div style="padding-left:16px">{rows}</div></details>'
 
 
 def _box(*parts: str) -> str:
