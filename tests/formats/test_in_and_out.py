@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 from camel.core.errors import InputError
-from camel.core.message import Message, Usage
+from camel.core.history import Entry
+from camel.core.message import Action, Message, Usage
+from camel.core.model import ToolSchema
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Score, Speaker, Transcript
@@ -112,11 +114,24 @@ def test_no_field_of_a_dataset_looks_like_a_chat(tmp_path: Path):
 FULL = Transcript(
     "a-1",
     Task("Question: 1\n\nA", "Question: 1\n\nA, in detail"),
-    [Speaker("user", "Trader", "You ask."), Speaker("assistant", "Programmer", "You solve.")],
+    [
+        Speaker("user", "Trader", "You ask."),
+        Speaker(
+            "assistant", "Programmer", "You solve.", tools=[ToolSchema("add", "Add.", {"type": "object"})]
+        ),
+    ],
     [
         Message(0, "user", "Trader", "Question: 1\n\nA", "m-1", usage=Usage(1, 2)),
         Message(
-            1, "assistant", "Programmer", "Answer", "m-1", latency=2.0, usage=Usage(1), reasoning="because"
+            1,
+            "assistant",
+            "Programmer",
+            "Answer",
+            "m-1",
+            latency=2.0,
+            usage=Usage(1),
+            reasoning="because",
+            actions=[Action("add", '{"a":1}', "2", call="call-0")],
         ),
     ],
     Stop("done", "<CAMEL_TASK_DONE>"),
@@ -127,6 +142,8 @@ FULL = Transcript(
     item=3,
     scores={"helpful": Score(4.0), "language": Score(None, text="English")},
     result={"resolved": True},
+    hear_actions=True,
+    unspoken=[Action("add", call="call-1")],
 )
 DOCS = Path(__file__).parents[2] / "docs" / "formats.md"
 
@@ -137,7 +154,17 @@ def documented(name: str) -> set[str]:
     said = next(row[3] for row in rows if len(row) == 5 and f"`{name}`" in row[1])
     if "everything" in said:
         every = {*Transcript.__struct_fields__} - {"schema", "hears", "wording", "result_call", "rejected"}
-        return every | {"content", "role", "model", "usage", "latency", "reasoning", "system"}
+        return every | {
+            "content",
+            "role",
+            "model",
+            "usage",
+            "latency",
+            "reasoning",
+            "actions",
+            "system",
+            "tools",
+        }
     kept, _, without = said.partition("without")
     names = {*re.findall("`(.*?)`", kept)}
     names = documented("messages") if names == {"messages"} else names
@@ -149,13 +176,14 @@ def test_a_format_keeps_what_its_table_says(name: str, tmp_path: Path):
     (back,) = there_and_back(name, [FULL], tmp_path)
     kept = {one for one in Transcript.__struct_fields__ if getattr(back, one) == getattr(FULL, one)}
     pairs = list(zip(FULL.messages, back.messages, strict=True))
-    for field in ("content", "role", "model", "usage", "latency", "reasoning"):
+    for field in ("content", "role", "model", "usage", "latency", "reasoning", "actions"):
         kept |= (
             {field}
             if all(getattr(before, field) == getattr(after, field) for before, after in pairs)
             else set()
         )
     kept |= {"system"} if back.speakers[1].system == "You solve." else set()
+    kept |= {"tools"} if back.speakers[1].tools == FULL.speakers[1].tools else set()
     # These have their defaults here.
     kept -= {"schema", "hears", "wording", "result_call", "rejected"}
     assert kept == documented(name)

@@ -70,18 +70,19 @@ def chat_messages(turns: Iterable[Entry]) -> list[dict[str, Any]]:
         found.append(turn.to_dict())
         for call in found[-1].get("tool_calls", ()):
             names[call["id"]] = call["function"]["name"]
-            call["function"]["arguments"] = _arguments(call["function"]["arguments"])
+            call["function"]["arguments"] = arguments_of(call["function"]["arguments"])
         if turn.role == "tool":
             found[-1]["name"] = names.get(turn.answers, "")
     return found
 
 
-def _arguments(text: str) -> msgspec.Raw | str:
-    """Return the arguments of a call as the JSON object that they are, on one line. The model may have written other text."""
+def arguments_of(text: str) -> Any:
+    """Return the arguments of a call as the JSON object that they are. Other text is returned as it is."""
     try:
-        return msgspec.Raw(msgspec.json.format(text, indent=-1)) if text.lstrip()[:1] == "{" else text
-    except msgspec.MsgspecError:
+        given = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
         return text
+    return given if isinstance(given, dict) else text
 
 
 def _sharegpt_turns(turns: Iterable[Entry]) -> Iterator[dict[str, str]]:
@@ -92,7 +93,7 @@ def _sharegpt_turns(turns: Iterable[Entry]) -> Iterator[dict[str, str]]:
             yield {"from": "observation", "value": _encode([one.content for one in several]).decode()}
             continue
         for turn in several:
-            calls = [{"name": one.name, "arguments": _arguments(one.arguments)} for one in turn.calls]
+            calls = [{"name": one.name, "arguments": arguments_of(one.arguments)} for one in turn.calls]
             value = _encode(calls if len(calls) > 1 else calls[0]).decode() if calls else turn.content
             yield {"from": "function_call" if calls else _SHAREGPT[turn.role], "value": value}
 
@@ -110,7 +111,8 @@ def tools_of(transcript: Transcript, seat: str) -> dict[str, str]:
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution."""
+    """Write `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution.
+    Tool calls are not in this format."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         # A role play of two messages never ends as done, because the token would be in the third.

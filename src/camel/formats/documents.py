@@ -23,13 +23,14 @@ from camel._version import __version__
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.grammar import Move, parse
-from camel.core.message import Message, well_formed
+from camel.core.message import Action, Message, well_formed
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Score, Speaker, Transcript
 from camel.formats.containers import Document, documents_in, is_table, tables_in, text_of
 from camel.formats.original import stop_reason
+from camel.formats.tool_turns import CallReader, read_tools
 from camel.index.build import no_cost, write_indexed
 from camel.index.facets import Cost
 from camel.record.arrow import rows as table_rows
@@ -71,7 +72,8 @@ def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = Non
 
 
 def messages(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read chats of OpenAI, TRL and ShareGPT. The system prompt becomes that of the assistant; calls of tools are ignored."""
+    """Read chats of OpenAI, TRL and ShareGPT. The system prompt becomes that of the assistant, and its tool calls become
+    actions."""
     return _converted(path, lambda document: _messages(document, scenario), on_error)
 
 
@@ -142,7 +144,8 @@ def _chat(document: Document, scenario: str) -> Transcript:
         message = cast("dict[str, Any]", said)
         speaker = _speaker(message, index, where)
         role = text_of(message, "role_name", where) or roles[speaker]
-        messages.append(Message(index, speaker, role, text_of(message, "content", where)))
+        actions = _actions(message, f"{where}: {key}")
+        messages.append(Message(index, speaker, role, text_of(message, "content", where), actions=actions))
     return Transcript(
         document.id(row, "id", "input"),
         _task(row, where),
@@ -152,6 +155,13 @@ def _chat(document: Document, scenario: str) -> Transcript:
         scenario,
         labels=_labels(row, where),
     )
+
+
+def _actions(message: dict[str, Any], where: str) -> list[Action]:
+    try:
+        return msgspec.convert(message.get("actions") or [], list[Action])
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: actions are not those of an export: {error}") from None
 
 
 def _looks_like(row: dict[str, Any]) -> str:
@@ -202,11 +212,12 @@ _SEATS = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human"), USER),
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "bing", "bard", "model"), ASSISTANT),
-    **dict.fromkeys(("tool", "function", "function_call", "observation"), ""),
+    **dict.fromkeys(("tool", "function", "observation"), "tool"),
+    "function_call": ASSISTANT,
 }
-"""Names of roles in files of chats. An empty value is a role whose messages are ignored."""
+"""Names of roles in files of chats."""
 _TURNS = ("messages", "conversations", "conversation")
-_KNOWN = {*_TURNS, "id", "system", "metadata", "labels", "canary", "instruction", "input", "output"}
+_KNOWN = {*_TURNS, "tools", "id", "system", "metadata", "labels", "canary", "instruction", "input", "output"}
 
 
 def _messages(document: Document, scenario: str) -> Transcript:
@@ -214,7 +225,7 @@ def _messages(document: Document, scenario: str) -> Transcript:
     turns = next((cast("list[Any]", row[key]) for key in _TURNS if isinstance(row.get(key), list)), None)
     if turns is None:
         raise InputError(f"{where}: the row has no messages. {_looks_like(row)}")
-    system, said = text_of(row, "system", where), list[Message]()
+    system, said, calls = text_of(row, "system", where), list[Message](), CallReader()
     for number, turn in enumerate(turns, 1):
         here = f"{where}: message {number}"
         if not isinstance(turn, dict):
@@ -222,20 +233,30 @@ def _messages(document: Document, scenario: str) -> Transcript:
         turn = cast("dict[str, Any]", turn)
         role = text_of(turn, "role", here) or text_of(turn, "from", here)
         if (seat := _SEATS.get(role.lower())) is None:
-            known = ", ".join(name for name, seat in _SEATS.items() if seat)
+            known = ", ".join(_SEATS)
             raise InputError(f"{here} has the role {shown(role)}. Use one of {known}, or add --skip")
         content = _content(turn, here)
-        if not seat or (not content and turn.get("tool_calls")):
+        if seat == "tool":
+            calls.read_result(turn, content)
+            continue
+        if seat == ASSISTANT and calls.read_calls(turn, role.lower(), content, here):
             continue
         if seat == "system" and said:
             raise InputError(f"{here} is a system message after the first turn: remove it, or add --skip")
         if seat == "system":
             system = f"{system}\n\n{content}" if system else content
         else:
+            actions = calls.take()
+            if actions and seat == USER:  # no message follows the calls
+                said.append(Message(len(said), ASSISTANT, ASSISTANT.title(), "", actions=actions))
+                actions = []
             thought = text_of(turn, "reasoning_content", here)
-            said.append(Message(len(said), seat, seat.title(), content, reasoning=thought))
+            said.append(Message(len(said), seat, seat.title(), content, reasoning=thought, actions=actions))
     task = Task(said[0].content if said and said[0].speaker == USER else "")
-    return _described(document, row, task, system, said, None, scenario)
+    made = _described(document, row, task, system, said, None, scenario)
+    made.unspoken = calls.take()
+    made.speakers[1] = msgspec.structs.replace(made.speakers[1], tools=read_tools(row.get("tools"), where))
+    return made
 
 
 def _content(turn: dict[str, Any], where: str) -> str:

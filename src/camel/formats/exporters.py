@@ -118,7 +118,7 @@ def write_format(
     if format == "dataset":
         return write(parts, path)
     ending = ".jsonl" if ".jsonl" in exporter.endings else exporter.endings[0]
-    conversations = rows = 0
+    conversations, rows, tools = 0, 0, set[str]()
     with new_folder(path) as folder:
         for name, part in parts.items():
             try:
@@ -126,6 +126,7 @@ def write_format(
             except NothingFits:  # a small split may have no row
                 written = write([], folder / f"{name}{ending}")
             conversations, rows = conversations + written.conversations, rows + written.rows
+            tools.update(written.tools)
         if not rows:
             raise NothingFits(f"no conversation has a row in the format {format}: choose another format")
-    return Exported(path, conversations, rows)
+    return Exported(path, conversations, rows, tuple(sorted(tools)))
