@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 from camel.core.errors import InputError
-from camel.core.history import Entry
 from camel.core.message import Action, Message, Usage
 from camel.core.model import ToolSchema
 from camel.core.stops import Stop
@@ -247,6 +246,7 @@ def test_openai_fine_tuning_files(tmp_path: Path):
         ("assistant", "Rain."),
     ]
     assert (one.speakers[1].system, one.messages[1].reasoning) == ("Be brief.", "I looked.")
+    assert one.messages[1].actions == [Action("weather", result="rain", call="call-0")]
     assert (one.id, one.inputs, one.task.text) == ("000001", {"source": "web", "n": "2"}, "Weather in Oslo?")
 
 
@@ -268,6 +268,11 @@ def test_sharegpt_has_many_names_for_two_seats(person: str, model: str, tmp_path
         ({"messages": ["x"]}, "message 1.*'x'"),
         ({"messages": [], "metadata": {"run": "", "inputs": "[1]"}}, "metadata"),
         ({"text": "x"}, "no messages"),
+        ({"messages": [{"role": "assistant", "tool_calls": "{"}]}, "message 1.*tool"),
+        ({"messages": [{"role": "function_call", "content": "none"}]}, "message 1.*tool"),
+        ({"messages": [], "tools": 3}, "tools"),
+        ({"messages": [], "tools": [{"function": 1}]}, "tools"),
+        ({"messages": [], "tools": [{"function": {"name": 1}}]}, "tools"),
     ],
 )
 def test_a_chat_that_cannot_be_stored_is_refused(row: dict[str, Any], words: str, tmp_path: Path):

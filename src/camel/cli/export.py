@@ -10,7 +10,6 @@ import typer
 from camel.cli import options as shared
 from camel.cli.completion import formats
 from camel.cli.options import argument, flag, option
-from camel.core.checks import shown
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -121,8 +120,7 @@ def export(
         committed = len(records) if by else written.conversations
         what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""
-        tools = f", with calls of {', '.join(map(shown, written.tools))}" if written.tools else ""
-        typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}{tools}")
+        typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
     if committed < planned and not where:
         typer.echo(
             f"camel: the run is unfinished: {committed:,} of {planned:,} conversations are done. Resume it "

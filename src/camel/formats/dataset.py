@@ -61,9 +61,7 @@ def dataset(
             file.flush()
             os.fsync(file.fileno())
     count = sum(figure.conversations for figure in figures.values())
-    return Exported(
-        path, count, count, tuple(sorted({name for one in figures.values() for name in one.tools}))
-    )
+    return Exported(path, count, count)
 
 
 def _counted(transcripts: Iterable[Transcript], figures: _Figures, release: Release) -> Iterator[Transcript]:

@@ -60,7 +60,7 @@ _OWN = {
     "chat": Exporter(chat, "the paper's conversations, one JSON object each", DOCUMENT_ENDINGS),
     "instruction": Exporter(instruction, "the paper's instruction and solution pairs", ROW_ENDINGS),
     "problems": Exporter(problems, "the paper's Math and Science problems and solutions", DOCUMENT_ENDINGS),
-    "messages": Exporter(messages, "chat messages for OpenAI and TRL", ROW_ENDINGS),
+    "messages": Exporter(messages, "chat messages and tool calls for OpenAI and TRL", ROW_ENDINGS),
     "sharegpt": Exporter(sharegpt, "conversations of human and gpt", ROW_ENDINGS),
     "alpaca": Exporter(alpaca, "instruction, input, output", ROW_ENDINGS),
     "preferences": Exporter(
@@ -118,7 +118,7 @@ def write_format(
     if format == "dataset":
         return write(parts, path)
     ending = ".jsonl" if ".jsonl" in exporter.endings else exporter.endings[0]
-    conversations, rows, tools = 0, 0, set[str]()
+    conversations = rows = 0
     with new_folder(path) as folder:
         for name, part in parts.items():
             try:
@@ -126,7 +126,6 @@ def write_format(
             except NothingFits:  # a small split may have no row
                 written = write([], folder / f"{name}{ending}")
             conversations, rows = conversations + written.conversations, rows + written.rows
-            tools.update(written.tools)
         if not rows:
             raise NothingFits(f"no conversation has a row in the format {format}: choose another format")
-    return Exported(path, conversations, rows, tuple(sorted(tools)))
+    return Exported(path, conversations, rows)

@@ -40,13 +40,11 @@ def write_rows(
     """
     conversations = count = 0
     described = metadata if release.metadata is None else release.metadata
-    tools: set[str] = set()
     with sink(path, endings) as put:
         for transcript in published(transcripts, release):
             marked = marks(transcript, release)
             about = metadata_of(transcript, release.run) if described else {}
             conversations += 1
-            tools.update(one.tool for message in transcript.messages for one in message.actions)
             for row in rows(transcript):
                 more = row.pop("metadata", {})
                 put(
@@ -58,7 +56,7 @@ def write_rows(
                 f"none of the {conversations:,} conversations fits this format. Export questions and answers as problems or "
                 "alpaca, role plays as chat or instruction, and those with a critic as preferences"
             )
-    return Exported(path, conversations, count, tuple(sorted(tools)))
+    return Exported(path, conversations, count)
 
 
 def metadata_of(transcript: Transcript, run: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,17 @@ from camel.core.message import Action, well_formed
 from camel.core.model import ToolSchema
 
 _ERROR = "Error: "
+
+
+class _Function(msgspec.Struct):
+    """A function in the format of OpenAI: a call of it, or its schema."""
+
+    name: str | None = None
+    arguments: Any = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    id: str | None = None
+    function: _Function | None = None
 
 
 class CallReader:
@@ -26,23 +37,16 @@ class CallReader:
 
     def read_calls(self, turn: dict[str, Any], role: str, said: str, where: str) -> bool:
         """Add the calls of a turn. Return whether it has any."""
-        calls = _as_list(said if role == "function_call" else turn.get("tool_calls"), where)
+        calls = _functions(said if role == "function_call" else turn.get("tool_calls"), where)
         said = "" if role == "function_call" else said
-        for number, call in enumerate(calls):
-            id = call.get("id")
-            function: Any = call.get("function")
-            function = cast("dict[str, Any]", function) if isinstance(function, dict) else call
-            given = function.get("arguments") or {}
+        for place, call in enumerate(calls):
+            function = call.function or call
+            given = function.arguments or {}
             arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+            name, id = well_formed(function.name or ""), well_formed(call.id or f"call-{self._count}")
             self._waiting.append(len(self._actions))
             self._actions.append(
-                Action(
-                    well_formed(str(function.get("name") or "")),
-                    well_formed(arguments),
-                    call=well_formed(id) if isinstance(id, str) and id else f"call-{self._count}",
-                    step=self._step,
-                    said="" if number else said,
-                )
+                Action(name, well_formed(arguments), call=id, step=self._step, said="" if place else said)
             )
             self._count += 1
         self._step += bool(calls)
@@ -50,12 +54,9 @@ class CallReader:
 
     def read_result(self, turn: dict[str, Any], content: str) -> None:
         """Add a result to its call: the one with the id, or the first without a result. Others are ignored."""
-        id = turn.get("tool_call_id")
-        named = [place for place in self._waiting if self._actions[place].call == id]
+        named = [place for place in self._waiting if self._actions[place].call == turn.get("tool_call_id")]
         texts = [content]
-        if (
-            "value" in turn and len(self._waiting) > 1
-        ):  # ShareGPT has one turn for the results of several calls
+        if "value" in turn and len(self._waiting) > 1:  # ShareGPT has one turn for several results
             with suppress(msgspec.MsgspecError):
                 texts = msgspec.json.decode(content, type=list[str])
         for place, text in zip(named or [*self._waiting], texts, strict=False):
@@ -71,21 +72,16 @@ class CallReader:
 
 
 def read_tools(given: Any, where: str) -> list[ToolSchema]:
-    """Return the schemas of the column `tools`: a list in the format of OpenAI, or its JSON text."""
-    try:
-        return [msgspec.convert(one.get("function", one), ToolSchema) for one in _as_list(given, where)]
-    except (msgspec.MsgspecError, AttributeError) as error:
-        raise InputError(
-            f"{where}: tools must be a list of schemas in the format of OpenAI: {error}"
-        ) from None
+    """Return the schemas of the column `tools`: a list in the format of OpenAI, or its JSON text. Skips tools without a name."""
+    found = [one.function or one for one in _functions(given, where)]
+    return [ToolSchema(one.name, one.description or "", one.parameters or {}) for one in found if one.name]
 
 
-def _as_list(given: Any, where: str) -> list[dict[str, Any]]:
-    """Return the JSON objects of a list, of one object, or of their JSON text."""
+def _functions(given: Any, where: str) -> list[_Function]:
     try:
         found = msgspec.json.decode(given) if isinstance(given, str) and given else given or []
-        return msgspec.convert(found if isinstance(found, list) else [found], list[dict[str, Any]])
-    except msgspec.MsgspecError as error:
+        return msgspec.convert(found if isinstance(found, list) else [found], list[_Function])
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(
-            f"{where}: the tools or tool calls are not valid: {error}. Fix them, or add --skip"
+            f"{where}: tools or tool calls are invalid: {error}. Fix them, or add --skip"
         ) from None

@@ -43,8 +43,6 @@ class Exported(NamedTuple):
     path: Path
     conversations: int
     rows: int
-    tools: tuple[str, ...] = ()
-    """Names of the tools that were called."""
 
 
 def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[Transcript]:
