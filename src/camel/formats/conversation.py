@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from camel.core.heard import heard_by, together
 from camel.core.history import Entry
@@ -18,8 +18,6 @@ from camel.core.transcript import Transcript
 from camel.formats.json_rows import ROW_ENDINGS, write_rows
 from camel.formats.original import pairs, problem_of
 from camel.record.release import Exported, Release
-
-_encode = msgspec.json.Encoder().encode
 
 
 def messages(
@@ -87,15 +85,19 @@ def arguments_of(text: str) -> Any:
 
 def _sharegpt_turns(turns: Iterable[Entry]) -> Iterator[dict[str, str]]:
     """Yield the turns of a chat. They alternate, so several calls are one turn with a JSON list, and so are their results."""
-    for is_result, group in groupby(turns, lambda turn: turn.role == "tool"):
-        several = [*group]
-        if is_result and len(several) > 1:
-            yield {"from": "observation", "value": _encode([one.content for one in several]).decode()}
-            continue
-        for turn in several:
+    for role, group in groupby(turns, lambda turn: turn.role):
+        turn, *others = group
+        if others:
+            yield {
+                "from": _SHAREGPT[role],
+                "value": msgspec.json.encode([one.content for one in (turn, *others)]).decode(),
+            }
+        else:
             calls = [{"name": one.name, "arguments": arguments_of(one.arguments)} for one in turn.calls]
-            value = _encode(calls if len(calls) > 1 else calls[0]).decode() if calls else turn.content
-            yield {"from": "function_call" if calls else _SHAREGPT[turn.role], "value": value}
+            value = (
+                msgspec.json.encode(calls if len(calls) > 1 else calls[0]).decode() if calls else turn.content
+            )
+            yield {"from": "function_call" if calls else _SHAREGPT[role], "value": value}
 
 
 def tools_of(transcript: Transcript, seat: str) -> dict[str, str]:
@@ -104,15 +106,15 @@ def tools_of(transcript: Transcript, seat: str) -> dict[str, str]:
     own = next((one for one in transcript.speakers if one.name == seat), None)
     if own is None or not own.tools or own.tool_form != "native":
         return {}
-    schemas = [
-        {"name": one.name, "description": one.description, "parameters": one.parameters} for one in own.tools
-    ]
-    return {"tools": _encode([{"type": "function", "function": one} for one in schemas]).decode()}
+    return {
+        "tools": msgspec.json.encode(
+            [{"type": "function", "function": asdict(one)} for one in own.tools]
+        ).decode()
+    }
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution.
-    Tool calls are not in this format."""
+    """Write `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         # A role play of two messages never ends as done, because the token would be in the third.
@@ -144,10 +146,9 @@ def chat_of(transcript: Transcript, seat: str = "", *, system: bool = True) -> l
         last = chat[-1] if chat else None
         if last is None or last.role != turn.role or turn.role == "tool":
             chat.append(turn)
-        elif turn.calls and not turn.content:
-            chat[-1] = replace(turn, content=last.content)
         else:
-            chat[-1] = replace(turn, content=together([last.content, turn.content]))
+            more = [turn.content] if turn.content or not turn.calls else []
+            chat[-1] = replace(turn, content=together([last.content, *more]))
     return chat
 
 

@@ -23,7 +23,7 @@ from camel._version import __version__
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.grammar import Move, parse
-from camel.core.message import Action, Message, well_formed
+from camel.core.message import Message, well_formed
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.task import Task
@@ -144,8 +144,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
         message = cast("dict[str, Any]", said)
         speaker = _speaker(message, index, where)
         role = text_of(message, "role_name", where) or roles[speaker]
-        actions = _actions(message, f"{where}: {key}")
-        messages.append(Message(index, speaker, role, text_of(message, "content", where), actions=actions))
+        messages.append(Message(index, speaker, role, text_of(message, "content", where)))
     return Transcript(
         document.id(row, "id", "input"),
         _task(row, where),
@@ -155,13 +154,6 @@ def _chat(document: Document, scenario: str) -> Transcript:
         scenario,
         labels=_labels(row, where),
     )
-
-
-def _actions(message: dict[str, Any], where: str) -> list[Action]:
-    try:
-        return msgspec.convert(message.get("actions") or [], list[Action])
-    except msgspec.ValidationError as error:
-        raise InputError(f"{where}: actions are not those of an export: {error}") from None
 
 
 def _looks_like(row: dict[str, Any]) -> str:
@@ -233,8 +225,9 @@ def _messages(document: Document, scenario: str) -> Transcript:
         turn = cast("dict[str, Any]", turn)
         role = text_of(turn, "role", here) or text_of(turn, "from", here)
         if (seat := _SEATS.get(role.lower())) is None:
-            known = ", ".join(_SEATS)
-            raise InputError(f"{here} has the role {shown(role)}. Use one of {known}, or add --skip")
+            raise InputError(
+                f"{here} has the role {shown(role)}. Use one of {', '.join(_SEATS)}, or add --skip"
+            )
         content = _content(turn, here)
         if seat == "tool":
             calls.read_result(turn, content)
@@ -246,12 +239,12 @@ def _messages(document: Document, scenario: str) -> Transcript:
         if seat == "system":
             system = f"{system}\n\n{content}" if system else content
         else:
-            actions = calls.take()
-            if actions and seat == USER:  # no message follows the calls
+            if seat == USER and (actions := calls.take()):  # no message follows the calls
                 said.append(Message(len(said), ASSISTANT, ASSISTANT.title(), "", actions=actions))
-                actions = []
             thought = text_of(turn, "reasoning_content", here)
-            said.append(Message(len(said), seat, seat.title(), content, reasoning=thought, actions=actions))
+            said.append(
+                Message(len(said), seat, seat.title(), content, reasoning=thought, actions=calls.take())
+            )
     task = Task(said[0].content if said and said[0].speaker == USER else "")
     made = _described(document, row, task, system, said, None, scenario)
     made.unspoken = calls.take()

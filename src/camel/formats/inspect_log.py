@@ -17,20 +17,18 @@ import tempfile
 import uuid
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from camel._version import __version__
-from camel.core.acting import action_entries
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
-from camel.formats.conversation import arguments_of
 from camel.record.release import Exported, Release, marks
 from camel.storage.files import file_name, replacing
 
@@ -186,9 +184,7 @@ def _sample(transcript: Transcript, marked: dict[str, Any]) -> dict[str, Any]:
         for speaker in transcript.speakers
         if speaker.name == assistant and speaker.system
     ]
-    for one in transcript.messages:
-        said += _calls(transcript, one) if one.speaker == assistant else ()
-        said.append(_message(transcript, one, one.speaker == assistant, named))
+    said += [_message(transcript, one, one.speaker == assistant, named) for one in transcript.messages]
     last = next((m for m in reversed(transcript.messages) if m.speaker == assistant), None)
     sample: dict[str, Any] = {
         "id": transcript.id if _PLAIN.fullmatch(transcript.id) else file_name(transcript.id)[: -len(".json")],
@@ -256,7 +252,7 @@ def _message(transcript: Transcript, message: Message, own: bool, named: bool) -
             "reason": found.reason,
             "proposals": [proposal.content for proposal in found.proposals],
         }
-    if message.actions and not own:  # a user has no tool calls in this format
+    if message.actions:
         about["actions"] = message.actions
     content = f"{message.role}: {message.content}" if named and not own else message.content
     shown: dict[str, Any] = {
@@ -267,25 +263,6 @@ def _message(transcript: Transcript, message: Message, own: bool, named: bool) -
         "metadata": about,
     }
     return shown | ({"model": message.model} if own and message.model else {})
-
-
-def _calls(transcript: Transcript, message: Message) -> Iterator[dict[str, Any]]:
-    """Yield the assistant's tool calls before a message, and their results."""
-    names = {one.call: one.tool for one in message.actions}
-    for number, one in enumerate(action_entries(message.actions, "native")):
-        shown = {"id": _identity(transcript.id, f"{message.index}.{number}"), "role": one.role}
-        if one.role == "tool":
-            more: dict[str, Any] = {"tool_call_id": one.answers, "function": names[one.answers]}
-        else:
-            calls = [(call.id, call.name, arguments_of(call.arguments)) for call in one.calls]
-            found = [
-                (id, name, given if isinstance(given, dict) else {"text": given}) for id, name, given in calls
-            ]
-            fields = ("id", "function", "arguments")
-            more = {
-                "tool_calls": [dict(zip(fields, one, strict=True)) | {"type": "function"} for one in found]
-            }
-        yield shown | {"content": one.content} | more
 
 
 def _output(transcript: Transcript, last: Message | None) -> dict[str, Any]:

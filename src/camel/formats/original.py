@@ -20,19 +20,17 @@ from camel.record.release import Exported, Release
 
 
 def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's chat format: one JSON object per conversation, as a file or a line. A message with tool calls has an
-    additional key `actions`."""
+    """Write the paper's chat format: one JSON object per conversation, as a file or a line. Without tool calls."""
     return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS, metadata=False)
 
 
 def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's instruction format: each instruction with its solution. Tool calls are not in this format."""
+    """Write the paper's instruction format: each instruction with its solution. Without tool calls."""
     return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS, metadata=False)
 
 
 def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's Math and Science format: a problem and its solution. Skips unanswered problems.
-    Tool calls are not in this format."""
+    """Write the paper's Math and Science format: a problem and its solution. Skips unanswered problems."""
     return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS, metadata=False)
 
 
@@ -51,7 +49,6 @@ def _chat_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
             "role_type": kind,
             "role": kind.lower(),
             "content": message.content,
-            **({"actions": message.actions} if message.actions else {}),
         }
     row["num_messages"] = len(transcript.messages)
     row["termination_reason"] = termination(transcript.stop, seats.user.name)

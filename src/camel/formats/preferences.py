@@ -38,10 +38,8 @@ def preferences(
 
     With `by`, such as `score.helpful`, compare conversations of the same task in which the assistant (or another `seat`) heard
     the same system prompt and first message: the one with the highest score is chosen over each one that is lower by at least
-    `margin`. The prompt is what they have in common, up to the first different reply.
-
-    Tool calls are written as in the format `messages`, with a column `tools`. The calls before a message that a critic chose
-    are left out, because those of the other proposals are not recorded.
+    `margin`. The prompt is what they have in common, up to the first different reply. Tool calls are as in
+    `messages`. Those before a message that a critic chose are left out, because other proposals have no record of theirs.
     """
     if not by:
         return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)

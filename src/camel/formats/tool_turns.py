@@ -12,8 +12,6 @@ from camel.core.errors import InputError
 from camel.core.message import Action, well_formed
 from camel.core.model import ToolSchema
 
-_ERROR = "Error: "
-
 
 class _Function(msgspec.Struct):
     """A function in the format of OpenAI: a call of it, or its schema."""
@@ -61,9 +59,9 @@ class CallReader:
                 texts = msgspec.json.decode(content, type=list[str])
         for place, text in zip(named or [*self._waiting], texts, strict=False):
             self._waiting.remove(place)
-            failed = text.startswith(_ERROR)
-            result, error = ("", text.removeprefix(_ERROR)) if failed else (text, "")
-            self._actions[place] = replace(self._actions[place], result=result, error=error)
+            error = text.removeprefix("Error: ")  # as `read_by_model` writes it
+            outcome = {"result": text} if error == text else {"error": error}
+            self._actions[place] = replace(self._actions[place], **outcome)
 
     def take(self) -> list[Action]:
         """Return the calls since the last message."""
@@ -82,6 +80,4 @@ def _functions(given: Any, where: str) -> list[_Function]:
         found = msgspec.json.decode(given) if isinstance(given, str) and given else given or []
         return msgspec.convert(found if isinstance(found, list) else [found], list[_Function])
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InputError(
-            f"{where}: tools or tool calls are invalid: {error}. Fix them, or add --skip"
-        ) from None
+        raise InputError(f"{where}: invalid tools or tool calls: {error}. Fix them, or add --skip") from None
