@@ -62,19 +62,18 @@ _SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt", "tool": "o
 
 def chat_messages(turns: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return a chat as chat templates read it: arguments of calls are objects, and results have the name of their tool."""
-    found: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
+    found, names = list[dict[str, Any]](), dict[str, str]()
     for turn in turns:
         found.append(turn.to_dict())
         for call in found[-1].get("tool_calls", ()):
             names[call["id"]] = call["function"]["name"]
-            call["function"]["arguments"] = arguments_of(call["function"]["arguments"])
+            call["function"]["arguments"] = _arguments(call["function"]["arguments"])
         if turn.role == "tool":
             found[-1]["name"] = names.get(turn.answers, "")
     return found
 
 
-def arguments_of(text: str) -> Any:
+def _arguments(text: str) -> Any:
     """Return the arguments of a call as the JSON object that they are. Other text is returned as it is."""
     try:
         given = msgspec.json.decode(text)
@@ -88,29 +87,23 @@ def _sharegpt_turns(turns: Iterable[Entry]) -> Iterator[dict[str, str]]:
     for role, group in groupby(turns, lambda turn: turn.role):
         turn, *others = group
         if others:
-            yield {
-                "from": _SHAREGPT[role],
-                "value": msgspec.json.encode([one.content for one in (turn, *others)]).decode(),
-            }
+            yield {"from": _SHAREGPT[role], "value": _json([one.content for one in (turn, *others)])}
         else:
-            calls = [{"name": one.name, "arguments": arguments_of(one.arguments)} for one in turn.calls]
-            value = (
-                msgspec.json.encode(calls if len(calls) > 1 else calls[0]).decode() if calls else turn.content
-            )
+            calls = [{"name": one.name, "arguments": _arguments(one.arguments)} for one in turn.calls]
+            value = _json(calls if len(calls) > 1 else calls[0]) if calls else turn.content
             yield {"from": "function_call" if calls else _SHAREGPT[role], "value": value}
 
 
 def tools_of(transcript: Transcript, seat: str) -> dict[str, str]:
-    """Return the column `tools`: the schemas of a seat's tools as JSON text, because their types differ from row to row. Empty
-    if the seat has no tools, or if its system prompt describes them."""
+    """Return the column `tools`: JSON text with the schemas of a seat's tools. Empty if the system prompt describes them."""
     own = next((one for one in transcript.speakers if one.name == seat), None)
     if own is None or not own.tools or own.tool_form != "native":
         return {}
-    return {
-        "tools": msgspec.json.encode(
-            [{"type": "function", "function": asdict(one)} for one in own.tools]
-        ).decode()
-    }
+    return {"tools": _json([{"type": "function", "function": asdict(one)} for one in own.tools])}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
@@ -143,12 +136,11 @@ def chat_of(transcript: Transcript, seat: str = "", *, system: bool = True) -> l
     """Return `turns_of` a seat with alternating roles, which chat templates need, even if a seat spoke twice in a row."""
     chat: list[Entry] = []
     for turn in turns_of(transcript, seat or default_seat(transcript), system=system):
-        last = chat[-1] if chat else None
-        if last is None or last.role != turn.role or turn.role == "tool":
+        if not chat or chat[-1].role != turn.role or turn.role == "tool":
             chat.append(turn)
         else:
             more = [turn.content] if turn.content or not turn.calls else []
-            chat[-1] = replace(turn, content=together([last.content, *more]))
+            chat[-1] = replace(turn, content=together([chat[-1].content, *more]))
     return chat
 
 

@@ -72,8 +72,7 @@ def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = Non
 
 
 def messages(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read chats of OpenAI, TRL and ShareGPT. The system prompt becomes that of the assistant, and its tool calls become
-    actions."""
+    """Read chats of OpenAI, TRL and ShareGPT. The system prompt and the tools become those of the assistant."""
     return _converted(path, lambda document: _messages(document, scenario), on_error)
 
 
@@ -203,9 +202,8 @@ def _problem(document: Document, scenario: str) -> Transcript:
 _SEATS = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human"), USER),
-    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bing", "bard", "model"), ASSISTANT),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bing", "bard", "model", "function_call"), ASSISTANT),
     **dict.fromkeys(("tool", "function", "observation"), "tool"),
-    "function_call": ASSISTANT,
 }
 """Names of roles in files of chats."""
 _TURNS = ("messages", "conversations", "conversation")
@@ -225,14 +223,10 @@ def _messages(document: Document, scenario: str) -> Transcript:
         turn = cast("dict[str, Any]", turn)
         role = text_of(turn, "role", here) or text_of(turn, "from", here)
         if (seat := _SEATS.get(role.lower())) is None:
-            raise InputError(
-                f"{here} has the role {shown(role)}. Use one of {', '.join(_SEATS)}, or add --skip"
-            )
+            known = ", ".join(_SEATS)
+            raise InputError(f"{here} has the role {shown(role)}. Use one of {known}, or add --skip")
         content = _content(turn, here)
-        if seat == "tool":
-            calls.read_result(turn, content)
-            continue
-        if seat == ASSISTANT and calls.read_calls(turn, role.lower(), content, here):
+        if calls.read(turn, seat, role.lower(), content, here):
             continue
         if seat == "system" and said:
             raise InputError(f"{here} is a system message after the first turn: remove it, or add --skip")
@@ -241,15 +235,13 @@ def _messages(document: Document, scenario: str) -> Transcript:
         else:
             if seat == USER and (actions := calls.take()):  # no message follows the calls
                 said.append(Message(len(said), ASSISTANT, ASSISTANT.title(), "", actions=actions))
-            thought = text_of(turn, "reasoning_content", here)
-            said.append(
-                Message(len(said), seat, seat.title(), content, reasoning=thought, actions=calls.take())
-            )
+            made: Any = {"reasoning": text_of(turn, "reasoning_content", here), "actions": calls.take()}
+            said.append(Message(len(said), seat, seat.title(), content, **made))
     task = Task(said[0].content if said and said[0].speaker == USER else "")
-    made = _described(document, row, task, system, said, None, scenario)
-    made.unspoken = calls.take()
-    made.speakers[1] = msgspec.structs.replace(made.speakers[1], tools=read_tools(row.get("tools"), where))
-    return made
+    chat = _described(document, row, task, system, said, None, scenario)
+    chat.unspoken = calls.take()
+    chat.speakers[1] = msgspec.structs.replace(chat.speakers[1], tools=read_tools(row.get("tools"), where))
+    return chat
 
 
 def _content(turn: dict[str, Any], where: str) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError
 from camel.core.message import Action, well_formed
 from camel.core.model import ToolSchema
+from camel.core.role_playing import ASSISTANT
 
 
 class _Function(msgspec.Struct):
@@ -29,17 +30,18 @@ class CallReader:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
-        self._waiting: list[int] = []
-        """Places of the calls without a result."""
+        self._waiting: list[int] = []  # places of the calls without a result
         self._count, self._step = 0, 0
 
-    def read_calls(self, turn: dict[str, Any], role: str, said: str, where: str) -> bool:
-        """Add the calls of a turn. Return whether it has any."""
-        calls = _functions(said if role == "function_call" else turn.get("tool_calls"), where)
-        said = "" if role == "function_call" else said
+    def read(self, turn: dict[str, Any], seat: str, role: str, said: str, where: str) -> bool:
+        """Add the calls or the result in a turn. Return whether it has any."""
+        if seat != ASSISTANT:
+            return seat == "tool" and self._read_result(turn, said)
+        given, said = (said, "") if role == "function_call" else (turn.get("tool_calls"), said)
+        calls = _functions(given, where)
         for place, call in enumerate(calls):
             function = call.function or call
-            given = function.arguments or {}
+            given: Any = function.arguments or {}
             arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
             name, id = well_formed(function.name or ""), well_formed(call.id or f"call-{self._count}")
             self._waiting.append(len(self._actions))
@@ -50,7 +52,7 @@ class CallReader:
         self._step += bool(calls)
         return bool(calls)
 
-    def read_result(self, turn: dict[str, Any], content: str) -> None:
+    def _read_result(self, turn: dict[str, Any], content: str) -> bool:
         """Add a result to its call: the one with the id, or the first without a result. Others are ignored."""
         named = [place for place in self._waiting if self._actions[place].call == turn.get("tool_call_id")]
         texts = [content]
@@ -62,6 +64,7 @@ class CallReader:
             error = text.removeprefix("Error: ")  # as `read_by_model` writes it
             outcome = {"result": text} if error == text else {"error": error}
             self._actions[place] = replace(self._actions[place], **outcome)
+        return True
 
     def take(self) -> list[Action]:
         """Return the calls since the last message."""
