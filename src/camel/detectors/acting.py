@@ -22,7 +22,7 @@ def repeated_call(transcript: Transcript) -> Iterator[Hit]:
     have changed it: a call that may change something, or another speaker's request to try again."""
     seen: dict[tuple[str, str, str], Action] = {}
     for index, message in enumerate(transcript.messages):
-        if _AGAIN.search(message.content):
+        if seen and _AGAIN.search(message.content):
             seen = {key: action for key, action in seen.items() if key[0] == message.speaker}
         found = False
         for action in message.actions:
@@ -92,18 +92,18 @@ def _any(pattern: str) -> re.Pattern[str]:
 _END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 _AGAIN = _any(r"\b(?:again|once more|re-?(?:fresh|run|try|check|load)|update|now|latest|fixed|changed)\b")
 _READS = _any(r"(?:^|[._-])(?:get|read|list|search|find|look|query|fetch|show|check|status|time)(?![a-z])")
-_UNSURE = _any(r"\?\s*$|\b(?:not|never|nothing|nobody|cannot|\w+n't)\b")
+_UNSURE = _any(r"\?\s*$|\b(?:not|never|none|nothing|nobody|cannot|\w+n't)\b|^(?:let me|let's|please)\b")
 _SUPPOSED = _any(r"\b(?:if|once|before|until|unless|would|could|should|can|when you|after you)\b")
 _ADMITS = _any(
-    r"(?<!without )(?<!without any )\b(?:errors?|exception|fail\w*|unable|unavailable|not|\w+n['’]t|cannot|refus\w+|reject\w+|declin\w+|denied|problems?|wrong|crash\w*|timed? ?out|missing|invalid|unfortunately|sorry|no|none|nobody|nothing|down|unknown|tried|instead|memory|\w+Error)\b"
+    r"(?<!without )(?<!without any )\b(?:errors?|exception|fail\w*|unable|unavailable|not|\w+n['’]t|cannot|refus\w+|reject\w+|declin\w+|denied|problems?|issues?|trouble|difficult\w*|prevent\w*|wrong|crash\w*|timed? ?out|missing|invalid|unfortunately|sorry|no|none|nobody|nothing|down|unknown|try|tried|instead|memory|\w+Error)\b"
 )
 _SUCCEEDS = _any(
-    r"\d|\b(?:done|sent|saved|booked|reserved|confirmed|completed?|scheduled|stored|written|processed|success\w*|all set|works|pass(?:es|ed)?|finished|added|cancell?ed|switched|changed|updated|created|results?|outputs?|return(?:s|ed)|print(?:s|ed)|shows?|according to|found|based on|data|went out|now has|has the|have a|is active|delivered|recommend)\b"
+    r"\d|\b(?:done|sent|saved|booked|reserved|confirmed|completed?|scheduled|stored|written|processed|success\w*|all set|works|pass(?:es|ed)?|finished|added|cancell?ed|switched|changed|updated|created|results?|outputs?|return(?:s|ed)|print(?:s|ed)|shows?|according to|found|based on|data|went out|now has|has the|have a|is active|delivered)\b"
 )
 _I = r"\b(?:i|we)(?:'ve| have)?(?: (?:just|also|now|then|\w+ly|already|went ahead and|gone ahead and)){0,2} "
 _WAS = r"(?:has been|have been|was|were)(?: just| now)? "
 _ITS = rf"\b(?:the|your|our|it|they|all|this|everything)(?: (?!that\b|which\b|who\b)[\w'.-]{{1,30}}){{0,4}} {_WAS}"
-_OBJECT = r"\b(?:order|address|booking|reservation|subscription|account|ticket|flight|refund|payment|item|shipping|delivery)s?\b"
+_OBJECT = r" (?:\w+ )?(?:order|address|booking|reservation|subscription|account|ticket|flight|refund|payment|item|shipping|delivery)s?\b"
 _CHANGED = r"(?:cancell?ed|refunded|processed|deleted|removed|changed|switched|updated|modified|exchanged|upgraded)\b"
 _KINDS = {
     r"quer|database|sql|record|search|find|look|get|list": rf"{_I}(?:queried|(?:ran|executed)\b.{{0,20}}\bquer(?:y|ies)|(?:pulled|got|retrieved|fetched|checked|looked)\b.{{0,50}}\b(?:database|table of|records))\b",
@@ -113,7 +113,7 @@ _KINDS = {
     r"event|calendar|schedul|meeting|appointment|remind": rf"{_I}(?:(?:added|put|entered)\b.{{0,60}}\bcalendars?|(?:created|scheduled|set up)\b.{{0,40}}\b(?:event|meeting|appointment|reminder|invite)s?)\b|{_ITS.replace('|was', '|was|is')}(?:scheduled|added to .{{0,20}}calendar)\b",
     r"book|reserv|ticket": rf"{_I}(?:booked|reserved|made\b.{{0,20}}\b(?:reservation|booking))\b|{_ITS.replace('|was', '|was|is')}(?:booked|reserved)\b|\b(?:booking|reservation) (?:has gone|went) through\b",
     r"file|save|stor|writ|document|note|upload|export": rf"{_I}(?:saved\b|stored\b|(?:wrote|written|exported|updated|created|appended|uploaded)\b.{{0,60}}(?:\.\w{{2,5}}\b|\b(?:file|folder|disk)s?\b))|{_ITS}(?:saved|stored|exported)\b|\b(?:the|your) file\b.{{0,30}}\b{_WAS}(?:created|written|updated)\b",
-    r"order|cancel|updat|chang|refund|modif|delet|remov|edit|account": rf"{_I}{_CHANGED}.{{0,60}}{_OBJECT}|{_OBJECT}.{{0,30}}\b{_WAS}{_CHANGED}",
+    r"order|cancel|updat|chang|refund|modif|delet|remov|edit|account": rf"{_I}{_CHANGED}.{{0,60}}{_OBJECT}|\b(?:your|the){_OBJECT.replace('flight|', '')}.{{0,30}}\b{_WAS}{_CHANGED}",
 }
 """Words in the name or description of a tool, and how a speaker claims an action that such a tool can do."""
 _ABLE = [_any(words) for words in _KINDS]

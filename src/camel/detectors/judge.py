@@ -13,6 +13,7 @@ import msgspec
 
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
+from camel.core.heard import with_actions
 from camel.core.history import History
 from camel.core.message import Sampling, in_one_line
 from camel.core.model import Model, Request, checked_model
@@ -90,7 +91,11 @@ def _asked(transcript: Transcript, finding: Finding, question: str, before: int)
     heard = transcript.messages[max(0, at - before) : at + 1]
     lines = [f"Task: {_cut(transcript.task.text)}", ""]
     for number, message in enumerate(heard, at + 1 - len(heard)):
-        lines += [f"--- message {number}, from the {in_one_line(message.speaker)}", _cut(message.content), ""]
+        lines += [
+            f"--- message {number}, from the {in_one_line(message.speaker)}",
+            _cut(with_actions(message).content),
+            "",
+        ]
     lines += [
         "--- end of the conversation",
         "",
