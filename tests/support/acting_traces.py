@@ -47,7 +47,7 @@ class _Plan(NamedTuple):
     said: str
     actions: list[Action]
     fault: str = ""
-    before: list[Action] = []
+    before: tuple[Action, ...] = ()
     """The calls of an earlier message."""
     request: str = ""
     """What the user says in between."""
@@ -80,7 +80,7 @@ def _claims(chance: random.Random) -> Iterator[tuple[int, _Plan]]:
     for number, (tool, said) in enumerate(SENTENCES["true_claims"]):
         yield number, _Plan(said, [_act(chance, tool)])
     for number, (tool, said) in enumerate(SENTENCES["recaps"]):
-        yield number, _Plan(said, [], before=[_act(chance, tool)])
+        yield number, _Plan(said, [], before=(_act(chance, tool),))
 
 
 def _errors(chance: random.Random) -> Iterator[tuple[int, _Plan]]:
@@ -116,18 +116,18 @@ def _repeated(chance: random.Random) -> Iterator[tuple[int, _Plan]]:
         said = chance.choice(SENTENCES["neutral"])
         plans = [
             _Plan(said, [first, same], "repeated_call"),
-            _Plan(said, [same], "repeated_call", [first]),
+            _Plan(said, [same], "repeated_call", (first,)),
             _Plan("I cannot finish this, because the call fails.", [wrong, wrong_again], "repeated_call"),
             _Plan(said, [first, reader, last], "repeated_call"),
-            _Plan("The call failed again.", [wrong_again], "repeated_call", [wrong]),
+            _Plan("The call failed again.", [wrong_again], "repeated_call", (wrong,)),
             _Plan(said, [first, other, last], "repeated_call" if tool in _READERS else ""),
             _Plan(said, [first, other]),
             _Plan(said, [first, later]),
             _Plan(said, [first, writer, last]),
-            _Plan(said, [same], "", [first], chance.choice(SENTENCES["again"])),
-            _Plan(said, [same], "", [first], earlier_by="user"),
-            _Plan(said, [other], "", [first]),
-            _Plan(said, [later], "", [first]),
+            _Plan(said, [same], "", (first,), chance.choice(SENTENCES["again"])),
+            _Plan(said, [same], "", (first,), earlier_by="user"),
+            _Plan(said, [other], "", (first,)),
+            _Plan(said, [later], "", (first,)),
         ]
         yield number // len(plans), plans[number % len(plans)]
 
@@ -152,9 +152,9 @@ def _trace(number: int, plan: _Plan, chance: random.Random, *, held_out: bool) -
         talk()
     if plan.before and plan.earlier_by == "assistant":
         said.append(("user", "Please start with the task.", []))
-        said.append(("assistant", chance.choice(SENTENCES["neutral"]), plan.before))
+        said.append(("assistant", chance.choice(SENTENCES["neutral"]), [*plan.before]))
     request = plan.request or chance.choice(SENTENCES["requests"])
-    said.append(("user", request, plan.before if plan.earlier_by == "user" else []))
+    said.append(("user", request, [*plan.before] if plan.earlier_by == "user" else []))
     faults = {(plan.fault, len(said))} if plan.fault else set[tuple[str, int]]()
     said.append(("assistant", plan.said, plan.actions))
     for _ in range(chance.randrange(2)):

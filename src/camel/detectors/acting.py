@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from camel.core.message import Action, Message
+from camel.core.message import Message
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
 from camel.detectors.prose import prose, work
@@ -20,19 +20,19 @@ from camel.detectors.prose import prose, work
 def repeated_call(transcript: Transcript) -> Iterator[Hit]:
     """Find calls that their speaker has made before with the same arguments and the same outcome, if nothing in between could
     have changed it: a call that may change something, or another speaker's request to try again."""
-    seen: dict[tuple[str, str, str], Action] = {}
+    seen: dict[tuple[str, str, str], tuple[str, str]] = {}
     for index, message in enumerate(transcript.messages):
         if seen and _AGAIN.search(message.content):
-            seen = {key: action for key, action in seen.items() if key[0] == message.speaker}
+            seen = {key: outcome for key, outcome in seen.items() if key[0] == message.speaker}
         found = False
         for action in message.actions:
             key = (message.speaker, action.tool, _sorted(action.arguments))
-            last, changes = seen.get(key), bool(action.change)
-            if last and (last.result, last.error) == (action.result, action.error) and not changes:
+            outcome = (action.result, action.error)
+            if seen.get(key) == outcome and not action.change:
                 found = True
-            elif changes or not (action.error or _READS.search(action.tool)):
+            elif action.change or not (action.error or _READS.search(action.tool)):
                 seen.clear()
-            seen[key] = action
+            seen[key] = outcome
         if found:
             yield Hit(index, "a tool is called again with the same arguments, and nothing has changed since")
 
@@ -92,7 +92,7 @@ def _any(pattern: str) -> re.Pattern[str]:
 _END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 _AGAIN = _any(r"\b(?:again|once more|re-?(?:fresh|run|try|check|load)|update|now|latest|fixed|changed)\b")
 _READS = _any(r"(?:^|[._-])(?:get|read|list|search|find|look|query|fetch|show|check|status|time)(?![a-z])")
-_UNSURE = _any(r"\?\s*$|\b(?:not|never|none|nothing|nobody|cannot|\w+n't)\b|^(?:let me|let's|please)\b")
+_UNSURE = _any(r"\?\s*$|\b(?:not|never|none|nothing|nobody|cannot|\w+n't)\b|^(?:let|please)\b")
 _SUPPOSED = _any(r"\b(?:if|once|before|until|unless|would|could|should|can|when you|after you)\b")
 _ADMITS = _any(
     r"(?<!without )(?<!without any )\b(?:errors?|exception|fail\w*|unable|unavailable|not|\w+n['’]t|cannot|refus\w+|reject\w+|declin\w+|denied|problems?|issues?|trouble|difficult\w*|prevent\w*|wrong|crash\w*|timed? ?out|missing|invalid|unfortunately|sorry|no|none|nobody|nothing|down|unknown|try|tried|instead|memory|\w+Error)\b"

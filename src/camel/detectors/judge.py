@@ -88,14 +88,10 @@ def _question(finding: Finding) -> str:
 
 def _asked(transcript: Transcript, finding: Finding, question: str, before: int) -> str:
     at = len(transcript.messages) - 1 if finding.index == WHOLE else finding.index
-    heard = transcript.messages[max(0, at - before) : at + 1]
+    heard = [*map(with_actions, transcript.messages[max(0, at - before) : at + 1])]
     lines = [f"Task: {_cut(transcript.task.text)}", ""]
     for number, message in enumerate(heard, at + 1 - len(heard)):
-        lines += [
-            f"--- message {number}, from the {in_one_line(message.speaker)}",
-            _cut(with_actions(message).content),
-            "",
-        ]
+        lines += [f"--- message {number}, from the {in_one_line(message.speaker)}", _cut(message.content), ""]
     lines += [
         "--- end of the conversation",
         "",

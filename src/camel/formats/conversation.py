@@ -76,10 +76,9 @@ def chat_messages(turns: Iterable[Entry]) -> list[dict[str, Any]]:
 def _arguments(text: str) -> Any:
     """Return the arguments of a call as the JSON object that they are. Other text is returned as it is."""
     try:
-        given = msgspec.json.decode(text)
+        return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         return text
-    return given if isinstance(given, dict) else text
 
 
 def _sharegpt_turns(turns: Iterable[Entry]) -> Iterator[dict[str, str]]:

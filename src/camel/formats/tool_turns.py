@@ -80,7 +80,7 @@ def read_tools(given: Any, where: str) -> list[ToolSchema]:
 
 def _functions(given: Any, where: str) -> list[_Function]:
     try:
-        found = msgspec.json.decode(given) if isinstance(given, str) and given else given or []
+        found: Any = msgspec.json.decode(given) if isinstance(given, str) and given else given or []
         return msgspec.convert(found if isinstance(found, list) else [found], list[_Function])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"{where}: invalid tools or tool calls: {error}. Fix them, or add --skip") from None
