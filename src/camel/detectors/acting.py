@@ -81,7 +81,7 @@ def _statements(message: Message) -> Iterator[str]:
 def _claims(said: str) -> Iterator[re.Pattern[str]]:
     """Yield a pattern of the tools for each action that a sentence claims."""
     for found in _CLAIM.finditer(said):
-        if not _SUPPOSED.search(said, 0, found.start()):
+        if not _SUPPOSED.search(said, max(0, found.start() - 80), found.start()):
             yield _ABLE[(found.lastindex or 1) - 1]
 
 
