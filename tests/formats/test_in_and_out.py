@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 pytest.importorskip("pyarrow")
 
@@ -488,8 +489,15 @@ from tests.training.test_launch import make_model
 
 root = Path(sys.argv[1])
 make_model(root / "model")
-more = {"max_steps": 1, "report_to": [], "use_cpu": True, "save_strategy": "no", "bf16": False, "max_length": 64}
+template = (
+    "{% if tools %}{{ 'tools:' + tools | tojson + eos_token }}{% endif %}{% for m in messages %}"
+    "{{ m['role'] + ':' + m['content'] }}{% for c in m.get('tool_calls') or [] %}{{ c['function']['name'] }}"
+    "{% for key, value in c['function']['arguments'].items() %}{{ ' ' + key + '=' + value | string }}{% endfor %}"
+    "{% endfor %}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+)
+more = {"max_steps": 1, "report_to": [], "use_cpu": True, "save_strategy": "no", "bf16": False, "max_length": 512}
 tokenizer = AutoTokenizer.from_pretrained(root / "model")
+tokenizer.chat_template = template
 for kind, settings, trainer, file in (
     ("sft", SFTConfig, SFTTrainer, "messages.jsonl"),
     ("dpo", DPOConfig, DPOTrainer, "preferences.jsonl"),
@@ -501,7 +509,11 @@ for kind, settings, trainer, file in (
         model = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
         model.config.pad_token_id = tokenizer.pad_token_id
     given = settings(output_dir=str(root / kind), **more)
-    print(kind, trainer(model=model, args=given, train_dataset=rows, processing_class=tokenizer).train().training_loss)
+    made = trainer(model=model, args=given, train_dataset=rows, processing_class=tokenizer)
+    print(kind, made.train().training_loss)
+    if kind == "sft":
+        for row in made.train_dataset:
+            print("row", tokenizer.decode(row["input_ids"]).replace(chr(10), " "))
 """
 
 
@@ -509,6 +521,10 @@ for kind, settings, trainer, file in (
 def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     pytest.importorskip("trl")
     given = [scored(f"{n}", float(n % 3), f"Question {n // 3}", f"Answer {n}") for n in range(12)]
+    for place, one in enumerate(given[::2]):
+        action = Action("add", f'{{"a": {place}, "b{place}": [1]}}', f"sum {place}", call=f"call-{place}")
+        one.messages[-1] = replace(one.messages[-1], actions=[action])
+        one.speakers[1] = replace(one.speakers[1], tools=[ToolSchema("add", "Add.", {"type": "object"})])
     run = imported(tmp_path / "run", given)
     run.export("messages", tmp_path / "messages.jsonl")
     run.export("preferences", tmp_path / "preferences.jsonl", by="score.helpful")
@@ -524,6 +540,9 @@ def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     assert [
         line.split()[0] for line in done.stdout.splitlines() if line.startswith(("sft ", "dpo ", "reward "))
     ] == [*("sft", "dpo", "reward")]
+    rows = [line for line in done.stdout.splitlines() if line.startswith("row ")]
+    assert sum("add a=3 b3=[1]" in row and "tool:sum 3" in row and "tools:[" in row for row in rows) == 1
+    assert sum("tools:[" not in row for row in rows) == 6
 
 
 # ---------------------------------------------------------------- cards

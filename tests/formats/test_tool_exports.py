@@ -47,11 +47,11 @@ def acted(steps: list[tuple[str, list[tuple[dict[str, Any], str, bool]]]], start
     """Actions of a message: each step has the text of a reply, and its calls with arguments and outcomes."""
     found: list[Action] = []
     for step, (said, calls) in enumerate(steps):
-        for place, (given, text, failed) in enumerate(calls):
+        for place, (input, text, failed) in enumerate(calls):
             outcome = {"error": text} if failed else {"result": text}
             id = f"call-{start + len(found)}"
             found.append(
-                Action("add", json.dumps(given), **outcome, call=id, step=step, said="" if place else said)
+                Action("add", json.dumps(input), **outcome, call=id, step=step, said="" if place else said)
             )
     return found
 
