@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.core.message import Message
+from camel.core.message import Action, Message
+from camel.core.model import ToolSchema
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.detectors import Finding, detect
@@ -51,6 +52,9 @@ PIECES = st.sampled_from(
         "la casa es de los niños que no están",
         "这是一个很长的中文句子。",
         "How can I help you?",
+        "I ran the code and",
+        "it has been sent",
+        "Your order was cancelled.",
         "Please write",
         "\r\n",
         "\x00",
@@ -72,11 +76,21 @@ MESSAGES = st.lists(
         role=st.one_of(st.just("Trader"), st.text(max_size=10)),
         content=TEXTS,
         finish=st.sampled_from(["stop", "length", "content_filter", "refusal", "other"]),
+        actions=st.lists(
+            st.builds(Action, st.sampled_from(["python", "get_x", ""]), TEXTS, TEXTS, TEXTS), max_size=3
+        ),
     ),
     max_size=12,
 )
 SPEAKERS = st.lists(
-    st.builds(Speaker, name=st.sampled_from(["user", "assistant"]), role=TEXTS, system=TEXTS), max_size=2
+    st.builds(
+        Speaker,
+        name=st.sampled_from(["user", "assistant"]),
+        role=TEXTS,
+        system=TEXTS,
+        tools=st.sampled_from([[], [ToolSchema("python", "Run, send, search, book and write files.")]]),
+    ),
+    max_size=2,
 )
 
 
@@ -106,11 +120,15 @@ def busy(text: str) -> Transcript:
     return Transcript(
         "t",
         Task("Develop a trading bot"),
+        [
+            Speaker(name, name, tools=[ToolSchema("x", "Run, send, search, book, write files.")])
+            for name in ("user", "assistant")
+        ],
         messages=[
             Message(
                 0, "user", "Trader", "Instruction: Write the function that loads the prices.\nInput: None"
             ),
-            Message(1, "assistant", "Programmer", text),
+            Message(1, "assistant", "Programmer", text, actions=[Action("x", text, error=text)]),
             Message(2, "user", "Trader", text),
             Message(3, "assistant", "Programmer", f"Solution: {text}\nNext request."),
         ],
@@ -137,6 +155,10 @@ def busy(text: str) -> Transcript:
         "> ",
         "def f():\n    # x\n",
         "I have ",
+        "I ran ",
+        "I just really ",
+        "the order ",
+        "I checked",
         "no one ",
         "here: ",
         "Sure, ",

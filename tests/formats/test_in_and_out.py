@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 pytest.importorskip("pyarrow")
 
 from camel.core.errors import InputError
-from camel.core.message import Message, Usage
+from camel.core.message import Action, Message, Usage
+from camel.core.model import ToolSchema
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Score, Speaker, Transcript
@@ -112,11 +114,24 @@ def test_no_field_of_a_dataset_looks_like_a_chat(tmp_path: Path):
 FULL = Transcript(
     "a-1",
     Task("Question: 1\n\nA", "Question: 1\n\nA, in detail"),
-    [Speaker("user", "Trader", "You ask."), Speaker("assistant", "Programmer", "You solve.")],
+    [
+        Speaker("user", "Trader", "You ask."),
+        Speaker(
+            "assistant", "Programmer", "You solve.", tools=[ToolSchema("add", "Add.", {"type": "object"})]
+        ),
+    ],
     [
         Message(0, "user", "Trader", "Question: 1\n\nA", "m-1", usage=Usage(1, 2)),
         Message(
-            1, "assistant", "Programmer", "Answer", "m-1", latency=2.0, usage=Usage(1), reasoning="because"
+            1,
+            "assistant",
+            "Programmer",
+            "Answer",
+            "m-1",
+            latency=2.0,
+            usage=Usage(1),
+            reasoning="because",
+            actions=[Action("add", '{"a":1}', "2", call="call-0")],
         ),
     ],
     Stop("done", "<CAMEL_TASK_DONE>"),
@@ -127,6 +142,8 @@ FULL = Transcript(
     item=3,
     scores={"helpful": Score(4.0), "language": Score(None, text="English")},
     result={"resolved": True},
+    hear_actions=True,
+    unspoken=[Action("add", call="call-1")],
 )
 DOCS = Path(__file__).parents[2] / "docs" / "formats.md"
 
@@ -137,7 +154,17 @@ def documented(name: str) -> set[str]:
     said = next(row[3] for row in rows if len(row) == 5 and f"`{name}`" in row[1])
     if "everything" in said:
         every = {*Transcript.__struct_fields__} - {"schema", "hears", "wording", "result_call", "rejected"}
-        return every | {"content", "role", "model", "usage", "latency", "reasoning", "system"}
+        return every | {
+            "content",
+            "role",
+            "model",
+            "usage",
+            "latency",
+            "reasoning",
+            "actions",
+            "system",
+            "tools",
+        }
     kept, _, without = said.partition("without")
     names = {*re.findall("`(.*?)`", kept)}
     names = documented("messages") if names == {"messages"} else names
@@ -149,13 +176,14 @@ def test_a_format_keeps_what_its_table_says(name: str, tmp_path: Path):
     (back,) = there_and_back(name, [FULL], tmp_path)
     kept = {one for one in Transcript.__struct_fields__ if getattr(back, one) == getattr(FULL, one)}
     pairs = list(zip(FULL.messages, back.messages, strict=True))
-    for field in ("content", "role", "model", "usage", "latency", "reasoning"):
+    for field in ("content", "role", "model", "usage", "latency", "reasoning", "actions"):
         kept |= (
             {field}
             if all(getattr(before, field) == getattr(after, field) for before, after in pairs)
             else set()
         )
     kept |= {"system"} if back.speakers[1].system == "You solve." else set()
+    kept |= {"tools"} if back.speakers[1].tools == FULL.speakers[1].tools else set()
     # These have their defaults here.
     kept -= {"schema", "hears", "wording", "result_call", "rejected"}
     assert kept == documented(name)
@@ -219,6 +247,7 @@ def test_openai_fine_tuning_files(tmp_path: Path):
         ("assistant", "Rain."),
     ]
     assert (one.speakers[1].system, one.messages[1].reasoning) == ("Be brief.", "I looked.")
+    assert one.messages[1].actions == [Action("weather", result="rain", call="call-0")]
     assert (one.id, one.inputs, one.task.text) == ("000001", {"source": "web", "n": "2"}, "Weather in Oslo?")
 
 
@@ -240,6 +269,11 @@ def test_sharegpt_has_many_names_for_two_seats(person: str, model: str, tmp_path
         ({"messages": ["x"]}, "message 1.*'x'"),
         ({"messages": [], "metadata": {"run": "", "inputs": "[1]"}}, "metadata"),
         ({"text": "x"}, "no messages"),
+        ({"messages": [{"role": "assistant", "tool_calls": "{"}]}, "message 1.*tool"),
+        ({"messages": [{"role": "function_call", "content": "none"}]}, "message 1.*tool"),
+        ({"messages": [], "tools": 3}, "tools"),
+        ({"messages": [], "tools": [{"function": 1}]}, "tools"),
+        ({"messages": [], "tools": [{"function": {"name": 1}}]}, "tools"),
     ],
 )
 def test_a_chat_that_cannot_be_stored_is_refused(row: dict[str, Any], words: str, tmp_path: Path):
@@ -455,8 +489,15 @@ from tests.training.test_launch import make_model
 
 root = Path(sys.argv[1])
 make_model(root / "model")
-more = {"max_steps": 1, "report_to": [], "use_cpu": True, "save_strategy": "no", "bf16": False, "max_length": 64}
+template = (
+    "{% if tools %}{{ 'tools:' + tools | tojson + eos_token }}{% endif %}{% for m in messages %}"
+    "{{ m['role'] + ':' + m['content'] }}{% for c in m.get('tool_calls') or [] %}{{ c['function']['name'] }}"
+    "{% for key, value in c['function']['arguments'].items() %}{{ ' ' + key + '=' + value | string }}{% endfor %}"
+    "{% endfor %}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+)
+more = {"max_steps": 1, "report_to": [], "use_cpu": True, "save_strategy": "no", "bf16": False, "max_length": 512}
 tokenizer = AutoTokenizer.from_pretrained(root / "model")
+tokenizer.chat_template = template
 for kind, settings, trainer, file in (
     ("sft", SFTConfig, SFTTrainer, "messages.jsonl"),
     ("dpo", DPOConfig, DPOTrainer, "preferences.jsonl"),
@@ -468,7 +509,11 @@ for kind, settings, trainer, file in (
         model = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
         model.config.pad_token_id = tokenizer.pad_token_id
     given = settings(output_dir=str(root / kind), **more)
-    print(kind, trainer(model=model, args=given, train_dataset=rows, processing_class=tokenizer).train().training_loss)
+    made = trainer(model=model, args=given, train_dataset=rows, processing_class=tokenizer)
+    print(kind, made.train().training_loss)
+    if kind == "sft":
+        for row in made.train_dataset:
+            print("row", tokenizer.decode(row["input_ids"]).replace(chr(10), " "))
 """
 
 
@@ -476,6 +521,10 @@ for kind, settings, trainer, file in (
 def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     pytest.importorskip("trl")
     given = [scored(f"{n}", float(n % 3), f"Question {n // 3}", f"Answer {n}") for n in range(12)]
+    for place, one in enumerate(given[::2]):
+        action = Action("add", f'{{"a": {place}, "b{place}": [1]}}', f"sum {place}", call=f"call-{place}")
+        one.messages[-1] = replace(one.messages[-1], actions=[action])
+        one.speakers[1] = replace(one.speakers[1], tools=[ToolSchema("add", "Add.", {"type": "object"})])
     run = imported(tmp_path / "run", given)
     run.export("messages", tmp_path / "messages.jsonl")
     run.export("preferences", tmp_path / "preferences.jsonl", by="score.helpful")
@@ -491,6 +540,9 @@ def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     assert [
         line.split()[0] for line in done.stdout.splitlines() if line.startswith(("sft ", "dpo ", "reward "))
     ] == [*("sft", "dpo", "reward")]
+    rows = [line for line in done.stdout.splitlines() if line.startswith("row ")]
+    assert sum("add a=3 b3=[1]" in row and "tool:sum 3" in row and "tools:[" in row for row in rows) == 1
+    assert sum("tools:[" not in row for row in rows) == 6
 
 
 # ---------------------------------------------------------------- cards

@@ -11,6 +11,7 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError
 from camel.core.plugins import Plugin, Registry
 from camel.core.transcript import Transcript
+from camel.detectors.acting import claimed_action, ignored_error, repeated_call
 from camel.detectors.code import unfinished_code
 from camel.detectors.finding import Detector, Hit
 from camel.detectors.languages import language_drift
@@ -29,6 +30,9 @@ _QUESTIONS = {
     language_drift: "Is that message in another language than the rest, without having been asked for?",
     format_violation: "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
     sycophancy_loop: "Do the messages up to that one praise or agree with each other instead of working on the task?",
+    repeated_call: "Does the speaker call a tool again with the same arguments for that message, although nothing can have changed?",
+    ignored_error: "Did the tool calls for that message fail, while the message reports a success or a result?",
+    claimed_action: "Does that message claim an action, such as running code or sending an e-mail, that the speaker did not execute?",
 }
 """The rules, each with the question to a judge about its findings. A rule's function has the name of its detector."""
 _VERSIONS = {

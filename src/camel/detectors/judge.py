@@ -13,6 +13,7 @@ import msgspec
 
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
+from camel.core.heard import with_actions
 from camel.core.history import History
 from camel.core.message import Sampling, in_one_line
 from camel.core.model import Model, Request, checked_model
@@ -87,7 +88,7 @@ def _question(finding: Finding) -> str:
 
 def _asked(transcript: Transcript, finding: Finding, question: str, before: int) -> str:
     at = len(transcript.messages) - 1 if finding.index == WHOLE else finding.index
-    heard = transcript.messages[max(0, at - before) : at + 1]
+    heard = [*map(with_actions, transcript.messages[max(0, at - before) : at + 1])]
     lines = [f"Task: {_cut(transcript.task.text)}", ""]
     for number, message in enumerate(heard, at + 1 - len(heard)):
         lines += [f"--- message {number}, from the {in_one_line(message.speaker)}", _cut(message.content), ""]

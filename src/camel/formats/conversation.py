@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import compress, groupby
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict, replace
+
 from camel.core.heard import heard_by, together
+from camel.core.history import Entry
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.formats.json_rows import ROW_ENDINGS, write_rows
@@ -28,32 +31,78 @@ def messages(
 ) -> Exported:
     """Write `{"messages": [{"role", "content"}…]}` for OpenAI and TRL: what the model in `seat` heard and said.
 
-    Default: the seat `assistant`, or else of two speakers the one that did not begin. With `sharegpt`, write
-    `{"conversations": [{"from", "value"}…]}` of human and gpt.
+    Default: the seat `assistant`, or else of two speakers the one that did not begin. Tool calls are `tool_calls` with their
+    arguments as objects, results have the role `tool`, and `tools` has the schemas as JSON text. With `sharegpt`, write
+    `{"conversations": [{"from", "value"}…]}` of human and gpt, with calls as `function_call` and results as `observation`;
+    text next to a call is not in this format. Calls that a model wrote as text remain text in both formats.
     """
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         own = seat or default_seat(transcript)
         turns = chat_of(transcript, own, system=system)
         if turns and sharegpt:
-            yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
+            yield {"conversations": [*_sharegpt_turns(turns)], **tools_of(transcript, own)}
         elif turns:
             said = [message.reasoning for message in transcript.messages if message.speaker == own]
+            spoken = [turn.role == "assistant" and not turn.partial for turn in turns]
             # Without one reasoning per turn, they cannot be assigned.
-            thoughts = iter(said if len(said) == sum(role == "assistant" for role, _ in turns) else ())
-            yield {"messages": [_message(role, content, thoughts) for role, content in turns]}
+            thoughts = iter(said if len(said) == sum(spoken) else ())
+            found = chat_messages(turns)
+            for message in compress(found, spoken):
+                if thought := next(thoughts, ""):  # the field that chat templates use
+                    message["reasoning_content"] = thought
+            yield {"messages": found, **tools_of(transcript, own)}
 
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
-def _message(role: str, content: str, thoughts: Iterator[str]) -> dict[str, str]:
-    """Return a message of a chat. The model's reasoning is in the field that chat templates use."""
-    thought = next(thoughts, "") if role == "assistant" else ""
-    return {"role": role, "content": content, **({"reasoning_content": thought} if thought else {})}
-
-
 sharegpt = partial(messages, sharegpt=True)
-_SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt"}
+_SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
+
+
+def chat_messages(turns: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return a chat as chat templates read it: arguments of calls are objects, and results have the name of their tool."""
+    found, names = list[dict[str, Any]](), dict[str, str]()
+    for turn in turns:
+        found.append(turn.to_dict())
+        for call in found[-1].get("tool_calls", ()):
+            names[call["id"]] = call["function"]["name"]
+            call["function"]["arguments"] = _arguments(call["function"]["arguments"])
+        if turn.role == "tool":
+            found[-1]["name"] = names.get(turn.answers, "")
+    return found
+
+
+def _arguments(text: str) -> Any:
+    """Return the arguments of a call as the JSON object that they are. Other text is returned as it is."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return text
+
+
+def _sharegpt_turns(turns: Iterable[Entry]) -> Iterator[dict[str, str]]:
+    """Yield the turns of a chat. They alternate, so several calls are one turn with a JSON list, and so are their results."""
+    for role, group in groupby(turns, lambda turn: turn.role):
+        turn, *others = group
+        if others:
+            yield {"from": _SHAREGPT[role], "value": _json([one.content for one in (turn, *others)])}
+        else:
+            calls = [{"name": one.name, "arguments": _arguments(one.arguments)} for one in turn.calls]
+            value = _json(calls if len(calls) > 1 else calls[0]) if calls else turn.content
+            yield {"from": "function_call" if calls else _SHAREGPT[role], "value": value}
+
+
+def tools_of(transcript: Transcript, seat: str) -> dict[str, str]:
+    """Return the column `tools`: JSON text with the schemas of a seat's tools. Empty if the system prompt describes them."""
+    own = next((one for one in transcript.speakers if one.name == seat), None)
+    if own is None or not own.tools or own.tool_form != "native":
+        return {}
+    return {"tools": _json([{"type": "function", "function": asdict(one)} for one in own.tools])}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
@@ -82,24 +131,24 @@ def default_seat(transcript: Transcript) -> str:
     return names[transcript.messages[0].speaker == names[0]]
 
 
-def chat_of(transcript: Transcript, seat: str = "", *, system: bool = True) -> list[tuple[str, str]]:
+def chat_of(transcript: Transcript, seat: str = "", *, system: bool = True) -> list[Entry]:
     """Return `turns_of` a seat with alternating roles, which chat templates need, even if a seat spoke twice in a row."""
-    turns = turns_of(transcript, seat or default_seat(transcript), system=system)
-    return [
-        (role, together([content for _, content in same])) for role, same in groupby(turns, itemgetter(0))
-    ]
+    chat: list[Entry] = []
+    for turn in turns_of(transcript, seat or default_seat(transcript), system=system):
+        if not chat or chat[-1].role != turn.role or turn.role == "tool":
+            chat.append(turn)
+        else:
+            more = [turn.content] if turn.content or not turn.calls else []
+            chat[-1] = replace(turn, content=together([chat[-1].content, *more]))
+    return chat
 
 
-def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:
+def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[Entry]:
     """Return the chat from the view of one seat, up to its last message. Return an empty list if the seat never spoke."""
-    turns = [
-        (entry.role, entry.content)
-        for entry in heard_by(transcript, seat)
-        if system or entry.role != "system"
-    ]
-    first = next((place for place, (role, _) in enumerate(turns) if role != "system"), 0)
+    turns = [entry for entry in heard_by(transcript, seat) if system or entry.role != "system"]
+    first = next((place for place, turn in enumerate(turns) if turn.role != "system"), 0)
     if (
-        turns and turns[first][0] == "assistant" and transcript.task.text
+        turns and turns[first].role == "assistant" and transcript.task.text
     ):  # it spoke first, and imported data has no opening
-        turns.insert(first, ("user", transcript.task.text))
+        turns.insert(first, Entry("user", transcript.task.text))
     return turns

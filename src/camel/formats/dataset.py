@@ -143,6 +143,7 @@ class _Figures:
     labels: Counter[str] = field(default_factory=Counter[str])
     samplings: Counter[str] = field(default_factory=Counter[str])
     languages: Counter[str] = field(default_factory=Counter[str])
+    tools: Counter[str] = field(default_factory=Counter[str])
     speakers: Sequence[Speaker] = ()
     """The speakers of the first conversation."""
 
@@ -164,6 +165,7 @@ class _Figures:
             self.finishes[message.finish] += 1
             self.empty += not message.content.strip()
             self.models[message.model] += 1
+            self.tools.update(one.tool for one in message.actions)
 
     def update(self, other: _Figures) -> None:
         for name in (one.name for one in fields(self) if one.name != "speakers"):
@@ -342,6 +344,7 @@ def _provenance(total: _Figures, license: str, input_licenses: Sequence[str]) ->
         f"- Languages, as detected: {_listed(total.languages)}",
         f"- Configuration fingerprint: {_listed(total.fingerprints)}",
         *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
+        *([f"- Tools, by calls: {_listed(total.tools)}"] if total.tools else []),
         f"- Written by camel-society {__version__}",
         *(f"- License of the inputs: {plain(one)}" for one in input_licenses),
         f"- License: {plain(license) or 'none stated'}; text written by a model is also subject to the terms of that model.",

@@ -30,6 +30,7 @@ from camel.core.task import Task
 from camel.core.transcript import Score, Speaker, Transcript
 from camel.formats.containers import Document, documents_in, is_table, tables_in, text_of
 from camel.formats.original import stop_reason
+from camel.formats.tool_turns import CallReader, read_tools
 from camel.index.build import no_cost, write_indexed
 from camel.index.facets import Cost
 from camel.record.arrow import rows as table_rows
@@ -71,7 +72,7 @@ def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = Non
 
 
 def messages(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read chats of OpenAI, TRL and ShareGPT. The system prompt becomes that of the assistant; calls of tools are ignored."""
+    """Read chats of OpenAI, TRL and ShareGPT. The system prompt and the tools become those of the assistant."""
     return _converted(path, lambda document: _messages(document, scenario), on_error)
 
 
@@ -201,12 +202,12 @@ def _problem(document: Document, scenario: str) -> Transcript:
 _SEATS = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human"), USER),
-    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bing", "bard", "model"), ASSISTANT),
-    **dict.fromkeys(("tool", "function", "function_call", "observation"), ""),
+    **dict.fromkeys(("assistant", "gpt", "chatgpt", "bing", "bard", "model", "function_call"), ASSISTANT),
+    **dict.fromkeys(("tool", "function", "observation"), "tool"),
 }
-"""Names of roles in files of chats. An empty value is a role whose messages are ignored."""
+"""Names of roles in files of chats."""
 _TURNS = ("messages", "conversations", "conversation")
-_KNOWN = {*_TURNS, "id", "system", "metadata", "labels", "canary", "instruction", "input", "output"}
+_KNOWN = {*_TURNS, "tools", "id", "system", "metadata", "labels", "canary", "instruction", "input", "output"}
 
 
 def _messages(document: Document, scenario: str) -> Transcript:
@@ -214,7 +215,7 @@ def _messages(document: Document, scenario: str) -> Transcript:
     turns = next((cast("list[Any]", row[key]) for key in _TURNS if isinstance(row.get(key), list)), None)
     if turns is None:
         raise InputError(f"{where}: the row has no messages. {_looks_like(row)}")
-    system, said = text_of(row, "system", where), list[Message]()
+    system, said, calls = text_of(row, "system", where), list[Message](), CallReader()
     for number, turn in enumerate(turns, 1):
         here = f"{where}: message {number}"
         if not isinstance(turn, dict):
@@ -222,20 +223,25 @@ def _messages(document: Document, scenario: str) -> Transcript:
         turn = cast("dict[str, Any]", turn)
         role = text_of(turn, "role", here) or text_of(turn, "from", here)
         if (seat := _SEATS.get(role.lower())) is None:
-            known = ", ".join(name for name, seat in _SEATS.items() if seat)
+            known = ", ".join(_SEATS)
             raise InputError(f"{here} has the role {shown(role)}. Use one of {known}, or add --skip")
         content = _content(turn, here)
-        if not seat or (not content and turn.get("tool_calls")):
+        if calls.read(turn, seat, role.lower(), content, here):
             continue
         if seat == "system" and said:
             raise InputError(f"{here} is a system message after the first turn: remove it, or add --skip")
         if seat == "system":
             system = f"{system}\n\n{content}" if system else content
         else:
-            thought = text_of(turn, "reasoning_content", here)
-            said.append(Message(len(said), seat, seat.title(), content, reasoning=thought))
+            if seat == USER and (actions := calls.take()):  # no message follows the calls
+                said.append(Message(len(said), ASSISTANT, ASSISTANT.title(), "", actions=actions))
+            made: Any = {"reasoning": text_of(turn, "reasoning_content", here), "actions": calls.take()}
+            said.append(Message(len(said), seat, seat.title(), content, **made))
     task = Task(said[0].content if said and said[0].speaker == USER else "")
-    return _described(document, row, task, system, said, None, scenario)
+    chat = _described(document, row, task, system, said, None, scenario)
+    chat.unspoken = calls.take()
+    chat.speakers[1] = msgspec.structs.replace(chat.speakers[1], tools=read_tools(row.get("tools"), where))
+    return chat
 
 
 def _content(turn: dict[str, Any], where: str) -> str:

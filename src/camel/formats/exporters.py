@@ -60,7 +60,7 @@ _OWN = {
     "chat": Exporter(chat, "the paper's conversations, one JSON object each", DOCUMENT_ENDINGS),
     "instruction": Exporter(instruction, "the paper's instruction and solution pairs", ROW_ENDINGS),
     "problems": Exporter(problems, "the paper's Math and Science problems and solutions", DOCUMENT_ENDINGS),
-    "messages": Exporter(messages, "chat messages for OpenAI and TRL", ROW_ENDINGS),
+    "messages": Exporter(messages, "chat messages and tool calls for OpenAI and TRL", ROW_ENDINGS),
     "sharegpt": Exporter(sharegpt, "conversations of human and gpt", ROW_ENDINGS),
     "alpaca": Exporter(alpaca, "instruction, input, output", ROW_ENDINGS),
     "preferences": Exporter(

@@ -252,6 +252,8 @@ def _message(transcript: Transcript, message: Message, own: bool, named: bool) -
             "reason": found.reason,
             "proposals": [proposal.content for proposal in found.proposals],
         }
+    if message.actions:
+        about["actions"] = message.actions
     content = f"{message.role}: {message.content}" if named and not own else message.content
     shown: dict[str, Any] = {
         "id": _identity(transcript.id, str(message.index)),

@@ -20,12 +20,12 @@ from camel.record.release import Exported, Release
 
 
 def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's chat format: one JSON object per conversation, as a file or a line."""
+    """Write the paper's chat format: one JSON object per conversation, as a file or a line. Without tool calls."""
     return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS, metadata=False)
 
 
 def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's instruction format: each instruction with its solution."""
+    """Write the paper's instruction format: each instruction with its solution. Without tool calls."""
     return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS, metadata=False)
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
+from camel.core.history import Entry
 from camel.core.transcript import Transcript
-from camel.formats.conversation import chat_of, turns_of
+from camel.formats.conversation import chat_messages, chat_of, default_seat, tools_of, turns_of
 from camel.formats.json_rows import ROW_ENDINGS, NothingFits, write_rows
 from camel.formats.splits import value_of
 from camel.record.release import Exported, Release, published
@@ -37,7 +38,8 @@ def preferences(
 
     With `by`, such as `score.helpful`, compare conversations of the same task in which the assistant (or another `seat`) heard
     the same system prompt and first message: the one with the highest score is chosen over each one that is lower by at least
-    `margin`. The prompt is what they have in common, up to the first different reply.
+    `margin`. The prompt is what they have in common, up to the first different reply. Tool calls are as in
+    `messages`. Those before a message that a critic chose are left out, because other proposals have no record of theirs.
     """
     if not by:
         return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)
@@ -80,8 +82,8 @@ def _comparable(
             raise InputError(f"{by} must be a number, not {score!r} as in conversation {transcript.id!r}")
         scored += 1
         turns = chat_of(transcript, seat)
-        heard = [*takewhile(lambda turn: turn[0] != "assistant", turns)]
-        if any(role == "user" for role, _ in heard):
+        heard = [*takewhile(lambda turn: turn.role != "assistant", turns)]
+        if any(turn.role == "user" for turn in heard):
             key = msgspec.json.encode([transcript.task.original, heard]).decode()
             yield key, float(score), number, msgspec.json.encode(transcript)
     if missing and not scored:
@@ -106,16 +108,12 @@ def _pairs(group: list[tuple[float, Transcript]], margin: float, seat: str) -> I
         if score == highest or highest - score < margin or rejected == chosen:
             continue
         at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
-        while at == min(len(chosen), len(rejected)) or {chosen[at][0], rejected[at][0]} != {"assistant"}:
+        while at == min(len(chosen), len(rejected)) or {chosen[at].role, rejected[at].role} != {"assistant"}:
             at -= 1
         row = {"prompt": chosen[:at], "chosen": chosen[at:], "rejected": rejected[at:]}
-        yield {name: _as_messages(turns) for name, turns in row.items()} | {
-            "metadata": {"rejected_id": other.id}
-        }
-
-
-def _as_messages(turns: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"role": role, "content": content} for role, content in turns]
+        found: dict[str, Any] = {name: chat_messages(turns) for name, turns in row.items()}
+        tools = tools_of(best, seat or default_seat(best))
+        yield {**found, **tools, "metadata": {"rejected_id": other.id}}
 
 
 def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -123,7 +121,8 @@ def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
         found = message.deliberation
         if found is None or found.fallback:
             continue
-        heard = msgspec.structs.replace(transcript, messages=transcript.messages[: place + 1])
+        said = [*transcript.messages[:place], msgspec.structs.replace(message, actions=[])]
+        heard = msgspec.structs.replace(transcript, messages=said)
         prompt = turns_of(heard, message.speaker, system=True)[:-1]
         chosen = found.proposals[found.choice]
         seen = {chosen.content}
@@ -132,7 +131,7 @@ def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
             if one.speaker or (one.parent >= 0 and not one.revises) or one.content in seen or same:
                 continue
             seen.add(one.content)
-            row = {"prompt": _as_messages(prompt)}
+            row: dict[str, Any] = {"prompt": chat_messages(prompt)}
             for name, proposal in (("chosen", chosen), ("rejected", one)):
-                row[name] = _as_messages([("assistant", proposal.content)])
-            yield row
+                row[name] = chat_messages([Entry("assistant", proposal.content)])
+            yield row | tools_of(transcript, message.speaker)
