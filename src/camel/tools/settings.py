@@ -29,7 +29,7 @@ from camel.core.tools import ToolForm, ToolLimits
 
 _SERVER = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"python|mcp:[A-Za-z0-9_-]{1,32}(?:\.[^\s().=]{1,128})?|\w+(?:\.\w+)*:\w+(?:\.\w+)*")
+_NAME = re.compile(r"python|mcp:[A-Za-z0-9_-]{1,32}(?:\.[^\s()=]{1,128})?|\w+(?:\.\w+)*:\w+(?:\.\w+)*")
 _ENTRY = re.compile(r"([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _PATTERN = re.compile(r'\s*([\w.-]+)\s*=\s*("(?:[^"\\]|\\.)*")\s*(?:,|$)')
 _SHORT = 4
