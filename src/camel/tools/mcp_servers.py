@@ -25,7 +25,7 @@ from camel.core.errors import InputError, MissingExtra
 from camel.core.message import well_formed
 from camel.core.tools import Tool, ToolFailed, Workplace
 from camel.tools.settings import ServerSettings, ToolSettings, rules_for
-from camel.tools.transports import Ended, connect
+from camel.tools.transports import Ended, connect, one_line
 
 START_SECONDS = 30.0
 RESTARTS = 5
@@ -39,7 +39,7 @@ class McpTool(Tool):
     """A tool of an MCP server."""
 
     def __init__(self, server: Server, listed: Any) -> None:
-        self._server, self._remote = server, str(listed.name)
+        self.server, self._remote = server, str(listed.name)
         self.name = re.sub(r"[^A-Za-z0-9_-]", "_", self._remote)[:64]
         if self.name in ("", "python"):
             self.name = f"{server.name}_{self.name}"
@@ -56,7 +56,7 @@ class McpTool(Tool):
         size = len(msgspec.json.encode(self.parameters))
         if size > MOST_SCHEMA:
             raise ToolFailed(f"the schema of this tool has {size:,} bytes, more than {MOST_SCHEMA:,}")
-        work = self._server.call(self._remote, self.version, arguments, self.repeatable)
+        work = self.server.call(self._remote, self.version, arguments, self.repeatable)
         return place.hidden(await run_on_tool_loop(work))
 
 
@@ -86,7 +86,9 @@ class Server:
             if self._changed:
                 await self._listed(session)
             if self._versions.get(tool) != version:
-                raise ToolFailed(f"the server {self.name} changed this tool after the start: it is not called")
+                raise ToolFailed(
+                    f"the server {self.name} changed this tool after the start: it is not called"
+                )
             try:
                 async with asyncio.timeout(self.settings.seconds):
                     found = await self._request(session, tool, arguments)
@@ -101,7 +103,9 @@ class Server:
                 raise
             except Exception as error:
                 if not _is_end(error) and self._session is session:
-                    raise ToolFailed(f"the server {self.name} answered with an error: {_told(error)}") from None
+                    raise ToolFailed(
+                        f"the server {self.name} answered with an error: {_told(error)}"
+                    ) from None
                 why = self._ended.reason or _told(error)
                 await self.stop()
                 if attempt or not repeatable:
@@ -132,7 +136,9 @@ class Server:
             if self._session is None or self._task is None or self._task.done():
                 await self.stop()
                 if self._failures > RESTARTS:
-                    raise ToolFailed(f"the server {self.name} ended {RESTARTS} times and is not started again")
+                    raise ToolFailed(
+                        f"the server {self.name} ended {RESTARTS} times and is not started again"
+                    )
                 if self._failures:
                     await asyncio.sleep(min(10.0, 0.1 * 2**self._failures))
                 self._failures += 1  # until a call succeeds
@@ -143,7 +149,7 @@ class Server:
                     if self._versions:
                         await self._listed(self._session)
                 except BaseException as error:
-                    why = self._ended.reason or _told(error)
+                    why = (_is_end(error) and self._ended.reason) or _told(error)
                     await self.stop()
                     if isinstance(error, asyncio.CancelledError):
                         raise
@@ -168,7 +174,9 @@ class Server:
                 await ended.wait()
         except BaseException as error:
             if not ready.done():
-                ready.set_exception(error if isinstance(error, Exception) else ConnectionError("it was stopped"))
+                ready.set_exception(
+                    error if isinstance(error, Exception) else ConnectionError("it was stopped")
+                )
 
     async def _noticed(self, message: Any) -> None:
         self._changed |= getattr(message, "method", "") == "notifications/tools/list_changed"
@@ -195,15 +203,17 @@ def server_tools(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]
     server, _, wanted = name[4:].partition(".")
     try:
         connection = _server(server, msgspec.json.encode(settings.servers[server]))
-        listed = wait_on_tool_loop(connection.tools(), 2 * START_SECONDS)
-    except (ToolFailed, TimeoutError) as error:
-        raise InputError(f"{error or 'the server ' + server + ' does not answer'}. Run its command to see why") from None
+        listed = wait_on_tool_loop(connection.tools(), 3 * START_SECONDS + 30.0)
+    except (ToolFailed, TimeoutError, _sdk().error) as error:
+        raise InputError(f"mcp:{server}: {_told(error)}") from None
     known = [str(one.name) for one in listed]
     if wanted and wanted not in known:
         raise InputError(f"the server {server} has no tool {shown(wanted)}{similar(wanted, known)}")
     for one in listed:
         full = f"mcp:{server}.{one.name}"
-        if wanted in ("", one.name) and (not rules_for(f"mcp:{server}", settings) or rules_for(full, settings)):
+        if wanted in ("", one.name) and (
+            not rules_for(f"mcp:{server}", settings) or rules_for(full, settings)
+        ):
             yield McpTool(connection, one), full
 
 
@@ -244,19 +254,26 @@ def _version(listed: Any) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
 
 
-def _is_end(error: Exception) -> bool:
+def _is_end(error: BaseException) -> bool:
+    error = _innermost(error)
     closed = isinstance(error, _sdk().error) and error.code == _sdk().types.CONNECTION_CLOSED
     return closed or "Session terminated" in str(error)[:100]
 
 
 def _told(error: BaseException) -> str:
     """Return what an error says, in one short line."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = _innermost(error)
     if type(error).__name__ == "ValidationError":  # its text may be very long
         return "its answer does not follow the protocol"
-    said = " ".join(well_formed(str(error)[:500]).split())
-    return said or type(error).__name__
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    return one_line(str(error)[:500]) or type(error).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _text_of(found: Any) -> str:
@@ -277,5 +294,7 @@ def _block_text(block: Any) -> str:
         return block.text
     if block.type == "resource_link":
         return f"(a link to {str(block.uri)[:500]}, not opened)"
-    kind = str(getattr(block, "mime_type", None) or getattr(getattr(block, "resource", None), "mime_type", None))
+    kind = str(
+        getattr(block, "mime_type", None) or getattr(getattr(block, "resource", None), "mime_type", None)
+    )
     return f"({block.type}, {kind[:100]}: not shown)"

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from camel.core.message import well_formed
 from camel.tools.settings import ServerSettings
 
 MOST_BYTES = 8 << 20
@@ -30,6 +31,7 @@ MOST_STREAM = 64 << 20
 MOST_MESSAGES = 1_000
 """Maximum number of messages that answer one request, without notifications that are ignored."""
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHANGED = "notifications/tools/list_changed"
 
 
@@ -48,7 +50,9 @@ class _Head(msgspec.Struct):
     id: Any = None
 
 
-def connect(settings: ServerSettings, values: dict[str, str], ended: Ended) -> AbstractAsyncContextManager[Any]:
+def connect(
+    settings: ServerSettings, values: dict[str, str], ended: Ended
+) -> AbstractAsyncContextManager[Any]:
     """Connect to a server. The context is the pair of streams that a session of the SDK needs."""
     return _start(settings, values, ended) if settings.command else _open(settings, values)
 
@@ -61,6 +65,11 @@ def check_size(data: bytes | bytearray) -> None:
         bare = _STRING.sub(b"", data)
         if sum(map(bare.count, (b",", b"[", b"{"))) > MOST_VALUES:
             raise TooMuch(f"it sent a message with more than {MOST_VALUES:,} values")
+
+
+def one_line(text: str) -> str:
+    """Return a text of a server as one line without control codes."""
+    return " ".join(_CONTROL.sub(" ", well_formed(text)).split())
 
 
 @asynccontextmanager
@@ -94,7 +103,7 @@ async def _start(
                     if budget[1] < 0:
                         raise TooMuch(f"it sent more than {MOST_MESSAGES:,} messages")
                     await inbox.send(sdk.SessionMessage(message))
-            ended.reason = " ".join(said[-300:].decode("utf-8", "replace").split()) or "it closed its output"
+            ended.reason = one_line(said[-300:].decode("utf-8", "replace")) or "it closed its output"
         except (TooMuch, OSError) as error:
             ended.reason = str(error)
         except anyio.BrokenResourceError:
@@ -108,14 +117,16 @@ async def _start(
             async for item in outbox:
                 if getattr(item.message, "method", "") and getattr(item.message, "id", None) is not None:
                     budget[:] = MOST_STREAM, MOST_MESSAGES
-                process.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                process.stdin.write(
+                    item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                )
                 await process.stdin.drain()
 
     async def drain() -> None:
         nonlocal said
         while data := await process.stderr.read(1 << 16):
             said = (said + data)[-1_000:]
-            await asyncio.sleep(0.01)  # a server that writes more must wait
+            await asyncio.sleep(0.002)  # a server that writes more must wait
 
     tasks = [asyncio.create_task(work()) for work in (receive, send, drain)]
     try:
@@ -221,6 +232,8 @@ async def _open(settings: ServerSettings, values: dict[str, str]) -> AsyncGenera
     )
     async with (
         client,
-        sdk.streamable_http_client(settings.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
+        sdk.streamable_http_client(
+            settings.url, http_client=client, max_sse_event_size=MOST_BYTES
+        ) as streams,
     ):
         yield streams
