@@ -64,18 +64,18 @@ ERRORS = {
     "drip": "1.5 seconds",
     "dies": "ended during this call",
     "notifications": "",
-    "sampling-flood": "1,000 messages",
+    "sampling-flood": "too many messages",
     "fails": "did not say why",
     "error": "no no",
-    "huge-schema": "50,000",
 }
 """Cases with an error that the model reads, and a part of it."""
 REFUSED = {
+    "huge-schema": "50,000",
     "two-of-one-name": "two of one name",
     "many-tools": "500 tools",
     "endless-pages": "two of one name",
     "wrong-version": "1999-01-01",
-    "dies-at-start": "no license",
+    "dies-at-start": "closed its output",
 }
 """Servers that are refused before the conversation starts."""
 
