@@ -39,6 +39,7 @@ class PythonTool(Tool):
     seconds = 10 * SECONDS  # a call may first execute earlier ones again
 
     def __init__(self) -> None:
+        _sandbox()  # raises an error now if the machine has none
         properties = {"code": {"type": "string", "description": "Python code"}}
         self.parameters = {"type": "object", "properties": properties, "required": ["code"]}
 
