@@ -50,10 +50,15 @@ class PythonTool(Tool):
             raise ToolFailed('wrong arguments: give the code, as {"code": "…"}')
         interpreter = _interpreter(place)
         try:
-            return await _threads.run(lambda: interpreter.execute(code))
+            output, error = await _threads.run(lambda: interpreter.execute(code))
         except asyncio.CancelledError:
-            interpreter.kill()
+            interpreter.give_up()
             raise
+        interpreter.codes.append(code)
+        if error:
+            output = f"{output[-_MOST_ERROR // 3 :]}\n" if output else ""
+            raise ToolFailed(f"{RAISED}{output}{error[len(output) - _MOST_ERROR :]}")
+        return output or "(no output)"
 
     async def recall(self, arguments: dict[str, Any], action: Action, place: Workplace) -> None:
         """Note the code of an earlier call, for the next one."""
@@ -72,29 +77,28 @@ class Interpreter:
     def __init__(self) -> None:
         self.codes: list[str] = []
         self._program: Program | None = None
+        self._stale = False
         self._lock = threading.Lock()
 
-    def execute(self, code: str) -> str:
-        """Execute code and return its output. Raise `ToolFailed` with what the model reads if it fails."""
+    def execute(self, code: str) -> tuple[str, str]:
+        """Execute code and return its output and its exception. Raise `ToolFailed` if the interpreter was stopped."""
         with self._lock:
-            fresh = self._program is None
+            if self._stale:
+                self._close()
+            fresh, self._stale = self._program is None, False
             try:
-                output, error = self._run(code)
+                return self._run(code)
             except (
                 Killed,
                 SandboxFailed,
             ):  # by others: the sandbox has no effects, so the call can be repeated
                 if fresh:
                     raise
-                output, error = self._run(code)
-            self.codes.append(code)
-        if error:
-            output = f"{output[-_MOST_ERROR // 3 :]}\n" if output else ""
-            raise ToolFailed(f"{RAISED}{output}{error[len(output) - _MOST_ERROR :]}")
-        return output or "(no output)"
+                return self._run(code)
 
-    def kill(self) -> None:
-        """Stop a call in progress, from another thread."""
+    def give_up(self) -> None:
+        """Stop the call in progress, from another thread. The next call does not see what it did."""
+        self._stale = True
         if program := self._program:
             program.kill()
 
@@ -124,6 +128,8 @@ class Interpreter:
         if self._program is not None:
             self._program.close()
             self._program = None
+
+    __del__ = _close  # of a conversation that was never released
 
 
 def _interpreter(place: Workplace) -> Interpreter:
