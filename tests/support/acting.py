@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from camel.core.acting import ActingModel
@@ -22,3 +23,11 @@ async def act(
     acting = ActingModel(model, "assistant", toolbox, place or Workplace())
     reply = await acting.reply(Request(History(""), speaker="assistant"))
     return reply.actions[0]
+
+
+def runs(process: str) -> bool:
+    """Return whether a process exists that has not ended. One that ended may stay as a zombie if its parent ignores it."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -15,7 +15,7 @@ from camel.tools.find import find_tools, resolve, with_command
 from camel.tools.settings import ServerSettings, ToolSettings, check_allowed, secret_values
 from tests.support.acting import act
 
-MODULE = '''
+MODULE = """
 from camel import tool
 
 def search(query: str) -> str:
@@ -32,7 +32,7 @@ class Group:
 
 both = [search, read]
 nothing = 3
-'''
+"""
 
 
 @pytest.fixture(autouse=True)

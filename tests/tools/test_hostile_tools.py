@@ -19,7 +19,7 @@ from camel.core.message import Action
 from camel.core.tools import Toolbox, Workplace
 from camel.tools.find import find_tools
 from camel.tools.settings import ServerSettings, ToolSettings, secret_values
-from tests.support.acting import act
+from tests.support.acting import act, runs
 
 pytest.importorskip("mcp", reason="needs the extra 'tools'")
 pytestmark = pytest.mark.slow
@@ -213,14 +213,6 @@ async def test_processes_of_a_server_end_with_it():
     assert runs(action.result)
     await asyncio.to_thread(wait_on_tool_loop, tool.server.stop(), 20)
     assert not runs(action.result)
-
-
-def runs(process: str) -> bool:
-    """Return whether a process exists that has not ended. One that ended may stay as a zombie if its parent ignores it."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 # ---------------------------------------------------------------- HTTP

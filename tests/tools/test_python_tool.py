@@ -77,7 +77,9 @@ async def test_variables_are_kept_and_not_shared(toolbox: Toolbox):
 
 async def test_an_exception_is_an_error_with_the_last_lines(toolbox: Toolbox):
     place = Workplace()
-    code = "def fail(n):\n    if n:\n        fail(n - 1)\n    raise KeyError('lost')\nprint('before')\nfail(200)"
+    code = (
+        "def fail(n):\n    if n:\n        fail(n - 1)\n    raise KeyError('lost')\nprint('before')\nfail(200)"
+    )
     action = await run(toolbox, code, place)
     assert not action.result
     assert "before" in action.error

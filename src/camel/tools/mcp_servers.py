@@ -30,7 +30,7 @@ from camel.core.tools import Tool, ToolFailed, Workplace
 from camel.tools.bounds import CHANGED, open_server, start_server
 from camel.tools.settings import ServerSettings, ToolSettings, rules_for
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 RESTARTS = 5
 """Maximum number of restarts in a row, without a successful call in between."""
 MOST_TOOLS, MOST_DESCRIPTION, MOST_SCHEMA = 500, 4_000, 50_000
