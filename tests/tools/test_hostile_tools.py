@@ -39,7 +39,7 @@ RESULTS = {
     "sampling": "got an error",
     "roots": "got an error",
     "elicitation": "got an error",
-    "link": "file:///etc/passwd, not opened",
+    "link": "file:///etc/passwd: not opened",
     "image": "image/png",
     "two-answers": "first",
     "stderr-flood": "done",

@@ -110,7 +110,7 @@ async def test_a_call_is_repeated_only_if_it_may_be(tmp_path: Path, trust: bool)
     toolbox = Toolbox(find_tools(["mcp:small"], settings))
     action = await act(toolbox, "act", {})
     assert (action.result == "second") is trust
-    assert ("may have been executed" in action.error) is not trust
+    assert ("may have had its effect" in action.error) is not trust
     assert (await act(toolbox, "act", {})).result == "second"  # it was started again
 
 

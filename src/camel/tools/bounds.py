@@ -27,21 +27,14 @@ from mcp_types import jsonrpc_message_adapter
 
 from camel.tools.settings import ServerSettings
 
-MOST_BYTES, MOST_VALUES = 8 << 20, 20_000
-"""Maximum size of a message, and number of values in it."""
-MOST_STREAM, MOST_MESSAGES = 64 << 20, 1_000
-"""Maximum size and number of the messages that answer one request."""
+MOST_BYTES, MOST_VALUES, MOST_STREAM, MOST_MESSAGES = 8 << 20, 20_000, 64 << 20, 1_000
+"""Maximum size of a message and number of its values; size and number of all messages that answer one request."""
 CHANGED = "notifications/tools/list_changed"
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 class TooMuch(httpx2.StreamError):
     """A server sent more than it may, or something that is not a message."""
-
-
-class _Head(msgspec.Struct):
-    method: str = ""
-    id: Any = None
 
 
 def check_size(data: bytes | bytearray) -> None:
@@ -126,8 +119,8 @@ async def _messages(process: Process, allowed: list[int]) -> AsyncIterator[Any]:
                 continue
             check_size(line)
             try:
-                head = msgspec.json.decode(line, type=_Head)
-                if head.id is not None or head.method in ("", CHANGED):
+                head = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+                if "id" in head or msgspec.json.decode(head.get("method", b"0")) == CHANGED:
                     allowed[1] -= 1
                     yield jsonrpc_message_adapter.validate_json(line, by_name=False)
             except (ValueError, RecursionError):
@@ -147,7 +140,8 @@ class Bounded(httpx2.AsyncByteStream):
             size += len(data)
             if len(rest) > MOST_BYTES or size > MOST_STREAM or count > MOST_MESSAGES:
                 raise TooMuch(f"it sent more than {MOST_BYTES >> 20} MB in a message, or too many messages")
-            cut = max(map(rest.rfind, (b"\n\n", b"\r\r", b"\n\r\n"))) + 1 if self._events else 0
+            ends = (b"\n\n", b"\r\r", b"\n\r\n") if self._events else ()
+            cut = max((rest.rfind(end) for end in ends), default=-1) + 1
             if cut:
                 check_size(rest[:cut])
                 count += rest.count(b"data:", 0, cut)

@@ -4,6 +4,7 @@ Its source is sent into the sandbox, so it imports only what an interpreter has 
 """
 
 # pyright: reportUnknownMemberType=false, reportAttributeAccessIssue=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportArgumentType=false
 
 import _ast
 import io
@@ -14,7 +15,7 @@ _main = sys.modules["__main__"] = type(sys)("__main__")
 _executed: list[str] = []
 
 
-class Printed(io.StringIO):
+class CodeOutput(io.StringIO):
     """What code prints, cut off at a limit."""
 
     size = 0
@@ -34,7 +35,7 @@ def execute(code: str) -> tuple[str, str]:
         random.seed(code)  # so that executing the code again gives the same state
     _executed.append(code)
     name, error = f"<call {len(_executed)}>", ""
-    sys.stdout = sys.stderr = printed = Printed()
+    sys.stdout = sys.stderr = printed = CodeOutput()
     try:
         tree = compile(code, name, "exec", 0x400, dont_inherit=True)  # to a tree
         last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], _ast.Expr) else []

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import hashlib
 import logging
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import msgspec
@@ -23,19 +22,16 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from camel.core.background import run_on_tool_loop, wait_on_tool_loop
-from camel.core.checks import shown, similar
+from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import well_formed
 from camel.core.tools import Tool, ToolFailed, Workplace
 from camel.tools.bounds import CHANGED, open_server, start_server
 from camel.tools.settings import ServerSettings, ToolSettings, rules_for
 
-START_SECONDS = 60.0
-RESTARTS = 5
-"""Maximum number of restarts in a row, without a successful call in between."""
-MOST_TOOLS, MOST_DESCRIPTION, MOST_SCHEMA = 500, 4_000, 50_000
-_HANGING = 3
-"""A server is restarted after this number of calls in a row that took too long."""
+START_SECONDS, MOST_TOOLS, MOST_DESCRIPTION, MOST_SCHEMA = 60.0, 500, 4_000, 50_000
+RESTARTS, HANGING = 5, 3
+"""Maximum number of restarts without a successful call, and number of calls in a row that take too long before a restart."""
 _RESULT: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
 _CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f]+")
 for _name in ("mcp", "client"):  # loggers of the SDK, which would print what servers send
@@ -78,15 +74,14 @@ class Server:
     async def tools(self, session: ClientSession | None = None) -> list[types.Tool]:
         """List the tools of the server, and note their versions."""
         session = session or await self._connected()
-        found: list[types.Tool] = []
-        page: types.PaginatedRequestParams | None = None
+        found, page = list[types.Tool](), types.PaginatedRequestParams()
         async with asyncio.timeout(START_SECONDS):
-            while len(found) <= MOST_TOOLS:
+            more = True
+            while more:
                 listed = await session.list_tools(params=page)
                 found += listed.tools
-                if not listed.next_cursor or not listed.tools:
-                    break
                 page = types.PaginatedRequestParams(cursor=listed.next_cursor)
+                more = bool(listed.tools and listed.next_cursor) and len(found) <= MOST_TOOLS
         self._versions, self._changed = {one.name: _version(one) for one in found}, False
         if len(found) > MOST_TOOLS or len(self._versions) < len(found):
             raise ToolFailed(f"the server {self.name} lists more than {MOST_TOOLS} tools, or two of one name")
@@ -106,7 +101,7 @@ class Server:
                 found = await session.send_request(request, _RESULT)
         except TimeoutError:
             self._late += 1
-            if self._late >= _HANGING:
+            if self._late >= HANGING:
                 await self.stop(session)
             raise ToolFailed(f"{self.name} did not answer within {self.settings.seconds:g} seconds") from None
         except Exception as error:
@@ -116,7 +111,7 @@ class Server:
             if repeatable:
                 return await self.call(tool, version, arguments, False)
             raise ToolFailed(
-                f"{self.name} ended during this call, which may have been executed: {why}"
+                f"{self.name} ended during this call, which may have had its effect: {why}"
             ) from None
         self._starts = self._late = 0
         return _text_of(found)
@@ -172,9 +167,7 @@ class Server:
                 await asyncio.shield(self._ended)
         except BaseException as error:
             if not ready.done():
-                ready.set_exception(
-                    error if isinstance(error, Exception) else ConnectionError("it was stopped")
-                )
+                ready.set_exception(error if isinstance(error, Exception) else ConnectionError("stopped"))
 
     async def _notice(self, message: Any) -> None:
         self._changed |= getattr(message, "method", "") == CHANGED
@@ -188,31 +181,22 @@ def server_tools(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]
         listed = wait_on_tool_loop(connection.tools(), 3 * START_SECONDS + 30.0)
     except (ToolFailed, TimeoutError, MCPError) as error:
         raise InputError(f"mcp:{server} cannot be used: {_told(error)}") from None
-    known = [one.name for one in listed]
-    if wanted and wanted not in known:
-        raise InputError(f"the server {server} has no tool {shown(wanted)}{similar(wanted, known)}")
-    for one in listed:
-        full = f"mcp:{server}.{one.name}"
-        if wanted not in ("", one.name) or (
-            rules_for(f"mcp:{server}", settings) and not rules_for(full, settings)
-        ):
+    known = {f"mcp:{server}.{one.name}": one for one in listed}
+    if wanted and name not in known:
+        raise InputError(f"there is no tool {name}{similar(name, known)}")
+    limited = rules_for(f"mcp:{server}", settings)
+    for full in [name] if wanted else known:
+        if limited and not rules_for(full, settings):
             continue
-        if len(msgspec.json.encode(one.input_schema)) > MOST_SCHEMA:
-            raise InputError(
-                f"the schema of {full} has more than {MOST_SCHEMA:,} bytes: name other tools of the server"
-            )
-        yield McpTool(connection, one), full
+        if len(msgspec.json.encode(known[full].input_schema)) > MOST_SCHEMA:
+            raise InputError(f"the schema of {full} has more than {MOST_SCHEMA:,} bytes: name other tools")
+        yield McpTool(connection, known[full]), full
 
 
 @cache
 def _server(name: str, settings: bytes) -> Server:
     server = Server(name, msgspec.json.decode(settings, type=ServerSettings))
-
-    def stop() -> None:
-        with contextlib.suppress(Exception):
-            wait_on_tool_loop(server.stop(), 10.0)
-
-    atexit.register(stop)
+    atexit.register(lambda: wait_on_tool_loop(server.stop(), 30.0))
     return server
 
 
@@ -224,21 +208,24 @@ def _version(listed: types.Tool) -> int:
 
 
 def _is_end(error: BaseException) -> bool:
+    error = _innermost(error)
+    gone = isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED
+    return gone or str(error)[:50] == "Session terminated"
+
+
+def _innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    gone = (types.CONNECTION_CLOSED, "Connection closed"), (types.INVALID_REQUEST, "Session terminated")
-    return isinstance(error, MCPError) and (error.code == gone[0][0] or (error.code, str(error)) in gone)
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 def _told(error: BaseException) -> str:
     """Return what an error says, in one short line."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = _innermost(error)
     if isinstance(error, ValidationError):  # its text may be very long
         return "its answer does not follow the protocol"
-    if isinstance(error, TimeoutError):
-        return "it does not answer"
-    return _CONTROL.sub(" ", well_formed(str(error)[:500])) or type(error).__name__
+    said = "it does not answer" if isinstance(error, TimeoutError) else str(error)
+    return _CONTROL.sub(" ", well_formed(said[:500])) or type(error).__name__
 
 
 def _text_of(found: types.CallToolResult | types.InputRequiredResult) -> str:
@@ -249,11 +236,9 @@ def _text_of(found: types.CallToolResult | types.InputRequiredResult) -> str:
     for block in found.content:
         if block.type == "text":
             parts.append(block.text)
-        elif block.type == "resource_link":
-            parts.append(f"(a link to {block.uri[:500]}, not opened)")
         else:
-            kind = block.resource.mime_type if block.type == "resource" else block.mime_type
-            parts.append(f"({block.type}, {(kind or 'unknown type')[:100]}: not shown)")
+            about = block.uri if block.type == "resource_link" else getattr(block, "mime_type", None)
+            parts.append(f"({block.type} {(about or '')[:500]}: not opened)")
     if not parts and found.structured_content is not None:
         parts = [msgspec.json.encode(found.structured_content).decode()]
     if found.is_error:

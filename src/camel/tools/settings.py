@@ -37,14 +37,10 @@ class ServerSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     command: tuple[str, ...] = ()
     url: str = ""
-    environment: tuple[str, ...] = ()
-    """Names of environment variables that a started server gets."""
-    headers: dict[str, str] = {}
-    """HTTP headers. `$NAME` stands for the value of an environment variable."""
-    trust: bool = False
-    """Whether the server decides which of its tools are read-only or may be repeated."""
-    seconds: float = 60.0
-    """Maximum duration of a call."""
+    environment: tuple[str, ...] = ()  # names of variables that a started server gets
+    headers: dict[str, str] = {}  # with $NAME for the value of an environment variable
+    trust: bool = False  # whether the server decides which of its tools are read-only or may be repeated
+    seconds: float = 60.0  # maximum duration of a call
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url) or (self.url and not re.match(r"https?://[^\s/]", self.url)):
@@ -82,9 +78,8 @@ class ToolSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     limits: ToolLimits = ToolLimits()
 
     def __post_init__(self) -> None:
-        for name in self.servers:
-            if "." in check_name(f"mcp:{name}"):
-                raise InputError(f"the name of a server must not contain a dot: {shown(name)}")
+        if dots := [name for name in self.servers if "." in check_name(f"mcp:{name}")]:
+            raise InputError(f"the name of a server must not contain a dot: {shown(dots[0])}")
         self.rules()
 
     def rules(self) -> list[Rule]:
