@@ -24,7 +24,16 @@ from camel.core.history import Entry
 from camel.core.inception import fill, texts
 from camel.core.message import Action, ToolCall, Usage, well_formed
 from camel.core.model import Acted, Acting, Choice, Model, Reply, Request, WrappedModel
-from camel.core.tools import ActionInterrupted, Tool, Toolbox, ToolFailed, ToolResult, Workplace, as_text
+from camel.core.tools import (
+    ActionInterrupted,
+    Tool,
+    Toolbox,
+    ToolBroken,
+    ToolFailed,
+    ToolResult,
+    Workplace,
+    as_text,
+)
 
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(?=/?tool_(?:call|result)\b)")
@@ -96,7 +105,13 @@ class ActingModel(WrappedModel):
             several = list(group)
             if parallel:
                 numbers = range(before + len(done), before + len(done) + len(several))
-                done += await asyncio.gather(*map(self._one, [request] * len(several), several, numbers))
+                made = map(self._one, [request] * len(several), several, numbers)
+                for one in await asyncio.gather(
+                    *made, return_exceptions=True
+                ):  # all end before one is raised
+                    if isinstance(one, BaseException):
+                        raise one
+                    done.append(one)
             else:
                 for call in several:
                     done.append(await self._one(request, call, before + len(done)))
@@ -158,6 +173,8 @@ class ActingModel(WrappedModel):
             error = f"the call took longer than {tool.seconds:g} seconds"
         except ToolFailed as failed:
             error = str(failed)
+        except ToolBroken:
+            raise
         except Exception as failed:
             error = f"{type(failed).__name__}: {failed}"
         error = well_formed(place.hidden(error))[:_MOST_ERROR]

@@ -28,6 +28,7 @@ from camel.core.model import Expects, Model, Reply, Request, Watch, checked_mode
 from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
 from camel.core.tools import ActionInterrupted, Toolbox, checked_toolbox
 from camel.core.transcript import Speaker, Transcript
+from camel.core.world import check_world
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 """Returns the name of the next speaker, given the messages so far. Speakers that are returned together speak at the same time
@@ -197,6 +198,7 @@ class Conversation:
                     self._told += 1
                     yield messages[self._told - 1]
                 if self.transcript.stop is not None:
+                    check_world(self._place, self.transcript)
                     return
                 await self.step()
         finally:

@@ -52,6 +52,10 @@ class ToolFailed(Exception):
     """Raised by a tool. Its text is the error that the model reads, as it is."""
 
 
+class ToolBroken(InputError):
+    """Raised by a tool for a mistake in its code. It ends the run; the model does not read it."""
+
+
 class ToolResult(NamedTuple):
     """What a tool returns that changes the shared state of its conversation."""
 
@@ -185,12 +189,19 @@ class FunctionTool(Tool):
         """Call the function itself."""
         return self.function(*args, **kwargs)
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the method itself if the tool is a method of an object."""
+        return self if instance is None else self.function.__get__(instance, owner)
+
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
+        """Call the function with checked arguments."""
+        return await self.run(**self.converted(arguments))
+
+    async def run(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, on a thread or on the event loop of async tools."""
-        given = self.converted(arguments)
         if inspect.iscoroutinefunction(self.function):
-            return await run_on_tool_loop(self.function(**given))
-        return await self._threads.run(lambda: self.function(**given))
+            return await run_on_tool_loop(self.function(*args, **kwargs))
+        return await self._threads.run(lambda: self.function(*args, **kwargs))
 
     def converted(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function's types. Raise `ToolFailed` if they do not fit."""
@@ -325,6 +336,8 @@ def _arguments_type(name: str, function: Callable[..., Any], about: dict[str, st
         raise InputError(f"the signature of the tool {name} cannot be read: {error}") from None
     fields: list[Any] = []
     for one in signature.parameters.values():
+        if one.name == "self":  # of a method
+            continue
         if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
             raise InputError(f"the tool {name} must not have the argument {one}: give it a name and a type")
         kind: Any = hints.get(one.name, Any)
