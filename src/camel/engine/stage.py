@@ -38,11 +38,17 @@ class Steps(Protocol):
         ...
 
     async def act(
-        self, check: bytes, make: Callable[[bool], Awaitable[bytes]], *, repeatable: bool = False
+        self,
+        check: bytes,
+        make: Callable[[bool], Awaitable[bytes]],
+        *,
+        repeatable: bool = False,
+        begin: Callable[[], None] = lambda: None,
     ) -> bytes:
         """Do the same for a step with an effect. The journal has an entry before `make` is called, unless it is `repeatable`.
 
         The argument of `make` is whether an earlier process called it, too, and died before the result was journaled.
+        `begin` is called before that entry if the step is new, and may raise `Halted`.
         """
         ...
 

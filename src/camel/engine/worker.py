@@ -189,7 +189,12 @@ class _Steps:
         return result
 
     async def act(
-        self, check: bytes, make: Callable[[bool], Awaitable[bytes]], *, repeatable: bool = False
+        self,
+        check: bytes,
+        make: Callable[[bool], Awaitable[bytes]],
+        *,
+        repeatable: bool = False,
+        begin: Callable[[], None] = lambda: None,
     ) -> bytes:
         step, found = self._kept()
         kept, begun = [one for one in found if not one.begun], [one for one in found if one.begun]
@@ -199,9 +204,10 @@ class _Steps:
                 return entry.result
         interrupted = any(one.check == check for one in begun)
         repaid = not interrupted and self._check_new(step, found)
-        await (
-            self._unpaused()
-        )  # not after the entry below: then the next process could not tell that nothing was done
+        # Not after the entry below: then the next process could not tell that nothing was done.
+        await self._unpaused()
+        if not interrupted:
+            begin()
         journal = self._shard.journal
         entry = JournaledStep(self._index, step, check, NOTHING, repaid)
         if not interrupted and not repeatable:

@@ -165,6 +165,7 @@ class JobSite:
             self._meter.starved,
             self._share.offer,
             self._account.number if self._account else None,
+            self._meter.tools,
         )
 
     def apply_share(self, share: WorkerShare) -> None:
