@@ -263,7 +263,8 @@ class Toolbox:
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the tools in the settings of a run."""
-        kinds = {one.name: f"{type(one).__module__}.{type(one).__qualname__}" for one in self.tools.values()}
+        types = {name: type(getattr(one, "inner", one)) for name, one in self.tools.items()}
+        kinds = {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in types.items()}
         return {
             "form": self.form,
             "limits": msgspec.to_builtins(self.limits),

@@ -164,9 +164,14 @@ def world_toolbox(tools: Any, world: Any) -> Toolbox | None:
     return checked_toolbox(bound_tools(cast("Sequence[Any]", tools), kind))
 
 
+def world_tools(kind: type[World] | None) -> list[WorldTool]:
+    """Return the tools of a world."""
+    return [one for name in dir(kind) if isinstance(one := getattr(kind, name), WorldTool)]
+
+
 def bound_tools(tools: Sequence[Any], kind: type[World]) -> list[Any]:
     """Return a list of tools in which names of a world's methods are replaced by its tools."""
-    own = {one.name: one for name in dir(kind) if isinstance(one := getattr(kind, name), WorldTool)}
+    own = {one.name: one for one in world_tools(kind)}
     found: list[Any] = []
     for one in tools:
         found += own.values() if one == ALL else [own.get(one, one) if isinstance(one, str) else one]

@@ -16,6 +16,7 @@ from camel.generation.fork import fork_run
 from camel.generation.maker import Maker
 from camel.generation.opening import item_stages, open_run
 from camel.generation.seats import JUDGE, models_at
+from camel.generation.toolboxes import RunTools
 from camel.generation.table_plan import first_segments, plan_preview, plan_rows
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job, Stage, Step
@@ -24,7 +25,6 @@ from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.runs.plan import read_plan
 from camel.runs.run import RunFolder
-from camel.scenarios.checking import columns_of
 from camel.storage.store import absolute_place
 
 
@@ -66,7 +66,7 @@ class Generation(Job):
         config, scenario = self.config, self.config.loaded_scenario()
         stages = item_stages(config, scenario)
         if config.inputs is not None:
-            used = columns_of(scenario)
+            used = config.columns(scenario)
             plan_rows(run, config.inputs, used, stages, shard_size=config.shard_size, preview=self.preview)
         elif self.preview or read_plan(run):
             first = first_segments(scenario, stages, self.preview)
@@ -88,6 +88,12 @@ class Generation(Job):
         """Return the job with an absolute path of its folder."""
         config = replace(self.config, out=absolute_place(self.place))
         return replace_fields(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
+
+    @property
+    def variables(self) -> Collection[str]:
+        """Names of the environment variables that servers of tools get."""
+        servers = RunTools(self.config, self.config.loaded_scenario()).settings.servers
+        return [name for one in servers.values() for name in one.variables]
 
     @property
     def title(self) -> str:

@@ -167,6 +167,11 @@ class Job(ABC):
         return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     @property
+    def variables(self) -> Collection[str]:
+        """Names of environment variables that workers on other machines need, in addition to those of the models."""
+        return ()
+
+    @property
     def title(self) -> str:
         """A short title."""
         return self.name

@@ -25,6 +25,7 @@ from camel.scenarios.declarations import parse_declaration
 from camel.scenarios.lists import NamedList, read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
 from camel.scenarios.societies import SOCIETY_FILE, read_society
+from camel.tools.settings import ToolSettings
 
 FILE = "scenario.toml"
 QUESTIONS = Path(__file__).parent / "table2"
@@ -79,6 +80,10 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     max_messages: int = 40
     stop_rules: tuple[str, ...] = ()
     history: HistoryPolicy | None = None
+    assistant_tools: tuple[str, ...] = ()
+    user_tools: tuple[str, ...] = ()
+    hear_actions: bool = False
+    world: str = ""
 
 
 class SocietyTable(_Table, frozen=True, kw_only=True):
@@ -102,6 +107,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     translate: Translate | None = None
     critic: CriticSettings | None = None
     result: ResultSettings | None = None
+    tools: ToolSettings | None = None
     labels: tuple[str, ...] = ()
     requires_acknowledgement: bool = False
     canary: str = ""
@@ -161,6 +167,8 @@ def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
         return None, folder.problems
     levels = tuple(_level(table, folder) for table in declaration.levels)
     end = _end(declaration, folder)
+    if declaration.tools and declaration.tools.allow:
+        folder.report(FILE, "only the user can allow tools: move allow to [tools] of the configuration")
     if end is None:
         return None, folder.problems
     scenario = Scenario(
@@ -172,6 +180,7 @@ def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
         requires_acknowledgement=declaration.requires_acknowledgement,
         canary=declaration.canary,
         result=_result(declaration.result, folder),
+        tools=declaration.tools or msgspec.UNSET,
     )
     return scenario, folder.problems
 
@@ -308,6 +317,10 @@ def _end(
                 stop_rules=play.stop_rules or msgspec.UNSET,
                 critic=declaration.critic or msgspec.UNSET,
                 history=play.history or msgspec.UNSET,
+                assistant_tools=play.assistant_tools or msgspec.UNSET,
+                user_tools=play.user_tools or msgspec.UNSET,
+                hear_actions=play.hear_actions or msgspec.UNSET,
+                world=play.world or msgspec.UNSET,
             )
         case [SocietyTable() as meeting]:
             society, problems = read_society(folder.text(meeting.file))
