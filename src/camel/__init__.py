@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from camel.core.model import Model
+    from camel.core.tools import Tool
     from camel.core.transcript import Transcript
     from camel.detectors.finding import Finding
 
@@ -99,6 +100,12 @@ def _model(name: str) -> Model:
     return connect(name)
 
 
+def _tools(name: str) -> Sequence[Tool]:
+    from camel.tools.find import resolve
+
+    return resolve(name)
+
+
 def _findings(transcript: Transcript) -> Sequence[Finding]:
     from camel.detectors import detect
 
@@ -111,4 +118,4 @@ def _html(transcript: Transcript) -> str:
     return transcript_html(transcript)
 
 
-resolvers.model, resolvers.findings, resolvers.html = _model, _findings, _html
+resolvers.model, resolvers.tools, resolvers.findings, resolvers.html = _model, _tools, _findings, _html

@@ -62,3 +62,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 async def run_on_tool_loop(work: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine on the event loop that async tools share, and return its result."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
+
+
+def wait_on_tool_loop(work: Coroutine[Any, Any, Any], seconds: float) -> Any:
+    """Run a coroutine on the event loop that async tools share, and wait for its result. Raise `TimeoutError` if it is late."""
+    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), _loop()).result()

@@ -224,6 +224,16 @@ class Program:
         except BadBytes as error:
             raise ProgramFailed("damaged", str(error)) from None
 
+    def renew(self) -> None:
+        """Start the time limit again, for a program that is called many times."""
+        self._until = time.monotonic() + self._limits.wall
+
+    def kill(self) -> None:
+        """End the program from another thread. A call in progress fails, and `close` is still needed."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def answers(self, requests: Sequence[bytes]) -> Iterator[bytes]:
         """Yield the raw answers to many calls as they arrive. The calls are sent without waiting for answers."""
         return self._exchange(
@@ -330,8 +340,7 @@ class Program:
                     pipe.close()
         # Its end of the pipe is closed, so it normally exits by itself.
         if self._wait(0.0 if self._buffer else 0.02) is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self.kill()
             self._wait(30.0)
 
     def __enter__(self) -> Self:
