@@ -210,6 +210,11 @@ class RolePlaying(Play, Declaration):
             **{name: identity_of(value) for name, value in self._given.items() if name not in left_out},
         }
 
+    @property
+    def toolboxes(self) -> list[Toolbox | None]:
+        """The tools of both agents."""
+        return [self._given["assistant_tools"], self._given["user_tools"]]
+
     def with_rules(self, rules: Sequence[StopRule]) -> RolePlaying:
         """Return a copy with other stop rules. The limits on messages and tokens always apply."""
         return self.again(rules=rules)

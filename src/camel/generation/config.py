@@ -243,12 +243,13 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                     raise InputError(f"[models.{name}] must not have a prompt or tools: remove them")
 
     def columns(self, scenario: Scenario) -> list[str]:
-        """Return the columns of a table that the scenario uses."""
-        return sorted({*columns_of(scenario), *RunTools(self, scenario).columns})
+        """Return the columns of a table that the scenario uses. Raise an `InputError` for tools that the user does not allow."""
+        levels = {level.name for level in scenario.levels}
+        return sorted({*columns_of(scenario), *RunTools(self, scenario).columns} - levels)
 
     def check_inputs(self, scenario: Scenario) -> None:
         """Raise an `InputError` if the scenario needs a table and has none, or has one that it cannot use."""
-        columns = self.columns(scenario) if self.inputs or not scenario.levels else []
+        columns = self.columns(scenario)
         if columns and self.inputs is None:
             raise InputError(
                 f"'{scenario.name}' takes {', '.join(columns)} from a table: add [inputs] with from = \"table.csv\""

@@ -16,8 +16,8 @@ from camel.generation.fork import fork_run
 from camel.generation.maker import Maker
 from camel.generation.opening import item_stages, open_run
 from camel.generation.seats import JUDGE, models_at
-from camel.generation.toolboxes import RunTools
 from camel.generation.table_plan import first_segments, plan_preview, plan_rows
+from camel.generation.toolboxes import RunTools
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job, Stage, Step
 from camel.models.named import NamedModel

@@ -6,7 +6,7 @@ The one decision to know: nothing of a scenario is imported or started before th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from camel.core.dialogue import Dialogue
 from camel.core.errors import InputError
 from camel.core.identity import identity_of
-from camel.core.role_playing import ASSISTANT, USER
+from camel.core.role_playing import ASSISTANT, USER, RolePlaying
+from camel.core.society import Society
 from camel.core.tools import Toolbox
-from camel.core.world import ALL, bound_tools, world_class, world_tools
+from camel.core.world import ALL, bound_tools, world_class, world_toolbox, world_tools
 from camel.scenarios import Meeting, RolePlay, Scenario
 from camel.tools.find import find_tools
 from camel.tools.settings import ToolSettings, check_allowed, secret_values, server_of
@@ -51,7 +52,9 @@ class RunTools:
             named = {f"members.{one.name}": one.tools for one in end.society.members}
         check_allowed([self.world] if self.world else [], self.settings)
         methods = {ALL, *(one.name for one in world_tools(world_class(self.world)))}
-        check_allowed([name for names in named.values() for name in names if name not in methods], self.settings)
+        check_allowed(
+            [name for names in named.values() for name in names if name not in methods], self.settings
+        )
         self._named = {seat: [names] for seat, names in named.items() if names}
         for seat, its in config.models.items():
             if several := [one.tools for one in its.candidates if one.tools]:
@@ -83,22 +86,37 @@ class RunTools:
         critic = self._config.critic_of(self._scenario)
         for seat, several in self._named.items():
             boxes = [box for names in several if (box := self.toolbox(names))]
+            check_repeatable(boxes if self._config.validate else ())
             for one in (one for box in boxes for one in box.tools.values()):
                 if critic and seat in critic.seats and not one.read_only:
                     raise InputError(
                         f"the {seat} has a critic, who discards proposals, and the tool {one.name} may change something: use "
                         "tools that are declared read_only, or remove the critic"
                     )
-                if self._config.validate and not one.repeatable:
-                    raise InputError(
-                        f"[validate] may make a conversation several times, and the tool {one.name} of {seat} may change "
-                        "something each time: remove [validate], or declare the tool idempotent or read_only"
-                    )
             found[seat] = [
                 {**box.identity(), **({"schemas": _hash(box)} if any(map(server_of, names)) else {})}
                 for names, box in zip(several, boxes, strict=True)
             ]
         return found
+
+
+def check_repeatable(boxes: Iterable[Toolbox | None]) -> None:
+    """Raise an `InputError` for tools that a validation, which may make a conversation several times, must not use."""
+    for one in (one for box in boxes if box for one in box.tools.values()):
+        if not one.repeatable:
+            raise InputError(
+                f"validate may make a conversation several times, and the tool {one.name} may change something each time: "
+                "remove validate, or declare the tool idempotent or read_only"
+            )
+
+
+def declared_boxes(declaration: Any) -> Iterator[Toolbox | None]:
+    """Yield the tools of the seats of a role play, a society or a dialogue."""
+    if isinstance(declaration, RolePlaying):
+        yield from declaration.toolboxes
+    elif isinstance(declaration, Society | Dialogue):
+        seats = declaration.members if isinstance(declaration, Society) else declaration.seats
+        yield from (world_toolbox(seat.tools, declaration.world) for seat in seats)
 
 
 def _hash(box: Toolbox) -> str:
