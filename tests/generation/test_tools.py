@@ -130,7 +130,7 @@ def done(module: str) -> list[str]:
 
 def changed(tmp_path: Path, module: str) -> None:
     """Load the module again, with tools of another version."""
-    (tmp_path / f"{module}.py").write_text(MODULE.replace("VERSION", "2"))
+    (tmp_path / f"{module}.py").write_text(MODULE.replace("VERSION", "2") + "# another size, so that it is compiled again")
     from camel.generation import toolboxes
 
     toolboxes._toolbox.cache_clear()

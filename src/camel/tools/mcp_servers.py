@@ -86,9 +86,7 @@ class Server:
             if self._changed:
                 await self._listed(session)
             if self._versions.get(tool) != version:
-                raise ToolFailed(
-                    f"the server {self.name} changed this tool after the start: it is not called"
-                )
+                raise ToolFailed(f"the server {self.name} changed this tool after the start: it is not called")
             try:
                 async with asyncio.timeout(self.settings.seconds):
                     found = await self._request(session, tool, arguments)
@@ -103,9 +101,7 @@ class Server:
                 raise
             except Exception as error:
                 if not _is_end(error) and self._session is session:
-                    raise ToolFailed(
-                        f"the server {self.name} answered with an error: {_told(error)}"
-                    ) from None
+                    raise ToolFailed(f"the server {self.name} answered with an error: {_told(error)}") from None
                 why = self._ended.reason or _told(error)
                 await self.stop()
                 if attempt or not repeatable:
@@ -136,9 +132,7 @@ class Server:
             if self._session is None or self._task is None or self._task.done():
                 await self.stop()
                 if self._failures > RESTARTS:
-                    raise ToolFailed(
-                        f"the server {self.name} ended {RESTARTS} times and is not started again"
-                    )
+                    raise ToolFailed(f"the server {self.name} ended {RESTARTS} times and is not started again")
                 if self._failures:
                     await asyncio.sleep(min(10.0, 0.1 * 2**self._failures))
                 self._failures += 1  # until a call succeeds
@@ -174,9 +168,7 @@ class Server:
                 await ended.wait()
         except BaseException as error:
             if not ready.done():
-                ready.set_exception(
-                    error if isinstance(error, Exception) else ConnectionError("it was stopped")
-                )
+                ready.set_exception(error if isinstance(error, Exception) else ConnectionError("it was stopped"))
 
     async def _noticed(self, message: Any) -> None:
         self._changed |= getattr(message, "method", "") == "notifications/tools/list_changed"
@@ -205,17 +197,13 @@ def server_tools(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]
         connection = _server(server, msgspec.json.encode(settings.servers[server]))
         listed = wait_on_tool_loop(connection.tools(), 2 * START_SECONDS)
     except (ToolFailed, TimeoutError) as error:
-        raise InputError(
-            f"{error or 'the server ' + server + ' does not answer'}. Run its command to see why"
-        ) from None
+        raise InputError(f"{error or 'the server ' + server + ' does not answer'}. Run its command to see why") from None
     known = [str(one.name) for one in listed]
     if wanted and wanted not in known:
         raise InputError(f"the server {server} has no tool {shown(wanted)}{similar(wanted, known)}")
     for one in listed:
         full = f"mcp:{server}.{one.name}"
-        if wanted in ("", one.name) and (
-            not rules_for(f"mcp:{server}", settings) or rules_for(full, settings)
-        ):
+        if wanted in ("", one.name) and (not rules_for(f"mcp:{server}", settings) or rules_for(full, settings)):
             yield McpTool(connection, one), full
 
 
@@ -289,7 +277,5 @@ def _block_text(block: Any) -> str:
         return block.text
     if block.type == "resource_link":
         return f"(a link to {str(block.uri)[:500]}, not opened)"
-    kind = str(
-        getattr(block, "mime_type", None) or getattr(getattr(block, "resource", None), "mime_type", None)
-    )
+    kind = str(getattr(block, "mime_type", None) or getattr(getattr(block, "resource", None), "mime_type", None))
     return f"({block.type}, {kind[:100]}: not shown)"

@@ -48,9 +48,7 @@ class _Head(msgspec.Struct):
     id: Any = None
 
 
-def connect(
-    settings: ServerSettings, values: dict[str, str], ended: Ended
-) -> AbstractAsyncContextManager[Any]:
+def connect(settings: ServerSettings, values: dict[str, str], ended: Ended) -> AbstractAsyncContextManager[Any]:
     """Connect to a server. The context is the pair of streams that a session of the SDK needs."""
     return _start(settings, values, ended) if settings.command else _open(settings, values)
 
@@ -110,9 +108,7 @@ async def _start(
             async for item in outbox:
                 if getattr(item.message, "method", "") and getattr(item.message, "id", None) is not None:
                     budget[:] = MOST_STREAM, MOST_MESSAGES
-                process.stdin.write(
-                    item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                )
+                process.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await process.stdin.drain()
 
     async def drain() -> None:
@@ -225,8 +221,6 @@ async def _open(settings: ServerSettings, values: dict[str, str]) -> AsyncGenera
     )
     async with (
         client,
-        sdk.streamable_http_client(
-            settings.url, http_client=client, max_sse_event_size=MOST_BYTES
-        ) as streams,
+        sdk.streamable_http_client(settings.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
     ):
         yield streams
