@@ -28,7 +28,7 @@ pytest.importorskip("pyarrow")
 MODULE = """
 from camel import World, tool
 
-DONE, COLUMNS = [], ()
+DONE = []
 
 @tool(version=VERSION)
 def note(text: str) -> str:
@@ -50,7 +50,6 @@ def look(text: str) -> str:
 
 class Shop(World):
     version = VERSION
-    columns = COLUMNS
     def __init__(self, row):
         self.stock, self.sold = int(row.get("stock", 3)), []
     @tool
@@ -130,7 +129,9 @@ def done(module: str) -> list[str]:
 
 def changed(tmp_path: Path, module: str) -> None:
     """Load the module again, with tools of another version."""
-    (tmp_path / f"{module}.py").write_text(MODULE.replace("VERSION", "2") + "# another size, so that it is compiled again")
+    (tmp_path / f"{module}.py").write_text(
+        MODULE.replace("VERSION", "2") + "# another size, so that it is compiled again"
+    )
     from camel.generation import toolboxes
 
     toolboxes._toolbox.cache_clear()
@@ -344,12 +345,12 @@ def test_the_check_of_a_world_is_a_score_that_filters_find(tmp_path: Path, modul
 
 
 def test_a_table_gives_a_world_its_start(tmp_path: Path, module: str):
-    program = tmp_path / f"{module}.py"
-    program.write_text(program.read_text().replace("COLUMNS = [], ()", "COLUMNS = [], ('stock',)"))
     (tmp_path / "rows.csv").write_text("item,stock,other\na chair,7,x\na lamp,9,y\n")
     text = SCENARIO[: SCENARIO.index("[[levels]]")] + SCENARIO[SCENARIO.index("[role_play]") :]
     settings = config(
-        tmp_path, allow=(f"{module}:Shop",), inputs=camel.Inputs(source=str(tmp_path / "rows.csv"))
+        tmp_path,
+        allow=(f"{module}:Shop",),
+        inputs=camel.Inputs(source=str(tmp_path / "rows.csv"), keep=("stock",)),
     )
     settings = replace(settings, shard_size=None)
     (tmp_path / "sales" / "scenario.toml").write_text(
@@ -384,7 +385,7 @@ def test_societies_and_dialogues_of_a_scenario_have_tools(tmp_path: Path, module
         head
         + '[dialogue]\n[[dialogue.seats]]\nname = "a"\ntools = "python"\n[[dialogue.seats]]\nname = "b"\n'
     )
-    with pytest.raises(InputError, match="tools"):
+    with pytest.raises(InputError, match="name of a tool"):
         settings.loaded_scenario()
 
 

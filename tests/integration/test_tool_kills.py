@@ -80,7 +80,8 @@ def test_two_thousand_conversations_under_a_hundred_kills(tmp_path: Path):
 def suffer_on_a_cluster(run: Campaign, kills: int) -> None:
     """Run the first part on a Ray cluster, with workers that are killed."""
     with cluster.start(nodes=2) as ray:
-        program = run.start("--address", ray.address, "--workers", "2", **ray.environment, **run.environment)
+        words = "--address", ray.address, "--workers", "2"
+        program = run.start(*words, **{**ray.environment, **run.environment})
         for number in range(kills):
             assert run.wait_for(program, 150 * (number + 1)), program.out + program.err
             assert ray.kill_worker(run.chance)

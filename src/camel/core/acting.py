@@ -24,16 +24,7 @@ from camel.core.history import Entry
 from camel.core.inception import fill, texts
 from camel.core.message import Action, ToolCall, Usage, well_formed
 from camel.core.model import Acted, Acting, Choice, Model, Reply, Request, WrappedModel
-from camel.core.tools import (
-    ActionInterrupted,
-    Tool,
-    Toolbox,
-    ToolBroken,
-    ToolFailed,
-    ToolResult,
-    Workplace,
-    as_text,
-)
+from camel.core.tools import ActionInterrupted, Tool, Toolbox, ToolFailed, ToolResult, Workplace, as_text
 
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 _TAG = re.compile(r"<(?=/?tool_(?:call|result)\b)")
@@ -173,9 +164,9 @@ class ActingModel(WrappedModel):
             error = f"the call took longer than {tool.seconds:g} seconds"
         except ToolFailed as failed:
             error = str(failed)
-        except ToolBroken:
-            raise
         except Exception as failed:
+            if isinstance(failed, tool.raises):
+                raise
             error = f"{type(failed).__name__}: {failed}"
         error = well_formed(place.hidden(error))[:_MOST_ERROR]
         return Action(

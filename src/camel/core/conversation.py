@@ -138,6 +138,12 @@ class Agent:
         tools = self.tools
         if tools is None:
             return self
+        for one in tools.tools.values() if place.again else ():
+            if not one.repeatable:
+                raise InputError(
+                    f"validate may make a conversation again, and the tool {one.name} may change something each time: remove "
+                    "validate, or declare the tool idempotent or read_only"
+                )
         system = "\n\n".join(filter(None, (self.system, tools_prompt(tools))))
         model = ActingModel(self.model, self.name, tools, place)
         return replace_fields(self, system=system, model=model)

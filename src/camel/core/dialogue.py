@@ -34,7 +34,7 @@ from camel.core.task import Task
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
-from camel.core.world import columns_of_world, start_world, with_row, world_class, world_toolbox
+from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 Models = Model | Mapping[str, Model]
 GOAL = "goal"
@@ -192,7 +192,7 @@ class Dialogue(
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders of all texts, in lower case."""
-        return placeholders(*self.texts.values()) | columns_of_world(self.world)
+        return placeholders(*self.texts.values()) | columns_of(self.world)
 
     def fill(self, row: Mapping[str, Any]) -> Dialogue:
         """Return a copy with its placeholders filled."""

@@ -35,7 +35,7 @@ from camel.core.task import (
 )
 from camel.core.tools import Toolbox, Workplace
 from camel.core.transcript import Transcript
-from camel.core.world import columns_of_world, start_world, with_row, world_class, world_toolbox
+from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 ASSISTANT, USER = "assistant", "user"
 AGENT_SAMPLING = Sampling(temperature=0.2)
@@ -183,9 +183,8 @@ class RolePlaying(Play, Declaration):
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders of the task and the roles."""
-        return prompts.placeholders(*(self._given[name] for name in _TEXTS)) | columns_of_world(
-            self._given["world"]
-        )
+        texts = (self._given[name] for name in _TEXTS)
+        return prompts.placeholders(*texts) | columns_of(self._given["world"])
 
     def fill(self, row: Mapping[str, Any]) -> RolePlaying:
         """Return a copy with its placeholders filled."""
@@ -209,11 +208,6 @@ class RolePlaying(Play, Declaration):
             "kind": "role playing",
             **{name: identity_of(value) for name, value in self._given.items() if name not in left_out},
         }
-
-    @property
-    def toolboxes(self) -> list[Toolbox | None]:
-        """The tools of both agents."""
-        return [self._given["assistant_tools"], self._given["user_tools"]]
 
     def with_rules(self, rules: Sequence[StopRule]) -> RolePlaying:
         """Return a copy with other stop rules. The limits on messages and tokens always apply."""

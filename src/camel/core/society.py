@@ -46,7 +46,7 @@ from camel.core.task import MAX_TASK_CHARS, Task, checked_text
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
-from camel.core.world import columns_of_world, start_world, with_row, world_class, world_toolbox
+from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 SHORT_THANKS = 100
 """Longest message, in characters, that counts as thanks only; in larger groups longer messages also begin with thanks."""
@@ -177,7 +177,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     def placeholders(self) -> frozenset[str]:
         """The placeholders of the task and of the members' roles and briefs."""
         texts = (text for one in self.members for text in (one.role, one.brief))
-        return placeholders(self.task, *texts) | columns_of_world(self.world)
+        return placeholders(self.task, *texts) | columns_of(self.world)
 
     def fill(self, row: Mapping[str, Any]) -> Society:
         """Return a copy with its placeholders filled."""

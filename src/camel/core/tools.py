@@ -52,10 +52,6 @@ class ToolFailed(Exception):
     """Raised by a tool. Its text is the error that the model reads, as it is."""
 
 
-class ToolBroken(InputError):
-    """Raised by a tool for a mistake in its code. It ends the run; the model does not read it."""
-
-
 class ToolResult(NamedTuple):
     """What a tool returns that changes the shared state of its conversation."""
 
@@ -97,8 +93,11 @@ class Workplace:
         confirm: Confirm | None = None,
         repeat: Confirm | None = None,
         secrets: Sequence[str] = (),
+        again: bool = False,
     ) -> None:
         self.perform, self.confirm = perform, confirm
+        self.again = again
+        """Whether the conversation may be made again, so that only tools whose calls may be repeated are allowed."""
         self.repeat = repeat
         """Asked whether to execute a call again that may have been executed before a crash. None: the conversation fails."""
         self.secrets = tuple(filter(None, secrets))
@@ -135,6 +134,8 @@ class Tool(ABC):
     """Maximum duration of a call."""
     version: int = 1
     """Raise it when the tool does something else, so that a run does not mix old and new results."""
+    raises: type[Exception] | tuple[()] = ()
+    """Exceptions that are mistakes in the tool's code. They end the run; the model does not read them."""
 
     @abstractmethod
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:

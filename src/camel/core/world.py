@@ -2,12 +2,11 @@
 
     class Shop(World):
         def __init__(self, row):
-            self.stock, self.sold = {"apple": int(row["apples"])}, []
+            self.stock, self.sold = int(row["stock"]), []
 
         @tool
         def sell(self, item: str) -> str:
-            "Sell one item to the customer."
-            self.stock[item] -= 1
+            "Sell one item."
             self.sold.append(item)
             return "sold"
 
@@ -30,14 +29,7 @@ from typing import Any, cast
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.message import Action
-from camel.core.tools import (
-    FunctionTool,
-    Toolbox,
-    ToolBroken,
-    ToolResult,
-    Workplace,
-    checked_toolbox,
-)
+from camel.core.tools import FunctionTool, Toolbox, ToolResult, Workplace, checked_toolbox
 from camel.core.transcript import Score, Transcript
 
 ALL = "world"
@@ -52,7 +44,7 @@ class World:
     version: int = 1
     """Raise it when a method does something else, so that a run does not mix old and new results."""
     columns: tuple[str, ...] = ()
-    """Columns of the table of inputs that it reads, if no text of the conversation mentions them."""
+    """Columns of rows that it reads, if no text of the conversation mentions them. In a configuration, `[inputs] keep` has them."""
 
     def __init__(self, row: Mapping[str, str]) -> None:
         """Set the state at the start. It must depend only on `row`, the values that the conversation is made from."""
@@ -72,61 +64,43 @@ class World:
 class WorldTool(FunctionTool):
     """A method of a world. A call has no effect outside of its world, so it may be repeated after a crash."""
 
+    repeatable, raises = True, InputError
+
     def __init__(self, method: FunctionTool) -> None:
         self.__dict__.update(vars(method))
 
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
-        """Call the method on a copy of the state, and keep the copy if the call succeeds."""
-        given, held = self.converted(arguments), _held(self.name, place)
-        world = held.world()
+        """Call the method on a copy of the world, and keep the copy if the call succeeds."""
+        given, before = self.converted(arguments), self._world(place)
+        world = object.__new__(type(before))
+        vars(world).update(state_of(before))
         result = await self.run(world, **given)
-        after = state_of(world)
-        change = difference(held.state, after)
+        change = difference(vars(before), state_of(world))
         if change and self.read_only:
-            raise ToolBroken(f"{self.name} is declared read_only, but changes the world: remove read_only")
-        held.state = after
+            raise InputError(f"{self.name} is declared read_only, but changes the world: remove read_only")
+        place.kept[World] = world if change else before
         return ToolResult(result, json.dumps(change) if change else "")
 
     async def recall(self, arguments: dict[str, Any], action: Action, place: Workplace) -> None:
         """Apply the recorded changes."""
-        held = _held(self.name, place)
+        world = self._world(place)
         try:
-            held.state = with_change(held.state, json.loads(action.change or "[]"))
-        except (LookupError, TypeError, AttributeError):
-            raise ToolBroken(
-                f"the recorded changes of {held.kind.__name__} do not fit its start: __init__ must depend only on the row"
+            apply_change(vars(world), json.loads(action.change or "[]"))
+        except (LookupError, TypeError):
+            name = type(world).__name__
+            raise InputError(
+                f"the recorded changes of {name} do not fit its start: __init__ must depend only on the row"
             ) from None
 
-    @property
-    def repeatable(self) -> bool:
-        """True: without its recorded changes, a call did not happen."""
-        return True
-
-
-class _Held:
-    """The world of a conversation in its `Workplace`."""
-
-    def __init__(self, world: World) -> None:
-        self.kind, self.state = type(world), state_of(world)
-
-    def world(self) -> World:
-        """Return a copy of the world."""
-        made = object.__new__(self.kind)
-        vars(made).update(_copied(self.state, self.kind.__name__))
-        return made
-
-
-def _held(tool: str, place: Workplace) -> _Held:
-    if held := place.kept.get(World):
-        return held
-    raise ToolBroken(f"the tool {tool} belongs to a world, and the conversation has none: pass world=…")
+    def _world(self, place: Workplace) -> World:
+        if World not in place.kept:
+            raise InputError(f"the tool {self.name} belongs to a world, and there is none: pass world=…")
+        return place.kept[World]
 
 
 def world_class(world: Any) -> type[World] | None:
     """Return the class of a world, which is given as a class, as `module:Class`, or with its row. None if there is none."""
-    if isinstance(world, partial):
-        return world_class(cast("Any", world.func))
-    found: Any = world
+    found: Any = cast("Any", world.func) if isinstance(world, partial) else world
     if isinstance(world, str) and world:
         module, _, name = world.partition(":")
         try:
@@ -135,19 +109,14 @@ def world_class(world: Any) -> type[World] | None:
             raise InputError(
                 f"the world {shown(world)} cannot be imported as module:Class: {error}"
             ) from None
-    if not found:
-        return None
-    if not isinstance(found, type) or not issubclass(found, World):
-        raise InputError(
-            f"world must be a subclass of camel.World or its name as module:Class, not {shown(world)}"
-        )
-    return found
+    if found and not (isinstance(found, type) and issubclass(found, World)):
+        raise InputError(f"world must be a subclass of World or its name as module:Class, not {shown(world)}")
+    return found or None
 
 
-def columns_of_world(world: Any) -> frozenset[str]:
+def columns_of(world: Any) -> frozenset[str]:
     """Return the columns that a world reads."""
-    kind = world_class(world)
-    return frozenset(kind.columns if kind else ())
+    return frozenset(getattr(world_class(world), "columns", ()))
 
 
 def with_row(world: Any, row: Mapping[str, Any]) -> Any:
@@ -158,79 +127,76 @@ def with_row(world: Any, row: Mapping[str, Any]) -> Any:
 
 def world_toolbox(tools: Any, world: Any) -> Toolbox | None:
     """Return tools as a `Toolbox`. Names of the world's methods are its tools, and `world` names all of them."""
+    several = isinstance(tools, Sequence) and not isinstance(tools, str)
+    return checked_toolbox(bound_tools(cast("Any", tools), world) if several else tools)
+
+
+def bound_tools(tools: Sequence[Any], world: Any) -> list[Any]:
+    """Return a list of tools in which the names of a world's methods are replaced by its tools."""
     kind = world_class(world)
-    if kind is None or not tools or isinstance(tools, Toolbox | str) or not isinstance(tools, Sequence):
-        return checked_toolbox(tools)
-    return checked_toolbox(bound_tools(cast("Sequence[Any]", tools), kind))
-
-
-def world_tools(kind: type[World] | None) -> list[WorldTool]:
-    """Return the tools of a world."""
-    return [one for name in dir(kind) if isinstance(one := getattr(kind, name), WorldTool)]
-
-
-def bound_tools(tools: Sequence[Any], kind: type[World]) -> list[Any]:
-    """Return a list of tools in which names of a world's methods are replaced by its tools."""
-    own = {one.name: one for one in world_tools(kind)}
-    found: list[Any] = []
-    for one in tools:
-        found += own.values() if one == ALL else [own.get(one, one) if isinstance(one, str) else one]
-    return found
+    own = {one.name: one for name in dir(kind) if isinstance(one := getattr(kind, name), WorldTool)}
+    lists = (own.values() if one == ALL and kind else (own.get(str(one), one),) for one in tools)
+    return [one for several in lists for one in several]
 
 
 def start_world(world: Any, place: Workplace | None) -> Workplace:
     """Put the world of a conversation into its workplace, which is made if there is none."""
-    place = place or Workplace()
-    kind = world_class(world)
+    place, kind = place or Workplace(), world_class(world)
     if kind is not None:
-        start = world if isinstance(world, partial) else partial(kind, {})
-        place.kept[World] = _Held(_called(f"{kind.__name__}.__init__", start))
+        made = _called(
+            f"{kind.__name__}.__init__", world if isinstance(world, partial) else partial(kind, {})
+        )
+        vars(made).update(state_of(made))
+        place.kept[World] = made
     return place
+
+
+def check_world(place: Workplace, transcript: Transcript) -> None:
+    """Store what the world's `check` returns as scores of a conversation that has ended and did not fail."""
+    world: World | None = place.kept.get(World)
+    if world is None or transcript.stop is None or transcript.failed:
+        return
+    name = f"{type(world).__name__}.check"
+    found: Any = _called(name, world.check)
+    named = cast("dict[Any, Any]", found) if isinstance(found, Mapping) else {"check": found}
+    if not all(isinstance(key, str) and isinstance(one, bool | int | float) for key, one in named.items()):
+        raise InputError(f"{name} must return a number, or numbers by name, not {shown(found)}")
+    scores = {key: Score(float(one), by="check") for key, one in named.items()}
+    transcript.scores = {**transcript.scores, **scores}
 
 
 def _called(name: str, function: Callable[[], Any]) -> Any:
     try:
         return function()
     except Exception as error:
-        raise InputError(
-            f"{name} raised {type(error).__name__}: {error}. Fix it and resume; no call is paid for twice"
-        ) from error
-
-
-def check_world(place: Workplace, transcript: Transcript) -> None:
-    """Store what the world's `check` returns as scores of a conversation that has ended and did not fail."""
-    held: _Held | None = place.kept.get(World)
-    if held is None or transcript.stop is None or transcript.failed:
-        return
-    found: Any = _called(f"{held.kind.__name__}.check", held.world().check)
-    named = cast("dict[Any, Any]", found) if isinstance(found, Mapping) else {"check": found}
-    for name, value in named.items():
-        if not isinstance(name, str) or not isinstance(value, bool | int | float):
-            raise InputError(
-                f"{held.kind.__name__}.check must return a number, or numbers by name, not {shown(found)}"
-            )
-    transcript.scores = transcript.scores | {
-        name: Score(float(value), by="check") for name, value in named.items()
-    }
-
-
-# --- states ------------------------------------------------------------------------------------------------------
+        problem = f"{name} raised {type(error).__name__}: {error}"
+        raise InputError(f"{problem}. Fix it and resume; no call is paid for twice") from error
 
 
 def state_of(world: World) -> dict[str, Any]:
-    """Return a copy of the attributes of a world. Raise a `ToolBroken` that names one that is not a JSON value."""
+    """Return a copy of the attributes of a world. Raise an `InputError` that names one that is not a JSON value."""
     return {name: _copied(value, f"{type(world).__name__}.{name}") for name, value in vars(world).items()}
 
 
-def difference(before: Any, after: Any) -> Change:
+def difference(before: Any, after: Any, path: Sequence[Any] = ()) -> Change:
     """Return the changes that make `after` of `before`. Both are JSON values."""
-    found: Change = []
-    _compare(before, after, [], found)
-    return found
+    if isinstance(before, dict) and isinstance(after, dict):
+        old, new = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
+        found: Change = [[[*path, key]] for key in old if key not in new]
+        for key, value in new.items():
+            found += difference(old[key], value, (*path, key)) if key in old else [[[*path, key], value]]
+        return found
+    if isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
+        first, second = cast("list[Any]", before), cast("list[Any]", after)
+        each = (difference(*pair, (*path, at)) for at, pair in enumerate(zip(first, second, strict=False)))
+        added: Change = [[[*path, at], second[at]] for at in range(len(first), len(second))]
+        return [change for changes in each for change in changes] + added
+    same = type(before) is type(after) and before == after
+    return [] if same else [[[*path], after]]
 
 
-def with_change(state: Any, change: Change) -> Any:
-    """Return a state with changes applied. The given state is changed, too."""
+def apply_change(state: Any, change: Change) -> Any:
+    """Apply changes to a state and return it. It is another object only if the whole state was replaced."""
     for path, *value in change:
         if not path:
             state = value[0]
@@ -241,36 +207,10 @@ def with_change(state: Any, change: Change) -> Any:
         if not value:
             del place[path[-1]]
         elif isinstance(place, list) and path[-1] == len(cast("list[Any]", place)):
-            place.append(value[0])
+            place += value
         else:
             place[path[-1]] = value[0]
     return state
-
-
-def _compare(before: Any, after: Any, path: list[Any], found: Change) -> None:
-    if type(before) is not type(after):
-        found.append([path, after])
-    elif isinstance(before, dict):
-        found += [[[*path, key]] for key in before if key not in after]
-        for key, value in after.items():
-            if key in before:
-                _compare(before[key], value, [*path, key], found)
-            else:
-                found.append([[*path, key], value])
-    elif isinstance(before, list):
-        old, new = cast("list[Any]", before), cast("list[Any]", after)
-        least = min(len(old), len(new))
-        inner: Change = []
-        for place in range(least):
-            _compare(old[place], new[place], [*path, place], inner)
-        if inner and len(old) != len(new):  # usually something was removed in the middle
-            found.append([path, new])
-            return
-        found += inner
-        found += [[[*path, place]] for place in range(len(old) - 1, least - 1, -1)]
-        found += [[[*path, place], new[place]] for place in range(least, len(new))]
-    elif before != after:
-        found.append([path, after])
 
 
 def _copied(value: Any, where: str) -> Any:
@@ -284,8 +224,5 @@ def _copied(value: Any, where: str) -> Any:
         if kind is dict and all(type(key) is str for key in value):
             return {key: _copied(one, where) for key, one in value.items()}
     except RecursionError:
-        raise ToolBroken(f"{where} is nested too deeply, or contains itself: use plain JSON values") from None
-    raise ToolBroken(
-        f"{where} has {shown(value)} of type {kind.__name__}, which is not a JSON value: use text, numbers, true and false, "
-        "None, lists, and dicts with text as keys"
-    )
+        raise InputError(f"{where} is nested too deeply, or contains itself: use JSON values") from None
+    raise InputError(f"{where} has {shown(value)} of type {kind.__name__}, which is not a JSON value")

@@ -188,14 +188,7 @@ class _Steps:
         await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result, repaid)))
         return result
 
-    async def act(
-        self,
-        check: bytes,
-        make: Callable[[bool], Awaitable[bytes]],
-        *,
-        repeatable: bool = False,
-        begin: Callable[[], None] = lambda: None,
-    ) -> bytes:
+    async def act(self, check: bytes, make: Any, *, repeatable: bool = False, begin: Any = int) -> bytes:
         step, found = self._kept()
         kept, begun = [one for one in found if not one.begun], [one for one in found if one.begun]
         for entry in kept:

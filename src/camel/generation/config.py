@@ -164,6 +164,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
         self.check_seats(scenario)
         self.check_inputs(scenario)
+        RunTools(self, scenario)  # refuses tools that the user does not allow
         for name, given in (("history", self.history), ("[validate]", self.validate)):
             if given and not scenario.has_conversations:
                 raise InputError(f"'{scenario.name}' has no conversations: remove {name}")
@@ -242,14 +243,9 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 if one.tools or (one.prompt and name != "specifier"):
                     raise InputError(f"[models.{name}] must not have a prompt or tools: remove them")
 
-    def columns(self, scenario: Scenario) -> list[str]:
-        """Return the columns of a table that the scenario uses. Raise an `InputError` for tools that the user does not allow."""
-        levels = {level.name for level in scenario.levels}
-        return sorted({*columns_of(scenario), *RunTools(self, scenario).columns} - levels)
-
     def check_inputs(self, scenario: Scenario) -> None:
         """Raise an `InputError` if the scenario needs a table and has none, or has one that it cannot use."""
-        columns = self.columns(scenario)
+        columns = columns_of(scenario)
         if columns and self.inputs is None:
             raise InputError(
                 f"'{scenario.name}' takes {', '.join(columns)} from a table: add [inputs] with from = \"table.csv\""
@@ -294,7 +290,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             "sampling": msgspec.to_builtins(self.sampling),
             "seed": self.seed,
             **(
-                {"inputs": {"columns": self.columns(scenario), "limits": self.inputs.limits}}
+                {"inputs": {"columns": columns_of(scenario), "limits": self.inputs.limits}}
                 if self.inputs
                 else {"shard_size": self.shard_size or shard_size_for(scenario.count)}
             ),

@@ -23,7 +23,6 @@ from camel.generation.config import CONVERSATIONS
 from camel.generation.conversations import conversation_stage, returned_record
 from camel.generation.opening import open_made_from
 from camel.generation.table_plan import plan_rows
-from camel.generation.toolboxes import check_repeatable, declared_boxes
 from camel.generation.validation import Validator, attempt_seed, converse
 from camel.jobs.item import Item, id_number
 from camel.jobs.job import Job, Stage, Step
@@ -79,7 +78,6 @@ class Dialogues(Job):
         }
         decisive |= {"result": msgspec.to_builtins(self.result_settings)} if self.result_settings else {}
         if self.validator:
-            check_repeatable(declared_boxes(self.declaration))
             decisive["validate"] = self.validator.identity()
         decisive |= {f"models.{name}.name": [name_of(one)] for name, one in self.seats.items()}
         if isinstance(self.model, ModelSpec) and self.model.weights:
@@ -133,7 +131,7 @@ class Dialogues(Job):
         try:
             models = {name: CheckedModel(item.model(name)) for name in self.models}
             given = models if self.seats else models[""]
-            place = Workplace(perform=item.act)
+            place = Workplace(perform=item.act, again=self.validator is not None)
             play = self.declaration.fill(values).play(given, id=session, seed=seed, workplace=place)
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))

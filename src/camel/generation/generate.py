@@ -25,6 +25,7 @@ from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.runs.plan import read_plan
 from camel.runs.run import RunFolder
+from camel.scenarios.checking import columns_of
 from camel.storage.store import absolute_place
 
 
@@ -43,6 +44,7 @@ class Generation(Job):
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
     budgets: Mapping[str, tuple[Collection[str], Budget]] = field(init=False)
+    variables: Collection[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", self.config.where)
@@ -53,6 +55,8 @@ class Generation(Job):
             if seat.budget != Budget()
         }
         object.__setattr__(self, "budgets", budgets)
+        servers = RunTools(self.config, self.config.loaded_scenario()).settings.servers.values()
+        object.__setattr__(self, "variables", [name for one in servers for name in one.variables])
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Open or create the run's folder. Raise an `InputError` if its configuration differs."""
@@ -66,7 +70,7 @@ class Generation(Job):
         config, scenario = self.config, self.config.loaded_scenario()
         stages = item_stages(config, scenario)
         if config.inputs is not None:
-            used = config.columns(scenario)
+            used = columns_of(scenario)
             plan_rows(run, config.inputs, used, stages, shard_size=config.shard_size, preview=self.preview)
         elif self.preview or read_plan(run):
             first = first_segments(scenario, stages, self.preview)
@@ -88,12 +92,6 @@ class Generation(Job):
         """Return the job with an absolute path of its folder."""
         config = replace(self.config, out=absolute_place(self.place))
         return replace_fields(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
-
-    @property
-    def variables(self) -> Collection[str]:
-        """Names of the environment variables that servers of tools get."""
-        servers = RunTools(self.config, self.config.loaded_scenario()).settings.servers
-        return [name for one in servers.values() for name in one.variables]
 
     @property
     def title(self) -> str:

@@ -146,7 +146,7 @@ class Maker(ListMaker):
 
     def _workplace(self, item: Item) -> Workplace:
         """Return what the tools of one attempt at a conversation share. Their calls are journaled."""
-        return Workplace(perform=item.act, secrets=self._secrets)
+        return Workplace(perform=item.act, secrets=self._secrets, again=self._validator is not None)
 
     def _id(self, index: int) -> str:
         """Return the id of an item's conversation."""

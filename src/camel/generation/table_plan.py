@@ -26,6 +26,7 @@ from camel.runs.plan import PlanStep, RunPlan, add_step, outdated_shards, read_p
 from camel.runs.reader import need_module
 from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import Scenario
+from camel.scenarios.checking import columns_of
 
 MEMORY = "300MB"
 """Memory of the database that compares a table with the plan. It uses files for more."""
@@ -207,7 +208,7 @@ def count_rows(config: GenerateConfig) -> int:
         return plan.count - len(plan.inactive)
     with tempfile.TemporaryDirectory(prefix="camel-plan-") as scratch:
         return scan(
-            config.inputs, config.columns(config.loaded_scenario()), Path(scratch) / "scanned.parquet"
+            config.inputs, columns_of(config.loaded_scenario()), Path(scratch) / "scanned.parquet"
         ).rows
 
 

@@ -126,6 +126,8 @@ class Job(ABC):
     """Models by seat. The key "" has the default. Empty if no model is called."""
     budgets: Mapping[str, tuple[Collection[str], Budget]] = {}
     """Further budgets by name, each with the names of its models."""
+    variables: Collection[str] = ()
+    """Names of environment variables that workers need, in addition to those of the models."""
 
     @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:
@@ -165,11 +167,6 @@ class Job(ABC):
             if isinstance(vars(kind)[name], cached_property)
         }
         return {name: value for name, value in self.__dict__.items() if name not in cached}
-
-    @property
-    def variables(self) -> Collection[str]:
-        """Names of environment variables that workers on other machines need, in addition to those of the models."""
-        return ()
 
     @property
     def title(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never
 from uuid import UUID
 
 import msgspec
@@ -93,7 +93,6 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
     for place, level in enumerate(scenario.levels):
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
     yield from _headings(scenario)
-    yield from _seat_tools(scenario.end)
     match scenario.end:
         case RolePlay():
             yield from _role_play(scenario.end, scenario)
@@ -138,20 +137,6 @@ def _whole(scenario: Scenario) -> Iterator[_Found]:
         except ValueError:
             what = f"must be a GUID, not {shown(scenario.canary)}" if scenario.canary else "is missing"
             yield FILE, f'canary {what}. Create a GUID with python -c "import uuid; print(uuid.uuid4())"'
-
-
-def _seat_tools(end: object) -> Iterator[_Found]:
-    """Yield lists of tools that are not names, and a world that is not one. In Python they may be objects."""
-    seats = (
-        end.society.members if isinstance(end, Meeting) else end.seats if isinstance(end, Dialogue) else ()
-    )
-    for seat in seats:
-        tools: Any = seat.tools
-        if not isinstance(tools, tuple | list) or not all(isinstance(one, str) for one in tools):
-            yield f"the seat {seat.name}", f'tools must be a list such as ["python"], not {shown(tools)}'
-    world: Any = getattr(end.society if isinstance(end, Meeting) else end, "world", None)
-    if world and not isinstance(world, str):
-        yield FILE, f'world must be a name such as "module:Class", not {shown(world)}'
 
 
 def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:

@@ -86,6 +86,10 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     world: str = ""
 
 
+_UNSET = ("stop_rules", "history", "assistant_tools", "user_tools", "hear_actions", "world")
+"""Fields that are unset if they are empty, so that older fingerprints stay the same."""
+
+
 class SocietyTable(_Table, frozen=True, kw_only=True):
     """`[society]`."""
 
@@ -314,13 +318,8 @@ def _end(
                 word_limit=play.word_limit,
                 specifier_sampling=play.specifier_sampling,
                 max_messages=play.max_messages,
-                stop_rules=play.stop_rules or msgspec.UNSET,
                 critic=declaration.critic or msgspec.UNSET,
-                history=play.history or msgspec.UNSET,
-                assistant_tools=play.assistant_tools or msgspec.UNSET,
-                user_tools=play.user_tools or msgspec.UNSET,
-                hear_actions=play.hear_actions or msgspec.UNSET,
-                world=play.world or msgspec.UNSET,
+                **{name: getattr(play, name) or msgspec.UNSET for name in _UNSET},
             )
         case [SocietyTable() as meeting]:
             society, problems = read_society(folder.text(meeting.file))
