@@ -157,7 +157,8 @@ class ActingModel(WrappedModel):
             if place.confirm is not None and not await place.confirm(self._speaker, tool, arguments):
                 raise ToolFailed("a person did not allow this call")
             seconds = min(tool.seconds, max(0.1, limits.seconds - place.seconds))
-            outcome = await asyncio.wait_for(tool.call(arguments, place), seconds)
+            async with asyncio.timeout(seconds):
+                outcome = await tool.call(arguments, place)
             found = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
             result, change = as_text(found.result, limits.result_chars), found.change
         except TimeoutError:
