@@ -50,6 +50,7 @@ _HOME = {
     "core.tools": "Tool ToolFailed Toolbox ToolLimits Workplace tool",
     "core.transcript": "Speaker Transcript",
     "core.turns": "Addressed Moderated RoundRobin Rounds",
+    "core.world": "World",
     "engine.stage": "Written write_lines",
     "formats.push": "push_dataset",
     "generation.config": "GenerateConfig read_config",

@@ -211,6 +211,9 @@ from camel.core.turns import (
 from camel.core.turns import (
     Rounds as Rounds,
 )
+from camel.core.world import (
+    World as World,
+)
 from camel.engine.stage import (
     Written as Written,
 )

@@ -107,5 +107,5 @@ async def test_what_open_journals_have_paid_for(tmp_path: Path):
             reply = Reply((Choice("said"),), Usage(tokens, 1, 0, 1))
             await log.append(write_step(JournaledStep(shard, step, b"check", write_step(reply))))
         await log.close()
-    assert [used.prompt for _, used in journaled(folder, "conversations")] == [10, 10, 20, 20, 40, 40]
+    assert [used.prompt for _, used, _ in journaled(folder, "conversations")] == [10, 10, 20, 20, 40, 40]
     assert list(journaled(folder, "other")) == []

@@ -56,6 +56,7 @@ class Invocation:
     budget_usd: float | None = None
     budget_tokens: int | None = None
     budget_calls: int | None = None
+    budget_tool_calls: int | None = None
     budget_hours: float | None = None
     address: str = ""
     workers: int | None = None
@@ -79,7 +80,7 @@ class Invocation:
     @property
     def limits(self) -> dict[str, float | None]:
         """The limits of the budget by name."""
-        names = ("usd", "tokens", "calls", "hours")
+        names = ("usd", "tokens", "calls", "tool_calls", "hours")
         return {name: getattr(self, f"budget_{name}") for name in names}
 
     def echo(self, text: str, style: str = "") -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ForkOption = Annotated[str, option("After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.", "FOLDER")]  # fmt: skip
 
 
-@long_command(CLUSTER_OPTIONS)
+@long_command({**CLUSTER_OPTIONS, "budget_tool_calls": shared.BudgetToolCalls})
 def generate(
     call: Invocation,
     config: shared.ConfigFile = Path("camel.toml"),

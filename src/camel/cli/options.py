@@ -75,6 +75,7 @@ Processes = Annotated[int | None, option("Number of processes on this machine.",
 BudgetUsd = Annotated[float | None, option("Stop when this cost is reached, in US dollars.", "USD")]
 BudgetTokens = Annotated[int | None, option("Stop after this many tokens.", "TOKENS")]
 BudgetCalls = Annotated[int | None, option("Stop after this many calls.", "CALLS")]
+BudgetToolCalls = Annotated[int | None, option("Stop after this many tool calls.", "CALLS")]
 BudgetHours = Annotated[float | None, option("Stop this command after this many hours.", "HOURS")]
 Address = Annotated[str, option("Use a Ray cluster: local (start one here), auto (find a running one), or HOST:PORT of its head node.", "ADDRESS")]
 Workers = Annotated[int | None, option("Number of worker processes on the cluster; needs --address.", "N")]

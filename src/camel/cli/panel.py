@@ -143,6 +143,7 @@ def line(now: Snapshot) -> str:
         waits_for(now),
         counted(now.usage.calls, "call")
         + ("" if now.calls_per_second is None else f" ({short(now.calls_per_second)}/s)"),
+        counted(now.tool_calls, "tool call") if now.tool_calls else "",
         f"{spent(now)} → {expected(now)}" if now.expected else spent(now),
         f"{share_cached(now)} cached" if now.usage.cached else "",
         f"{now.retries:,} retries" if now.retries else "",
@@ -273,6 +274,7 @@ def _figures(now: Snapshot) -> Table:
     trouble = Text(f"{now.retries:,} retries · {troubles:,} errors{limited}")
     trouble.stylize("yellow" if troubles or now.rate_limited else "")
     rate = "" if now.calls_per_second is None else f" · {short(now.calls_per_second)}/s"
+    rate += f" · {counted(now.tool_calls, 'tool call')}" if now.tool_calls else ""
     speed = "" if now.tokens_per_second is None else f" · {short(now.tokens_per_second)}/s"
     cost = f"{spent(now)} → {expected(now)}" if now.expected is not None else spent(now)
     no_worker = "" if now.workers or now.state != "working" else " · no worker has started yet"

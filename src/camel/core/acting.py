@@ -96,7 +96,13 @@ class ActingModel(WrappedModel):
             several = list(group)
             if parallel:
                 numbers = range(before + len(done), before + len(done) + len(several))
-                done += await asyncio.gather(*map(self._one, [request] * len(several), several, numbers))
+                made = map(self._one, [request] * len(several), several, numbers)
+                for one in await asyncio.gather(
+                    *made, return_exceptions=True
+                ):  # all end before one is raised
+                    if isinstance(one, BaseException):
+                        raise one
+                    done.append(one)
             else:
                 for call in several:
                     done.append(await self._one(request, call, before + len(done)))
@@ -151,7 +157,8 @@ class ActingModel(WrappedModel):
             if place.confirm is not None and not await place.confirm(self._speaker, tool, arguments):
                 raise ToolFailed("a person did not allow this call")
             seconds = min(tool.seconds, max(0.1, limits.seconds - place.seconds))
-            outcome = await asyncio.wait_for(tool.call(arguments, place), seconds)
+            async with asyncio.timeout(seconds):
+                outcome = await tool.call(arguments, place)
             found = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
             result, change = as_text(found.result, limits.result_chars), found.change
         except TimeoutError:
@@ -159,6 +166,8 @@ class ActingModel(WrappedModel):
         except ToolFailed as failed:
             error = str(failed)
         except Exception as failed:
+            if isinstance(failed, tool.raises):
+                raise
             error = f"{type(failed).__name__}: {failed}"
         error = well_formed(place.hidden(error))[:_MOST_ERROR]
         return Action(

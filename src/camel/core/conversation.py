@@ -28,6 +28,7 @@ from camel.core.model import Expects, Model, Reply, Request, Watch, checked_mode
 from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
 from camel.core.tools import ActionInterrupted, Toolbox, checked_toolbox
 from camel.core.transcript import Speaker, Transcript
+from camel.core.world import check_world
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 """Returns the name of the next speaker, given the messages so far. Speakers that are returned together speak at the same time
@@ -137,6 +138,12 @@ class Agent:
         tools = self.tools
         if tools is None:
             return self
+        for one in tools.tools.values() if place.again else ():
+            if not one.repeatable:
+                raise InputError(
+                    f"validate may make a conversation again, and the tool {one.name} may change something each time: remove "
+                    "validate, or declare the tool idempotent or read_only"
+                )
         system = "\n\n".join(filter(None, (self.system, tools_prompt(tools))))
         model = ActingModel(self.model, self.name, tools, place)
         return replace_fields(self, system=system, model=model)
@@ -197,6 +204,7 @@ class Conversation:
                     self._told += 1
                     yield messages[self._told - 1]
                 if self.transcript.stop is not None:
+                    check_world(self._place, self.transcript)
                     return
                 await self.step()
         finally:

@@ -31,9 +31,10 @@ from camel.core.play import Play
 from camel.core.society import seat_models
 from camel.core.stops import STOP_RULES, MaxMessages, MessageLoop, NextCall, Stop, StopRule, TokenLimit
 from camel.core.task import Task
-from camel.core.tools import Workplace, checked_toolbox
+from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
+from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 Models = Model | Mapping[str, Model]
 GOAL = "goal"
@@ -124,6 +125,8 @@ class Dialogue(
     history: HistoryPolicy | None = None
     hear_actions: bool = False
     """Whether the others read the tool calls of a seat."""
+    world: Any = None
+    """The state that the seats' tools share: a subclass of `World`, or its name as `module:Class`."""
     model: Any = None
     """The model of all seats, a name or an object. Default: the one that the environment names. Python only."""
 
@@ -189,7 +192,7 @@ class Dialogue(
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders of all texts, in lower case."""
-        return placeholders(*self.texts.values())
+        return placeholders(*self.texts.values()) | columns_of(self.world)
 
     def fill(self, row: Mapping[str, Any]) -> Dialogue:
         """Return a copy with its placeholders filled."""
@@ -200,11 +203,11 @@ class Dialogue(
 
         stops = replace(self.stops, goal=self.stops.goal and filled(self.stops.goal, ["text"]))
         seats = tuple(filled(seat, _SEAT_TEXTS) for seat in self.seats)
-        return replace(filled(self, _TEXTS), seats=seats, stops=stops)
+        return replace(filled(self, _TEXTS), seats=seats, stops=stops, world=with_row(self.world, values))
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the model and the rows of values."""
-        return {"kind": "dialogue", **identity_of(replace(self, model=None))}
+        return {"kind": "dialogue", **identity_of(replace(self, model=None, world=world_class(self.world)))}
 
     def with_rules(self, rules: Sequence[StopRule]) -> Dialogue:
         """Raise an `InputError`: a dialogue declares its own stop rules."""
@@ -305,7 +308,7 @@ class DialoguePlay(Play):
                     opening=texts("dialogue")["begin"] if seat.name in first else "",
                     sampling=_seeded(seat.sampling or dialogue.sampling or SEAT_SAMPLING, self._seed),
                     history=seat.history or dialogue.history or "full",
-                    tools=checked_toolbox(seat.tools),
+                    tools=world_toolbox(seat.tools, dialogue.world),
                 )
                 for seat, system in dialogue.prompts()
             ]
@@ -317,7 +320,7 @@ class DialoguePlay(Play):
                 wording=by_name if len(agents) > 2 else None,
                 watch=self._watch,
                 hear_actions=dialogue.hear_actions,
-                workplace=self._workplace,
+                workplace=start_world(dialogue.world, self._workplace),
             )
             if dialogue.opening:
                 self._conversation.say(first[0], Reply((Choice(dialogue.opening),), Usage()))

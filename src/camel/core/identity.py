@@ -43,5 +43,5 @@ def identity_of(value: Any) -> Any:
     return named | {
         name: identity_of(one)
         for name, one in found.items()
-        if one or name not in ("history", "tools", "hear_actions")
+        if one or name not in ("history", "tools", "hear_actions", "world")
     }

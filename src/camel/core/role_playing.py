@@ -33,8 +33,9 @@ from camel.core.task import (
     TaskSpecifier,
     checked_text,
 )
-from camel.core.tools import Toolbox, Workplace, checked_toolbox
+from camel.core.tools import Toolbox, Workplace
 from camel.core.transcript import Transcript
+from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 ASSISTANT, USER = "assistant", "user"
 AGENT_SAMPLING = Sampling(temperature=0.2)
@@ -61,7 +62,7 @@ class RolePlaying(Play, Declaration):
     uses the task as it is. `history="window"` or `"summarize"` lets both continue when a prompt no longer fits;
     `user_history` overrides it for the user. `values` are the values of further placeholders of the prompts.
     `assistant_tools` and `user_tools` are functions and tools that an agent may call before it speaks; with `hear_actions`
-    the other agent reads the calls.
+    the other agent reads the calls. `world`, a subclass of `World`, is a state that the tools of both share.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class RolePlaying(Play, Declaration):
         assistant_tools: Sequence[Any] | Toolbox | None = None,
         user_tools: Sequence[Any] | Toolbox | None = None,
         hear_actions: bool = False,
+        world: Any = None,
         watch: Watch | None = None,
         id: str = "",
         workplace: Workplace | None = None,
@@ -111,9 +113,10 @@ class RolePlaying(Play, Declaration):
             "history": history,
             "user_history": user_history,
             "values": values,
-            "assistant_tools": checked_toolbox(assistant_tools),
-            "user_tools": checked_toolbox(user_tools),
+            "assistant_tools": world_toolbox(assistant_tools, world),
+            "user_tools": world_toolbox(user_tools, world),
             "hear_actions": hear_actions,
+            "world": world_class(world) if isinstance(world, str) else world,
             "watch": watch,
         }
         self._workplace = workplace
@@ -180,12 +183,14 @@ class RolePlaying(Play, Declaration):
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders of the task and the roles."""
-        return prompts.placeholders(*(self._given[name] for name in _TEXTS))
+        texts = (self._given[name] for name in _TEXTS)
+        return prompts.placeholders(*texts) | columns_of(self._given["world"])
 
     def fill(self, row: Mapping[str, Any]) -> RolePlaying:
         """Return a copy with its placeholders filled."""
         values = {str(name): str(value) for name, value in row.items()}
-        return self.again(**{name: fill(self._given[name], values) for name in _TEXTS})
+        filled = {name: fill(self._given[name], values) for name in _TEXTS}
+        return self.again(**filled, world=with_row(self._given["world"], values))
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the models and the rows."""
@@ -196,6 +201,7 @@ class RolePlaying(Play, Declaration):
             "assistant_tools": None,
             "user_tools": None,
             "hear_actions": False,
+            "world": None,
         }  # omitted, so that older runs keep their identity
         left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
@@ -251,7 +257,7 @@ class RolePlaying(Play, Declaration):
                 rules=self._rules,
                 watch=self._watch,
                 hear_actions=self._given["hear_actions"],
-                workplace=self._workplace,
+                workplace=start_world(self._given["world"], self._workplace),
             )
         return self._conversation
 

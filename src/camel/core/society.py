@@ -43,9 +43,10 @@ from camel.core.stops import (
     checked_rules,
 )
 from camel.core.task import MAX_TASK_CHARS, Task, checked_text
-from camel.core.tools import Workplace, checked_toolbox
+from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
+from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 SHORT_THANKS = 100
 """Longest message, in characters, that counts as thanks only; in larger groups longer messages also begin with thanks."""
@@ -107,6 +108,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """What happens to members' older turns when a prompt no longer fits. Default: `full`, which ends the society."""
     hear_actions: bool = False
     """Whether the others read the tool calls of a member."""
+    world: Any = None
+    """The state that the members' tools share: a subclass of `World`, or its name as `module:Class`."""
 
     def __post_init__(self) -> None:
         members: Any = self.members
@@ -173,7 +176,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders of the task and of the members' roles and briefs."""
-        return placeholders(self.task, *(text for one in self.members for text in (one.role, one.brief)))
+        texts = (text for one in self.members for text in (one.role, one.brief))
+        return placeholders(self.task, *texts) | columns_of(self.world)
 
     def fill(self, row: Mapping[str, Any]) -> Society:
         """Return a copy with its placeholders filled."""
@@ -181,11 +185,12 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         members = tuple(
             replace(one, role=fill(one.role, values), brief=fill(one.brief, values)) for one in self.members
         )
-        return replace(self, task=fill(self.task, values), members=members)
+        world = with_row(self.world, values)
+        return replace(self, task=fill(self.task, values), members=members, world=world)
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the model and the rows of values."""
-        return {"kind": "society", **identity_of(replace(self, model=None))}
+        return {"kind": "society", **identity_of(replace(self, model=None, world=world_class(self.world)))}
 
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
         """Raise an `InputError`: a society declares its own ending."""
@@ -248,7 +253,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
                     sampling=chosen if seed is None else replace(chosen, seed=seed),
                     critic=(critics or {}).get(member.name),
                     history=member.history or self.history or "full",
-                    tools=checked_toolbox(member.tools),
+                    tools=world_toolbox(member.tools, self.world),
                 )
             )
         return agents
@@ -355,7 +360,7 @@ class SocietyPlay(Play):
                 wording=by_name if len(society.names) > 2 else None,
                 watch=self._watch,
                 hear_actions=society.hear_actions,
-                workplace=self._workplace,
+                workplace=start_world(society.world, self._workplace),
             )
         return self._conversation
 

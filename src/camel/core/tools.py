@@ -93,8 +93,11 @@ class Workplace:
         confirm: Confirm | None = None,
         repeat: Confirm | None = None,
         secrets: Sequence[str] = (),
+        again: bool = False,
     ) -> None:
         self.perform, self.confirm = perform, confirm
+        self.again = again
+        """Whether the conversation may be made again, so that only tools whose calls may be repeated are allowed."""
         self.repeat = repeat
         """Asked whether to execute a call again that may have been executed before a crash. None: the conversation fails."""
         self.secrets = tuple(filter(None, secrets))
@@ -131,6 +134,8 @@ class Tool(ABC):
     """Maximum duration of a call."""
     version: int = 1
     """Raise it when the tool does something else, so that a run does not mix old and new results."""
+    raises: type[Exception] | tuple[()] = ()
+    """Exceptions that are mistakes in the tool's code. They end the run; the model does not read them."""
 
     @abstractmethod
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
@@ -185,12 +190,19 @@ class FunctionTool(Tool):
         """Call the function itself."""
         return self.function(*args, **kwargs)
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the method itself if the tool is a method of an object."""
+        return self if instance is None else self.function.__get__(instance, owner)
+
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
+        """Call the function with checked arguments."""
+        return await self.run(**self.converted(arguments))
+
+    async def run(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, on a thread or on the event loop of async tools."""
-        given = self.converted(arguments)
         if inspect.iscoroutinefunction(self.function):
-            return await run_on_tool_loop(self.function(**given))
-        return await self._threads.run(lambda: self.function(**given))
+            return await run_on_tool_loop(self.function(*args, **kwargs))
+        return await self._threads.run(lambda: self.function(*args, **kwargs))
 
     def converted(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function's types. Raise `ToolFailed` if they do not fit."""
@@ -252,7 +264,8 @@ class Toolbox:
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the tools in the settings of a run."""
-        kinds = {one.name: f"{type(one).__module__}.{type(one).__qualname__}" for one in self.tools.values()}
+        types = {name: type(getattr(one, "inner", one)) for name, one in self.tools.items()}
+        kinds = {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in types.items()}
         return {
             "form": self.form,
             "limits": msgspec.to_builtins(self.limits),
@@ -325,6 +338,8 @@ def _arguments_type(name: str, function: Callable[..., Any], about: dict[str, st
         raise InputError(f"the signature of the tool {name} cannot be read: {error}") from None
     fields: list[Any] = []
     for one in signature.parameters.values():
+        if one.name == "self":  # of a method
+            continue
         if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
             raise InputError(f"the tool {name} must not have the argument {one}: give it a name and a type")
         kind: Any = hints.get(one.name, Any)

@@ -38,6 +38,16 @@ class ModelReport(msgspec.Struct, frozen=True):
     """Why calls currently fail; empty if they do not."""
 
 
+class ToolUse(msgspec.Struct, frozen=True):
+    """Executed tool calls and their duration."""
+
+    calls: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: ToolUse) -> ToolUse:
+        return ToolUse(self.calls + other.calls, self.seconds + other.seconds)
+
+
 class StageReport(msgspec.Struct, frozen=True):
     """A worker's progress in a stage. It counts only shards that are not committed."""
 
@@ -62,6 +72,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
     """The number of the `WorkerShare` that the worker uses. None: unknown, so nothing can be taken back."""
     account: int | None = None
     """Number of times the worker's account was written. None: it has no account."""
+    tools: ToolUse = ToolUse()
 
     @property
     def usage(self) -> Usage:
@@ -101,6 +112,7 @@ def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> Worker
         places,
         sum(one.in_flight for one in there),
         sum(one.starved for one in there),
+        tools=sum((one.tools for one in reports.values()), ToolUse()),
     )
 
 

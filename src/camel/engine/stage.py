@@ -26,6 +26,9 @@ current_step: ContextVar[tuple[str, int, int] | None] = ContextVar("current_step
 """The stage, the item and the number of the step that is being executed."""
 
 
+Effect = Callable[[bool], Awaitable[bytes]]
+
+
 class Steps(Protocol):
     """Makes the paid steps of an item durable; passed to the item's function."""
 
@@ -37,12 +40,11 @@ class Steps(Protocol):
         """
         ...
 
-    async def act(
-        self, check: bytes, make: Callable[[bool], Awaitable[bytes]], *, repeatable: bool = False
-    ) -> bytes:
+    async def act(self, check: bytes, make: Effect, *, repeatable: bool = False, begin: Any = int) -> bytes:
         """Do the same for a step with an effect. The journal has an entry before `make` is called, unless it is `repeatable`.
 
         The argument of `make` is whether an earlier process called it, too, and died before the result was journaled.
+        `begin` is called before that entry if the step is new, and may raise `Halted`.
         """
         ...
 

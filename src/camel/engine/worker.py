@@ -188,9 +188,7 @@ class _Steps:
         await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result, repaid)))
         return result
 
-    async def act(
-        self, check: bytes, make: Callable[[bool], Awaitable[bytes]], *, repeatable: bool = False
-    ) -> bytes:
+    async def act(self, check: bytes, make: Any, *, repeatable: bool = False, begin: Any = int) -> bytes:
         step, found = self._kept()
         kept, begun = [one for one in found if not one.begun], [one for one in found if one.begun]
         for entry in kept:
@@ -199,9 +197,10 @@ class _Steps:
                 return entry.result
         interrupted = any(one.check == check for one in begun)
         repaid = not interrupted and self._check_new(step, found)
-        await (
-            self._unpaused()
-        )  # not after the entry below: then the next process could not tell that nothing was done
+        # Not after the entry below: then the next process could not tell that nothing was done.
+        await self._unpaused()
+        if not interrupted:
+            begin()
         journal = self._shard.journal
         entry = JournaledStep(self._index, step, check, NOTHING, repaid)
         if not interrupted and not repeatable:

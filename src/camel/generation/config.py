@@ -21,6 +21,7 @@ from camel.core.message import Sampling
 from camel.core.results import ResultSettings
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import JUDGE, MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
+from camel.generation.toolboxes import RunTools
 from camel.generation.validation import Validation
 from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
@@ -32,6 +33,7 @@ from camel.scenarios import Meeting, RolePlay, Scenario, known, load, shipped
 from camel.scenarios.checking import columns_of
 from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
+from camel.tools.settings import ToolSettings
 
 LOCAL_CONCURRENCY = 2
 """Number of concurrent conversations with the local model. With more, calls would only wait for each other."""
@@ -128,6 +130,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Items per shard, which are committed together. Default: 5 % of all items, at most 512. Fixed when a run is created."""
     validate: Validation | None = None
     """The condition that conversations must meet. Others are tried again, a limited number of times."""
+    tools: ToolSettings | None = None
+    """Tools that the scenario may use, servers, and limits."""
     acknowledge: tuple[str, ...] = ()
     """Names or labels of gated scenarios that you acknowledge."""
     run: RunSection = RunSection()
@@ -160,6 +164,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"'{scenario.name}' is not a role play, so it has no critic: remove [critic]")
         self.check_seats(scenario)
         self.check_inputs(scenario)
+        RunTools(self, scenario)  # refuses tools that the user does not allow
         for name, given in (("history", self.history), ("[validate]", self.validate)):
             if given and not scenario.has_conversations:
                 raise InputError(f"'{scenario.name}' has no conversations: remove {name}")
@@ -233,9 +238,10 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(
                 f"[models.{name}] is not in '{scenario.name}'{similar(name, there)}. Use one of {', '.join(sorted(there))}"
             )
-        for name in ("critic", "lists", GOAL):
-            if name in self.models and any(one.prompt for one in self.models[name].candidates):
-                raise InputError(f"[models.{name}] must not have a prompt: remove it")
+        for name in {*SEATS[2:], GOAL} & self.models.keys():
+            for one in self.models[name].candidates:
+                if one.tools or (one.prompt and name != "specifier"):
+                    raise InputError(f"[models.{name}] must not have a prompt or tools: remove them")
 
     def check_inputs(self, scenario: Scenario) -> None:
         """Raise an `InputError` if the scenario needs a table and has none, or has one that it cannot use."""
@@ -269,6 +275,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         # Absent if the model is asked for all lists.
         optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
         optional |= {"validate": self.validate.validator().identity()} if self.validate else {}
+        optional |= {"tools": tools.identity()} if (tools := RunTools(self, scenario)) else {}
         if self.history:  # the window decides when turns are dropped
             optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():

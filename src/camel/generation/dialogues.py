@@ -17,6 +17,7 @@ from camel.core.play import Declaration
 from camel.core.results import ResultSettings, add_result
 from camel.core.stops import Stop
 from camel.core.task import Task
+from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.generation.config import CONVERSATIONS
 from camel.generation.conversations import conversation_stage, returned_record
@@ -130,7 +131,8 @@ class Dialogues(Job):
         try:
             models = {name: CheckedModel(item.model(name)) for name in self.models}
             given = models if self.seats else models[""]
-            play = self.declaration.fill(values).play(given, id=session, seed=seed)
+            place = Workplace(perform=item.act, again=self.validator is not None)
+            play = self.declaration.fill(values).play(given, id=session, seed=seed, workplace=place)
         except NoRoom as error:
             item.draft.task, item.draft.stop = Task(str(error)), Stop("token_limit", str(error))
             return item.draft

@@ -13,6 +13,7 @@ from camel.generation.opening import EARLIER
 from camel.generation.plan import Plan, committed_in, is_alike, limits, make_plan, read_committed
 from camel.generation.rate import CallRate, assumed_rate, measured_rate
 from camel.generation.table_plan import count_rows
+from camel.generation.toolboxes import RunTools
 from camel.reports.numbers import counted, duration, money, short
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
@@ -89,7 +90,8 @@ def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
 
 def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
     """Return a line for each limit of the budget that will or may be reached before the run is complete."""
-    lines: list[str] = []
+    tools = RunTools(config, config.loaded_scenario())
+    lines = ["calls of tools, and the replies after them, are not in this estimate"] if tools else []
     for one in limits(plan, config.budget, hours):
         limit, likely, high = (_amount(one.name, value) for value in (one.limit, *one.expected[1:]))
         if one.enough == "no":

@@ -17,6 +17,7 @@ from camel.generation.maker import Maker
 from camel.generation.opening import item_stages, open_run
 from camel.generation.seats import JUDGE, models_at
 from camel.generation.table_plan import first_segments, plan_preview, plan_rows
+from camel.generation.toolboxes import RunTools
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job, Stage, Step
 from camel.models.named import NamedModel
@@ -43,6 +44,7 @@ class Generation(Job):
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
     budgets: Mapping[str, tuple[Collection[str], Budget]] = field(init=False)
+    variables: Collection[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", self.config.where)
@@ -53,6 +55,8 @@ class Generation(Job):
             if seat.budget != Budget()
         }
         object.__setattr__(self, "budgets", budgets)
+        servers = RunTools(self.config, self.config.loaded_scenario()).settings.servers.values()
+        object.__setattr__(self, "variables", [name for one in servers for name in one.variables])
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Open or create the run's folder. Raise an `InputError` if its configuration differs."""

@@ -43,6 +43,7 @@ class Seated(NamedTuple):
     sampling: Sampling | None = None
     prompt: str = ""
     history: HistoryPolicy | None = None
+    tools: tuple[str, ...] = ()
 
 
 class AskedList(NamedTuple):
@@ -140,7 +141,7 @@ class ListMaker:
             return Seated(name if name in ("lists", SPECIFIER) else "")  # these may have other settings
         number = seat.drawn(name, item.id)
         one = seat.candidates[number]
-        return Seated(key_of(name, number), one.sampling, one.prompt, one.history)
+        return Seated(key_of(name, number), one.sampling, one.prompt, one.history, one.tools)
 
 
 def failed_list_in(facts: Mapping[str, str]) -> str:

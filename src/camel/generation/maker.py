@@ -22,12 +22,15 @@ from camel.core.results import add_result
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stops import Stop
 from camel.core.task import SPECIFIER, Task
+from camel.core.tools import Workplace
 from camel.core.transcript import Speaker, Transcript
+from camel.core.world import with_row
 from camel.engine.stage import write_lines
 from camel.generation.config import ANSWERS, SPECIFIED, GenerateConfig, last_stage
 from camel.generation.conversations import conversation_stage, returned_record
 from camel.generation.list_maker import ListFailed, ListMaker, failed_list_in
 from camel.generation.seats import MEMBERS, SEATS
+from camel.generation.toolboxes import RunTools
 from camel.generation.validation import attempt_seed, converse
 from camel.inputs.settings import column_key
 from camel.jobs.item import Item, id_number, with_seed
@@ -45,6 +48,8 @@ class Maker(ListMaker):
         super().__init__(config, folder)
         self._validator = config.validate.validator() if config.validate else None
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
+        self._tools = RunTools(config, self.scenario)
+        self._secrets = self._tools.secrets
 
     def stages(self) -> list[Stage]:
         """Return the stages, in order."""
@@ -139,6 +144,10 @@ class Maker(ListMaker):
 
         return cache(made)
 
+    def _workplace(self, item: Item) -> Workplace:
+        """Return what the tools of one attempt at a conversation share. Their calls are journaled."""
+        return Workplace(perform=item.act, secrets=self._secrets, again=self._validator is not None)
+
     def _id(self, index: int) -> str:
         """Return the id of an item's conversation."""
         return self._plan.row(index).id if self.config.inputs and self._plan else self.scenario.id(index)
@@ -218,7 +227,12 @@ class Maker(ListMaker):
             rules=end.rules(),
             history=seats[ASSISTANT].history or usual_history,
             user_history=seats[USER].history or usual_history,
+            assistant_tools=self._tools.toolbox(seats[ASSISTANT].tools or end.assistant_tools or ()),
+            user_tools=self._tools.toolbox(seats[USER].tools or end.user_tools or ()),
+            hear_actions=end.hear_actions or False,
+            world=with_row(end.world or None, facts),
             id=session,
+            workplace=self._workplace(item),
         )
 
     def _meeting(
@@ -236,11 +250,16 @@ class Maker(ListMaker):
                 ),
                 "prompt": seat.prompt or member.prompt,
                 "history": seat.history or member.history,
+                "tools": self._tools.toolbox(seat.tools or member.tools),
             }
             members.append(replace(member, **own))
             seated[member.name] = models(seat.key)
         society, task = replace(end, society=replace(end.society, members=tuple(members))).filled(facts)
-        society = replace(society, stop=replace(society.stop, **self._most_messages(facts)))
+        society = replace(
+            society,
+            stop=replace(society.stop, **self._most_messages(facts)),
+            world=with_row(society.world, facts),
+        )
         if self.config.history:
             society = replace(society, history=self.config.history)
         return society.play(
@@ -249,6 +268,7 @@ class Maker(ListMaker):
             sampling=None if self.config.models or usual is None else self._limited(usual, facts),
             seed=seed,
             id=session,
+            workplace=self._workplace(item),
         )
 
     def _dialogue(
@@ -262,8 +282,8 @@ class Maker(ListMaker):
             sampling = one.sampling or self.config.sampling or seat.sampling or end.sampling or SEAT_SAMPLING
             sampling = self._limited(sampling, facts)
             history = one.history or self.config.history or seat.history
-            prompt = one.prompt or seat.prompt
-            seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history))
+            prompt, tools = one.prompt or seat.prompt, self._tools.toolbox(one.tools or seat.tools)
+            seats.append(replace(seat, prompt=prompt, sampling=sampling, history=history, tools=tools))
         goal = end.stops.goal
         if goal and (sampling := seated[GOAL].sampling or self.config.sampling):
             goal = replace(goal, sampling=sampling)
@@ -274,6 +294,7 @@ class Maker(ListMaker):
             {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
             seed=seed,
             id=session,
+            workplace=self._workplace(item),
         )
 
     async def _answer(self, item: Item) -> Transcript:

@@ -29,7 +29,7 @@ _OF_THE_MODEL = ("price", "context_tokens", "file")
 """Settings that another model does not inherit from the default one."""
 _OF_THE_ENDPOINT = {*ModelSpec.__struct_fields__} - {"name", "deadline", "attempt_timeout", *_OF_THE_MODEL}
 """Settings that another endpoint does not inherit."""
-_SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt", "history")
+_SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt", "history", "tools")
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,6 +43,8 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Replaces the scenario's system prompt; may have its placeholders."""
     history: HistoryPolicy | None = None
     """Replaces the run's setting for older turns."""
+    tools: tuple[str, ...] = ()
+    """Replaces the tools that the scenario gives to the seat."""
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that determine the data, except the model's name."""

@@ -17,7 +17,7 @@ from camel.core.message import Usage
 from camel.core.model import Model, Price, Reply, Request, WrappedModel
 from camel.engine.halt import Halt, Halted
 from camel.engine.notices import Tell, ignore_notice
-from camel.engine.site import Grant, ModelReport, WorkerReport
+from camel.engine.site import Grant, ModelReport, ToolUse, WorkerReport
 from camel.jobs.failures import PATIENCE, Failures
 from camel.reports.numbers import money
 
@@ -34,6 +34,9 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     calls: int | None = None
     hours: float | None = None
     """Wall-clock hours of this process."""
+    tool_calls: int | None = None
+    tool_seconds: float | None = None
+    """Duration of all tool calls together."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -44,7 +47,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def counts(self) -> bool:
         """Whether it limits calls, tokens or dollars, and not only time."""
-        return (self.usd, self.tokens, self.calls) != (None, None, None)
+        return any(getattr(self, name) is not None for name in self.__struct_fields__ if name != "hours")
 
 
 class ModelMeter:
@@ -120,6 +123,8 @@ class Meter:
         self.models: dict[str, ModelMeter] = {}
         self.before = Usage()
         """Usage in earlier processes."""
+        self.tools = self.tools_before = ToolUse()
+        """Tool calls in this process, and in earlier ones."""
         self.started = time.monotonic()
         self.in_flight = 0
         self.limits: dict[str, tuple[Collection[str], Budget]] = {}
@@ -173,6 +178,13 @@ class Meter:
                 "the endpoint does not report token counts, so a budget of tokens or dollars cannot be enforced: limit "
                 "the calls instead ([budget] calls, or --budget-calls)"
             )
+        used = self.tools_before + self.tools
+        for name, most, amount in (
+            ("tool calls", budget.tool_calls, used.calls),
+            ("seconds of tools", budget.tool_seconds, used.seconds),
+        ):
+            if most is not None and amount >= most:
+                return used_up(name, most)
         return _over(budget, total, self.in_flight) or self.out_of_time()
 
     def room(self) -> float:
@@ -222,10 +234,18 @@ class Meter:
 
     def begin(self) -> None:
         """Start a call; raises `Halted` if the budget has no room for it."""
+        self._check()
+        self.in_flight += 1
+
+    def begin_tool(self) -> None:
+        """Start a tool call; raises `Halted` if the budget has no room for it."""
+        self._check()
+        self.tools += ToolUse(1)
+
+    def _check(self) -> None:
         if reason := self.halt.reason or self.over_budget():
             self.halt.set(reason)
             raise Halted(self.halt.reason)
-        self.in_flight += 1
 
     def rejected(self) -> str:
         """Return why a model has rejected all its calls, or an empty string if there is no such model."""
@@ -234,7 +254,7 @@ class Meter:
 
     def take(self, report: WorkerReport) -> None:
         """Replace the counts by those that the workers of a cluster report."""
-        self.in_flight = report.in_flight
+        self.in_flight, self.tools = report.in_flight, report.tools
         for name, told in report.models.items():
             if name in self.models:
                 self.models[name].take(told)

@@ -52,6 +52,7 @@ HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 def worker_environment(job: Job) -> dict[str, str]:
     """Return the environment variables that workers may need. They include API keys and must not be stored."""
     keys = {name for spec in job.models.values() if isinstance(spec, ModelSpec) for name in spec.variables()}
+    keys |= {*job.variables}
     found = {
         name: value for name, value in os.environ.items() if name.startswith(HANDED_OVER) or name in keys
     }
@@ -165,6 +166,7 @@ class JobSite:
             self._meter.starved,
             self._share.offer,
             self._account.number if self._account else None,
+            self._meter.tools,
         )
 
     def apply_share(self, share: WorkerShare) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -10,11 +11,12 @@ import msgspec
 
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model
-from camel.engine.halt import Halt, Halted
+from camel.engine.halt import Halted
 from camel.engine.notices import Tell
+from camel.engine.site import ToolUse
 from camel.engine.stage import Steps
-from camel.jobs.budget import MeteredModel, ModelMeter
-from camel.models.recorded import RecordedModel, once_uncounted, uncounted, uncounted_result
+from camel.jobs.budget import Meter, MeteredModel, ModelMeter
+from camel.models.recorded import RecordedModel, once_uncounted, tool_seconds_in, uncounted, uncounted_result
 
 
 class Seat(NamedTuple):
@@ -29,12 +31,15 @@ class Seat(NamedTuple):
 class Item:
     """One item of a stage: its index, its id and its models."""
 
-    __slots__ = ("_seats", "_steps", "_tell", "_used", "draft", "halt", "id", "index")
+    __slots__ = ("_meter", "_seats", "_steps", "_tell", "_used", "draft", "halt", "id", "index", "tools")
 
     def __init__(
-        self, index: int, id: str, steps: Steps, seats: Callable[[str], Seat], halt: Halt, tell: Tell
+        self, index: int, id: str, steps: Steps, seats: Callable[[str], Seat], meter: Meter, tell: Tell
     ) -> None:
-        self.index, self.id, self.halt = index, id, halt
+        self.index, self.id, self.halt = index, id, meter.halt
+        self._meter = meter
+        self.tools = ToolUse()
+        """Its tool calls, including journaled ones."""
         self.draft: Any = None
         """The record so far. The work function sets it, so that a failed item keeps it."""
         self._steps, self._seats, self._tell = steps, seats, tell
@@ -60,9 +65,16 @@ class Item:
         """
 
         async def take(interrupted: bool) -> bytes:
-            return uncounted(await make(interrupted))
+            begun = time.monotonic()
+            result = await make(interrupted)
+            seconds = round(time.monotonic() - begun, 6)
+            self._meter.tools += ToolUse(0, seconds)
+            return uncounted(result, seconds)
 
-        return uncounted_result(await self._steps.act(check, take, repeatable=repeatable))
+        self.tools += ToolUse(1)
+        record = await self._steps.act(check, take, repeatable=repeatable, begin=self._meter.begin_tool)
+        self.tools += ToolUse(0, tool_seconds_in(record) or 0.0)
+        return uncounted_result(record)
 
     def check(self) -> None:
         """Raise `Halted` if the job is stopping; call it in long computations."""

@@ -126,6 +126,8 @@ class Job(ABC):
     """Models by seat. The key "" has the default. Empty if no model is called."""
     budgets: Mapping[str, tuple[Collection[str], Budget]] = {}
     """Further budgets by name, each with the names of its models."""
+    variables: Collection[str] = ()
+    """Names of environment variables that workers need, in addition to those of the models."""
 
     @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:

@@ -11,6 +11,7 @@ import msgspec
 
 from camel.core.message import Usage
 from camel.engine.journaled import journaled
+from camel.engine.site import ToolUse
 from camel.jobs.failures import FailedItems
 from camel.jobs.job import Stage
 from camel.runs.markers import Marker
@@ -23,6 +24,8 @@ MONEY = "money"
 """The name of dollars in a marker's totals; stored, so that later price changes do not affect them."""
 FAILED, FAILED_AS = "failed", "failed."
 """Names in a marker's totals: failed items, and, after the dot, failed items by class."""
+TOOLS = ("tool_calls", "tool_seconds")
+"""Names in a marker's totals: executed tool calls, and their duration."""
 OF_MODEL = "model."
 """Prefix of the names of per-model usage in a marker's totals."""
 STOPPED = "stop."
@@ -32,6 +35,11 @@ STOPPED = "stop."
 def usage_of(totals: Mapping[str, float]) -> Usage:
     """Return the usage in a marker's totals."""
     return Usage(**{name: int(totals.get(name, 0)) for name in USED}, usd=totals.get(MONEY, 0.0))
+
+
+def tools_of(totals: Mapping[str, float]) -> ToolUse:
+    """Return the tool calls in a marker's totals."""
+    return ToolUse(int(totals.get(TOOLS[0], 0)), totals.get(TOOLS[1], 0.0))
 
 
 def totals_of(usage: Usage, *, priced: bool = False) -> dict[str, float]:
@@ -113,6 +121,7 @@ class Counted:
     """Usage by model, if there are several."""
     failed: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
+    tools: ToolUse = field(default_factory=ToolUse)
 
     def add(self, marker: Marker, price: Callable[[Usage], Usage]) -> None:
         """Add a marker's counts. `price` adds the cost if the marker does not have it."""
@@ -123,11 +132,12 @@ class Counted:
             self.by_model[name] = self.by_model.get(name, Usage()) + its
         self.failed += failed
         self.counts.update(counts)
+        self.tools += tools_of(marker.totals)
 
 
 def counted_in(totals: Mapping[str, float]) -> tuple[Usage, int, dict[str, int]]:
     """Return the usage, the number of failed items and the counts in a marker's totals."""
-    other = {*USED, MONEY, FAILED}
+    other = {*USED, *TOOLS, MONEY, FAILED}
     counts = {
         name: int(count)
         for name, count in totals.items()
@@ -147,7 +157,7 @@ def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:
     for stage in stages:
         for marker in folder.markers(stage, sorted(folder.committed(stage))):
             used += usage_of(marker.totals)
-        used = sum((usage for _, usage in journaled(folder, stage)), used)
+        used = sum((usage for _, usage, _ in journaled(folder, stage)), used)
     return used
 
 

@@ -75,6 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Total usage over all processes."""
     models: dict[str, Usage] = {}
     """Total usage over all processes by model, if there are several."""
+    tool_calls: int = 0
     money: float | None = None
     expected: Usage | None = None
     """Estimated total usage of the run."""
@@ -259,6 +260,7 @@ class Watcher:
             models={name: one.before + one.usage for name, one in meter.models.items()}
             if len(meter.models) > 1
             else {},
+            tool_calls=(meter.tools_before + meter.tools).calls,
             money=meter.money,
             expected=expected,
             expected_money=None if expected is None or meter.money is None else expected.usd,

@@ -20,6 +20,7 @@ from camel.core.model import Model, Price
 from camel.engine.halt import Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.notices import Tell
+from camel.engine.site import ToolUse
 from camel.engine.stage import Steps, Workload, Written
 from camel.jobs.batched import FOLDER, BatchedModel
 from camel.jobs.budget import Meter, MeteredModel
@@ -28,11 +29,13 @@ from camel.jobs.item import Item, Seat
 from camel.jobs.job import ItemFailed, Job, Stage
 from camel.jobs.ledger import (
     MONEY,
+    TOOLS,
     Counted,
     Tally,
     committed_shards,
     model_totals,
     models_in,
+    tools_of,
     totals_in,
     totals_of,
     usage_of,
@@ -141,6 +144,7 @@ class _Ended:
     usage: Usage
     priced: bool
     by_model: dict[str, Usage]
+    tools: ToolUse
 
 
 class JobState:
@@ -274,7 +278,7 @@ class JobState:
     async def _work(self, stage: Stage, index: int, steps: Steps) -> _Ended:
         """Run one item under the failure policy."""
         tally = self.tallies[stage.name]
-        item = Item(index, stage.id(index), steps, self._seat, self.halt, self.tell)
+        item = Item(index, stage.id(index), steps, self._seat, self.meter, self.tell)
         tally.open += 1
         try:
             record = await stage.work(item)
@@ -293,11 +297,14 @@ class JobState:
         tally.usage += usage
         tally.failed += bool(stage.failure(record))
         tally.counts.update(stage.counts(record))
-        return _Ended(record, usage, item.money is not None, item.by_model)
+        return _Ended(record, usage, item.money is not None, item.by_model, item.tools)
 
     def _write(self, stage: Stage, path: Path, ended: Sequence[_Ended]) -> Written:
         """Write a shard and count its records."""
-        usage = sum((one.usage for one in ended), Usage())
+        usage, tools = (
+            sum((one.usage for one in ended), Usage()),
+            sum((one.tools for one in ended), ToolUse()),
+        )
         paid = [one.priced for one in ended if one.usage.calls]
         priced = bool(paid) and all(paid)
         used_by: dict[str, Usage] = {}
@@ -314,7 +321,7 @@ class JobState:
             numbers = stage.layout.items(shard) if stage.number is None else map(stage.number, old)
             kept = dict(zip(numbers, old, strict=False)) | new
             records = [kept[item] for item in sorted(kept) if item not in (stage.inactive or ())]
-            usage += usage_of(before.totals)
+            usage, tools = usage + usage_of(before.totals), tools + tools_of(before.totals)
             priced = priced or MONEY in before.totals
             used_by.update(models_in(before.totals))
         written = stage.write(path, records)
@@ -324,7 +331,8 @@ class JobState:
                 used_by[name] = used_by.get(name, Usage()) + its
             used |= model_totals(used_by)
         totals = {**(used if self.job.models else {}), **totals_in(stage, records)}
-        return Written(written.rows, written.sha256, {**totals, **written.totals})
+        made = dict(zip(TOOLS, msgspec.structs.astuple(tools), strict=True)) if tools.calls else {}
+        return Written(written.rows, written.sha256, {**totals, **made, **written.totals})
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
@@ -342,9 +350,10 @@ class JobState:
         """Count committed items: now, or in the background if there are many markers and no budget."""
         for name in names:
             price = self._price(name)
-            for by, used in journaled(self.folder, name, self._tell_of_damage):
+            for by, used, tools in journaled(self.folder, name, self._tell_of_damage):
                 usage = used if used.usd else price(used)
                 self.meter.before += usage
+                self.meter.tools_before += tools
                 if by in self.meter.models:
                     self.meter.models[by].before += usage
                 self.journaled += 1
@@ -398,6 +407,7 @@ class JobState:
         counted = self._counted[name]
         self.tallies[name].add(counted)
         self.meter.before += counted.usage
+        self.meter.tools_before += counted.tools
         for model, usage in counted.by_model.items():
             if model in self.meter.models:
                 self.meter.models[model].before += usage

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.jobs.job import KEPT
-from camel.jobs.ledger import FAILED, MONEY, models_in, stops_of, usage_of
+from camel.jobs.ledger import FAILED, MONEY, models_in, stops_of, tools_of, usage_of
 from camel.jobs.log import LOG, age_of, last_events, part_of
 from camel.jobs.progress import Snapshot, StageState, items_in_journals
 from camel.jobs.retry import open_retry
@@ -62,7 +62,7 @@ def read_status(where: str | Path) -> Snapshot:
     price = part_of(start, "price", ModelPrice | None, None)
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
-    used, models = Usage(), dict[str, Usage]()
+    used, models, tool_calls = Usage(), dict[str, Usage](), 0
     for name, plan in {**planned, **extra}.items():
         rows = failed = tokens = 0
         for marker in folder.markers(name, folder.committed(name)):
@@ -75,6 +75,7 @@ def read_status(where: str | Path) -> Snapshot:
                     usage if MONEY in marker.totals or not price else replace(usage, usd=price.cost(usage))
                 )
                 stops.update(stops_of(marker.totals))
+                tool_calls += tools_of(marker.totals).calls
                 for model, its in models_in(marker.totals).items():
                     models[model] = models.get(model, Usage()) + its
         known = told.get(name, StageState(name, 0, 0, 0))
@@ -112,6 +113,7 @@ def read_status(where: str | Path) -> Snapshot:
         stops=dict(stops.most_common()),
         usage=used,
         models=part_of(last, "models", dict[str, Usage], models) if logged.calls >= used.calls else models,
+        tool_calls=max(tool_calls, part_of(last, "tool_calls", int, 0)),
         money=used.usd if used.usd or price else None,
         expected=part_of(now, "expected", Usage | None, None),
         expected_money=part_of(now, "expected_money", float | None, None),

@@ -19,6 +19,8 @@ def run_job(
     budget_usd: float | None = None,
     budget_tokens: int | None = None,
     budget_calls: int | None = None,
+    budget_tool_calls: int | None = None,
+    budget_tool_seconds: float | None = None,
     budget_hours: float | None = None,
     concurrency: int = 64,
     outage_minutes: float = 30.0,
@@ -35,7 +37,9 @@ def run_job(
     cluster. `progress` prints a line from time to time. Ctrl-C waits for calls in flight and keeps their replies.
     """
     options = JobOptions(
-        budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls, hours=budget_hours),
+        budget=Budget(
+            budget_usd, budget_tokens, budget_calls, budget_hours, budget_tool_calls, budget_tool_seconds
+        ),
         concurrency=concurrency,
         patience=60 * outage_minutes,
         accept=accept,

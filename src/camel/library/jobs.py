@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from camel.core.errors import InputError
@@ -42,6 +43,7 @@ def generate(
     budget_usd: float | None = None,
     budget_tokens: int | None = None,
     budget_calls: int | None = None,
+    budget_tool_calls: int | None = None,
     budget_hours: float | None = None,
     accept: Collection[str] = (),
     retry_failed: bool = False,
@@ -72,6 +74,7 @@ def generate(
     """
     wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
+    given["tool_calls"] = budget_tool_calls
     spec = find_spec(model) if isinstance(model, str) else model
     if isinstance(what, Declaration):
         if not out:
@@ -100,7 +103,7 @@ def generate(
             config = replace(config, model=spec)
         config = replace(config, result=wanted) if wanted else config
         config = config.adjusted(concurrency=concurrency, out=str(out), budget=given)
-        given = {name: getattr(config.budget, name) for name in given}
+        given = msgspec.structs.asdict(config.budget)
         job = Generation(config, spec if isinstance(spec, Model) else None, preview=preview)
         patience, in_flight = config.run.outage_patience, config.run.concurrency
     run_job(

@@ -6,7 +6,7 @@ It is independent of journals: the caller passes a function that executes a step
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -29,8 +29,8 @@ class _Paid(msgspec.Struct):
     by: str = ""
 
 
-_Other: TypeAlias = tuple[bytes]
-"""The record of a step that is not a model call: a list, unlike the record of a call."""
+_Other: TypeAlias = list[bytes | float]
+"""The record of a step that is not a model call: a list, unlike the record of a call. That of a tool call has its seconds."""
 _paid = msgspec.msgpack.Decoder(_Paid | str | _Other).decode
 _other = msgspec.msgpack.Decoder(_Other).decode
 
@@ -39,6 +39,12 @@ def usage_in(record: bytes) -> tuple[str, Usage]:
     """Return the model's name (if the run has several) and the usage of a recorded step. Both are empty for other steps."""
     paid = _paid(record)
     return (paid.by, paid.usage) if isinstance(paid, _Paid) else ("", Usage())
+
+
+def tool_seconds_in(record: bytes) -> float | None:
+    """Return the duration of a recorded tool call. None for other steps."""
+    found = _paid(record)
+    return cast("float", found[1]) if isinstance(found, list) and len(found) > 1 else None
 
 
 async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
@@ -50,14 +56,14 @@ async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[
     return uncounted_result(await once(check, take))
 
 
-def uncounted(result: bytes) -> bytes:
-    """Return the record of a step that is not a model call."""
-    return _encode((result,))
+def uncounted(result: bytes, *seconds: float) -> bytes:
+    """Return the record of a step that is not a model call. `seconds` is the duration of a tool call."""
+    return _encode((result, *seconds))
 
 
 def uncounted_result(record: bytes) -> bytes:
     """Return the result in a record that `uncounted` made."""
-    return _other(record)[0]
+    return cast("bytes", _other(record)[0])
 
 
 class RecordedModel(WrappedModel):

@@ -353,7 +353,7 @@ def _texts(scenario: Scenario) -> Iterator[str]:
                 yield fill(text, own) if is_prompt else text
         case Dialogue() as dialogue:
             # Names of levels are lower case, and these placeholders may be written in any case.
-            yield " ".join(f"<{name.upper()}>" for name in dialogue.placeholders)
+            yield " ".join(f"<{name.upper()}>" for name in core_placeholders(*dialogue.texts.values()))
         case Question() as question:
             yield from (question.role, question.problem, question.prompt)
         case Translate() as translate:

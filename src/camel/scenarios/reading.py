@@ -25,6 +25,7 @@ from camel.scenarios.declarations import parse_declaration
 from camel.scenarios.lists import NamedList, read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
 from camel.scenarios.societies import SOCIETY_FILE, read_society
+from camel.tools.settings import ToolSettings
 
 FILE = "scenario.toml"
 QUESTIONS = Path(__file__).parent / "table2"
@@ -79,6 +80,14 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     max_messages: int = 40
     stop_rules: tuple[str, ...] = ()
     history: HistoryPolicy | None = None
+    assistant_tools: tuple[str, ...] = ()
+    user_tools: tuple[str, ...] = ()
+    hear_actions: bool = False
+    world: str = ""
+
+
+_UNSET = ("stop_rules", "history", "assistant_tools", "user_tools", "hear_actions", "world")
+"""Fields that are unset if they are empty, so that older fingerprints stay the same."""
 
 
 class SocietyTable(_Table, frozen=True, kw_only=True):
@@ -102,6 +111,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     translate: Translate | None = None
     critic: CriticSettings | None = None
     result: ResultSettings | None = None
+    tools: ToolSettings | None = None
     labels: tuple[str, ...] = ()
     requires_acknowledgement: bool = False
     canary: str = ""
@@ -161,6 +171,8 @@ def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
         return None, folder.problems
     levels = tuple(_level(table, folder) for table in declaration.levels)
     end = _end(declaration, folder)
+    if declaration.tools and declaration.tools.allow:
+        folder.report(FILE, "only the user can allow tools: move allow to [tools] of the configuration")
     if end is None:
         return None, folder.problems
     scenario = Scenario(
@@ -172,6 +184,7 @@ def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
         requires_acknowledgement=declaration.requires_acknowledgement,
         canary=declaration.canary,
         result=_result(declaration.result, folder),
+        tools=declaration.tools or msgspec.UNSET,
     )
     return scenario, folder.problems
 
@@ -305,9 +318,8 @@ def _end(
                 word_limit=play.word_limit,
                 specifier_sampling=play.specifier_sampling,
                 max_messages=play.max_messages,
-                stop_rules=play.stop_rules or msgspec.UNSET,
                 critic=declaration.critic or msgspec.UNSET,
-                history=play.history or msgspec.UNSET,
+                **{name: getattr(play, name) or msgspec.UNSET for name in _UNSET},
             )
         case [SocietyTable() as meeting]:
             society, problems = read_society(folder.text(meeting.file))

@@ -29,6 +29,7 @@ from camel.core.society import Society
 from camel.core.stops import StopRule, play_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
+from camel.tools.settings import ToolSettings
 
 DEFAULT_ASK = 50
 """Maximum number of items per call. Models lose count in longer lists."""
@@ -142,6 +143,11 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Names of further rules, checked after the paper's and before the limits."""
     history: HistoryPolicy | msgspec.UnsetType = msgspec.UNSET
     """What happens to both agents' older turns when a prompt no longer fits. Default: `full`, as in the paper."""
+    assistant_tools: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    user_tools: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    hear_actions: bool | msgspec.UnsetType = msgspec.UNSET
+    world: str | msgspec.UnsetType = msgspec.UNSET
+    """The state that tools share, as `module:Class`."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
         """Return the role play with an item's facts filled in. Roles and task are filled into the prompts later."""
@@ -259,6 +265,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     canary: str = ""
     """A GUID in every release of its data, so that training sets that contain the data can be detected."""
     result: ResultSettings | msgspec.UnsetType = msgspec.UNSET
+    tools: ToolSettings | msgspec.UnsetType = msgspec.UNSET
+    """Servers, form and limits of tools. Not in the fingerprint: a run identifies the tools that it found."""
 
     # --- items ---------------------------------------------------------------------------------------------------
 
@@ -430,7 +438,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     def fingerprint(self) -> str:
         """Return a hash of everything that affects the results, including prompts but not the title."""
-        content = msgspec.json.encode(msgspec.structs.replace(self, title=""), order="deterministic")
+        plain = msgspec.structs.replace(self, title="", tools=msgspec.UNSET)
+        content = msgspec.json.encode(plain, order="deterministic")
         return hashlib.sha256(content).hexdigest()
 
     def list_fingerprints(self) -> dict[str, str]:

@@ -1,0 +1,228 @@
+"""A world: the state that the speakers of one conversation share and change with their tools.
+
+    class Shop(World):
+        def __init__(self, row):
+            self.stock, self.sold = int(row["stock"]), []
+
+        @tool
+        def sell(self, item: str) -> str:
+            "Sell one item."
+            self.sold.append(item)
+            return "sold"
+
+        def check(self):
+            return self.sold == ["apple"]
+
+The one decision to know: the attributes are the whole state, and they are JSON values. Each call works on a copy, and its
+changes are recorded. So a call that fails changes nothing, and a resumed conversation has the same state without any call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any, cast
+
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.core.message import Action
+from camel.core.tools import FunctionTool, Toolbox, ToolResult, Workplace, checked_toolbox
+from camel.core.transcript import Score, Transcript
+
+ALL = "world"
+"""The name of all tools of a world in a list of tools."""
+Change = list[list[Any]]
+"""Changes of a state, in order: `[path, value]`, and `[path]` for what was removed."""
+
+
+class World:
+    """The shared state of a conversation. Subclasses set attributes in `__init__`, and mark the methods that are tools."""
+
+    version: int = 1
+    """Raise it when a method does something else, so that a run does not mix old and new results."""
+    columns: tuple[str, ...] = ()
+    """Columns of rows that it reads, if no text of the conversation mentions them. In a configuration, `[inputs] keep` has them."""
+
+    def __init__(self, row: Mapping[str, str]) -> None:
+        """Set the state at the start. It must depend only on `row`, the values that the conversation is made from."""
+
+    def check(self) -> bool | float | Mapping[str, bool | float]:
+        """Return a score of the state at the end, or several by name. Without this method there is no score."""
+        return {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Bind the tools to the world."""
+        super().__init_subclass__(**options)
+        for name, one in [*vars(cls).items()]:
+            if isinstance(one, FunctionTool) and not isinstance(one, WorldTool):
+                setattr(cls, name, WorldTool(one))
+
+
+class WorldTool(FunctionTool):
+    """A method of a world. A call has no effect outside of its world, so it may be repeated after a crash."""
+
+    repeatable, raises = True, InputError
+
+    def __init__(self, method: FunctionTool) -> None:
+        self.__dict__.update(vars(method))
+
+    async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
+        """Call the method on a copy of the world, and keep the copy if the call succeeds."""
+        given, before = self.converted(arguments), self._world(place)
+        world = object.__new__(type(before))
+        vars(world).update(state_of(before))
+        result = await self.run(world, **given)
+        change = difference(vars(before), state_of(world))
+        if change and self.read_only:
+            raise InputError(f"{self.name} is declared read_only, but changes the world: remove read_only")
+        place.kept[World] = world if change else before
+        return ToolResult(result, json.dumps(change) if change else "")
+
+    async def recall(self, arguments: dict[str, Any], action: Action, place: Workplace) -> None:
+        """Apply the recorded changes."""
+        world = self._world(place)
+        try:
+            apply_change(vars(world), json.loads(action.change or "[]"))
+        except (LookupError, TypeError):
+            name = type(world).__name__
+            raise InputError(
+                f"the recorded changes of {name} do not fit its start: __init__ must depend only on the row"
+            ) from None
+
+    def _world(self, place: Workplace) -> World:
+        if World not in place.kept:
+            raise InputError(f"the tool {self.name} belongs to a world, and there is none: pass world=…")
+        return place.kept[World]
+
+
+def world_class(world: Any) -> type[World] | None:
+    """Return the class of a world, which is given as a class, as `module:Class`, or with its row. None if there is none."""
+    found: Any = cast("Any", world.func) if isinstance(world, partial) else world
+    if isinstance(world, str) and world:
+        module, _, name = world.partition(":")
+        try:
+            found = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InputError(
+                f"the world {shown(world)} cannot be imported as module:Class: {error}"
+            ) from None
+    if found and not (isinstance(found, type) and issubclass(found, World)):
+        raise InputError(f"world must be a subclass of World or its name as module:Class, not {shown(world)}")
+    return found or None
+
+
+def columns_of(world: Any) -> frozenset[str]:
+    """Return the columns that a world reads."""
+    return frozenset(getattr(world_class(world), "columns", ()))
+
+
+def with_row(world: Any, row: Mapping[str, Any]) -> Any:
+    """Return a world with the values that it starts from."""
+    kind = world_class(world)
+    return kind and partial(kind, {str(name): str(value) for name, value in row.items()})
+
+
+def world_toolbox(tools: Any, world: Any) -> Toolbox | None:
+    """Return tools as a `Toolbox`. Names of the world's methods are its tools, and `world` names all of them."""
+    several = isinstance(tools, Sequence) and not isinstance(tools, str)
+    return checked_toolbox(bound_tools(cast("Any", tools), world) if several else tools)
+
+
+def bound_tools(tools: Sequence[Any], world: Any) -> list[Any]:
+    """Return a list of tools in which the names of a world's methods are replaced by its tools."""
+    kind = world_class(world)
+    own = {one.name: one for name in dir(kind) if isinstance(one := getattr(kind, name), WorldTool)}
+    lists = (own.values() if one == ALL and kind else (own.get(str(one), one),) for one in tools)
+    return [one for several in lists for one in several]
+
+
+def start_world(world: Any, place: Workplace | None) -> Workplace:
+    """Put the world of a conversation into its workplace, which is made if there is none."""
+    place, kind = place or Workplace(), world_class(world)
+    if kind is not None:
+        made = _called(
+            f"{kind.__name__}.__init__", world if isinstance(world, partial) else partial(kind, {})
+        )
+        vars(made).update(state_of(made))
+        place.kept[World] = made
+    return place
+
+
+def check_world(place: Workplace, transcript: Transcript) -> None:
+    """Store what the world's `check` returns as scores of a conversation that has ended and did not fail."""
+    world: World | None = place.kept.get(World)
+    if world is None or transcript.stop is None or transcript.failed:
+        return
+    name = f"{type(world).__name__}.check"
+    found: Any = _called(name, world.check)
+    named = cast("dict[Any, Any]", found) if isinstance(found, Mapping) else {"check": found}
+    if not all(isinstance(key, str) and isinstance(one, bool | int | float) for key, one in named.items()):
+        raise InputError(f"{name} must return a number, or numbers by name, not {shown(found)}")
+    scores = {key: Score(float(one), by="check") for key, one in named.items()}
+    transcript.scores = {**transcript.scores, **scores}
+
+
+def _called(name: str, function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        problem = f"{name} raised {type(error).__name__}: {error}"
+        raise InputError(f"{problem}. Fix it and resume; no call is paid for twice") from error
+
+
+def state_of(world: World) -> dict[str, Any]:
+    """Return a copy of the attributes of a world. Raise an `InputError` that names one that is not a JSON value."""
+    return {name: _copied(value, f"{type(world).__name__}.{name}") for name, value in vars(world).items()}
+
+
+def difference(before: Any, after: Any, path: Sequence[Any] = ()) -> Change:
+    """Return the changes that make `after` of `before`. Both are JSON values."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        old, new = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
+        found: Change = [[[*path, key]] for key in old if key not in new]
+        for key, value in new.items():
+            found += difference(old[key], value, (*path, key)) if key in old else [[[*path, key], value]]
+        return found
+    if isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
+        first, second = cast("list[Any]", before), cast("list[Any]", after)
+        each = (difference(*pair, (*path, at)) for at, pair in enumerate(zip(first, second, strict=False)))
+        added: Change = [[[*path, at], second[at]] for at in range(len(first), len(second))]
+        return [change for changes in each for change in changes] + added
+    same = type(before) is type(after) and before == after
+    return [] if same else [[[*path], after]]
+
+
+def apply_change(state: Any, change: Change) -> Any:
+    """Apply changes to a state and return it. It is another object only if the whole state was replaced."""
+    for path, *value in change:
+        if not path:
+            state = value[0]
+            continue
+        place = state
+        for key in path[:-1]:
+            place = place[key]
+        if not value:
+            del place[path[-1]]
+        elif isinstance(place, list) and path[-1] == len(cast("list[Any]", place)):
+            place += value
+        else:
+            place[path[-1]] = value[0]
+    return state
+
+
+def _copied(value: Any, where: str) -> Any:
+    """Return a copy of a JSON value."""
+    kind = type(value)
+    if value is None or kind in (str, bool, int) or (kind is float and math.isfinite(value)):
+        return value
+    try:
+        if kind is list:
+            return [_copied(one, where) for one in value]
+        if kind is dict and all(type(key) is str for key in value):
+            return {key: _copied(one, where) for key, one in value.items()}
+    except RecursionError:
+        raise InputError(f"{where} is nested too deeply, or contains itself: use JSON values") from None
+    raise InputError(f"{where} has {shown(value)} of type {kind.__name__}, which is not a JSON value")
