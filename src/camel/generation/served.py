@@ -11,18 +11,17 @@ import hashlib
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
-from camel.core.message import Usage
 from camel.core.role_playing import ASSISTANT
 from camel.core.stops import alike, voted
 from camel.core.transcript import Transcript
@@ -35,7 +34,6 @@ from camel.generation.dialogues import Dialogues
 from camel.generation.generate import Generation
 from camel.jobs.item import Item
 from camel.jobs.job import ItemFailed, Job, Stage
-from camel.jobs.ledger import MONEY, usage_of
 from camel.jobs.runner import Runner
 from camel.record.parquet import arrow
 from camel.runs.layout import ItemSet, Layout, Segment
@@ -62,7 +60,9 @@ class GrowingPlan(RunPlan):
     def __init__(self, folder: RunFolder, stage: str) -> None:
         steps = found.steps if (found := read_plan(folder)) else []
         if any(one.source != SOURCE for one in steps):
-            raise InputError(f"'{folder.address}' was not made by `camel serve`: use another folder with --out")
+            raise InputError(
+                f"'{folder.address}' was not made by `camel serve`: use another folder with --out"
+            )
         super().__init__(folder, steps)
         self.stage, self.inactive, self.ever_inactive = stage, ItemSet(), ItemSet()
         self.requests = [super(GrowingPlan, self).row(item) for item in range(self.count)]
@@ -133,19 +133,12 @@ async def _work(work: Callable[[Item], Awaitable[Any]], item: Item) -> Any:
         raise ItemFailed(str(error)) from None
 
 
-class RecordedReply(NamedTuple):
-    """The record of a request."""
-
-    transcript: Transcript
-    usage: Usage
-    money: float | None
-    """The cost of all calls in dollars, or None if a price is unknown."""
-
-
 class Requests:
     """The requests of a served run: finds or adds the item of each one, and waits for its conversation."""
 
-    def __init__(self, job: Served, runner: Runner, open_door: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+    def __init__(
+        self, job: Served, runner: Runner, open_door: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> None:
         """`open_door` returns the context in which requests arrive."""
         self._plan, self._runner, self._folder, self._open_door = job.plan, runner, runner.folder, open_door
         self._done = runner.folder.committed(job.plan.stage)
@@ -167,7 +160,7 @@ class Requests:
         """Return the item of a request: that of an earlier one with the same key, or with an equal body if its reply was not
         delivered, otherwise a new one. Raise `KeyReused` if the key's request had another body."""
         hash = hashlib.sha256(body + msgspec.json.encode(values, order="sorted")).hexdigest()
-        id = f"{KEYED}{hashlib.sha256(key.encode()).hexdigest()[:32]}" if key else ""
+        id = f"{KEYED}{hashlib.sha256(key.encode(errors='surrogateescape')).hexdigest()[:32]}" if key else ""
         while (item := self._keyed.get(id)) is None:
             if not key and self._left.get(hash):
                 return self._left[hash].pop(0)
@@ -184,8 +177,8 @@ class Requests:
                 self.release(await asyncio.to_thread(self._plan.add, row))
                 self._runner.state.tallies[self._plan.stage].planned += 1
 
-    async def reply(self, item: int) -> RecordedReply:
-        """Wait until the conversation of an item has ended, and return its record. Raise `Unfinished` if it cannot be finished
+    async def reply(self, item: int) -> tuple[Transcript, Mapping[str, float]]:
+        """Wait until the conversation of an item has ended, and return its record and totals. Raise `Unfinished` if it cannot be finished
         now; then the same request continues it."""
         if item not in self._done:
             if item not in self._waiting:
@@ -196,7 +189,7 @@ class Requests:
                 raise Unfinished(reason)
         marker = self._folder.marker(self._plan.stage, item)
         found = await asyncio.to_thread(read_transcripts, self._folder, marker)
-        return RecordedReply(found[0], usage_of(marker.totals), marker.totals.get(MONEY))
+        return found[0], marker.totals
 
     def note_delivered(self, item: int) -> None:
         """Record that the reply of an item was sent."""
@@ -213,7 +206,15 @@ class Requests:
             self._left.setdefault(row.hash, []).append(item)
 
     async def _supervise(
-        self, workloads: Sequence[Workload], folder: RunFolder, *, concurrency: int, halt: Halt, committed: Callable[[str, int], None], step: tuple[int, ...], attempt: int
+        self,
+        workloads: Sequence[Workload],
+        folder: RunFolder,
+        *,
+        concurrency: int,
+        halt: Halt,
+        committed: Callable[[str, int], None],
+        step: tuple[int, ...],
+        attempt: int,
     ) -> bool:
         """Work on requests as they arrive, until the run is halted."""
         workload = workloads[0]

@@ -12,28 +12,29 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import hdrs, web
 from msgspec.structs import replace
 
 from camel.core.errors import InputError
-from camel.core.message import well_formed
 from camel.core.model import Model
 from camel.core.play import Declaration
 from camel.core.results import read_settings
 from camel.core.role_playing import RolePlaying
-from camel.core.task import MAX_TASK_CHARS
+from camel.core.stops import Stop
+from camel.core.task import MAX_TASK_CHARS, checked_text
 from camel.core.toml import read_table
 from camel.engine.halt import Unfinished
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
 from camel.generation.generate import Generation
-from camel.generation.served import SOURCE, KeyReused, RecordedReply, Requests, Served, reply_text
+from camel.generation.served import SOURCE, KeyReused, Requests, Served, reply_text
 from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
 from camel.jobs.launch import JobOptions, Launch
+from camel.jobs.ledger import MONEY, usage_of
 from camel.jobs.progress import Printed
 from camel.jobs.runner import Outcome
 from camel.models.spec import ModelSpec, find_spec
@@ -45,21 +46,17 @@ MAX_BYTES, READ_SECONDS = 4_000_000, 30.0
 """Maximum size of a request, and maximum time to send it."""
 PING, GRACE = 10.0, 2.0
 """Seconds between comments in a stream that waits, and seconds for clients to read replies when the server stops."""
-_IGNORED = set(
-    "messages model stream stream_options stop temperature top_p max_tokens max_completion_tokens presence_penalty "
-    "frequency_penalty seed user metadata store service_tier parallel_tool_calls prompt_cache_key safety_identifier "
-    "reasoning_effort verbosity".split()
-)
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "logprobs": (False,),
-    "logit_bias": ({},),
+# fmt: off
+_IGNORED = {
+    "messages", "model", "stream", "stream_options", "stop", "temperature", "top_p", "max_tokens", "max_completion_tokens",
+    "presence_penalty", "frequency_penalty", "seed", "user", "metadata", "store", "service_tier", "parallel_tool_calls",
+    "prompt_cache_key", "safety_identifier", "reasoning_effort", "verbosity",
+}
+_NEUTRAL: dict[str, Any] = {
+    "n": 1, "tools": [], "tool_choice": "none", "response_format": {"type": "text"}, "modalities": ["text"], "logprobs": False,
 }
 """Other fields of a request, with the values that have no effect. All other values are refused."""
+# fmt: on
 
 
 class _Entry(msgspec.Struct):
@@ -69,27 +66,26 @@ class _Entry(msgspec.Struct):
     @property
     def text(self) -> str:
         parts = [{"text": self.content}] if isinstance(self.content, str) else self.content or ()
-        return well_formed("".join(part["text"] for part in parts))
+        return "".join(part["text"] for part in parts)
 
 
 class _Body(msgspec.Struct):
-    messages: list[_Entry]
+    messages: Annotated[list[_Entry], msgspec.Meta(min_length=1)]
     model: str | None = None
     stream: bool | None = None
     stream_options: dict[str, bool] | None = None
     stop: str | list[str] | None = None
 
     def task(self) -> str:
-        *before, last = self.messages or [_Entry("system")]
-        if last.role != "user" or not last.text.strip():
-            raise InputError("the last message must have the role user, and a text")
+        *before, last = self.messages
+        if last.role != "user":
+            raise InputError("the last message must have the role user")
         rules = "\n\n".join(one.text for one in before if one.role in ("system", "developer"))
         said = [f"{one.role.capitalize()}: {one.text}" for one in before if one.role in ("user", "assistant")]
         parts = {"Instructions": rules, "Earlier messages": "\n\n".join(said), "Task": last.text}
-        text = "\n\n".join(f"{title}:\n{part}" for title, part in parts.items() if part) if before else last.text
-        if len(text) > MAX_TASK_CHARS:
-            raise InputError(f"the messages have {len(text):,} characters, and the limit is {MAX_TASK_CHARS:,}")
-        return text
+        whole = "\n\n".join(f"{title}:\n{part}" for title, part in parts.items() if part)
+        _ = checked_text("the last message", last.text, MAX_TASK_CHARS)
+        return checked_text("the task", whole if before else last.text, MAX_TASK_CHARS)
 
 
 class _Refused(Exception):
@@ -107,7 +103,9 @@ class Endpoint:
 
     requests: Requests
 
-    def __init__(self, name: str, column: str, values: Mapping[str, str], door: socket.socket, key: str) -> None:
+    def __init__(
+        self, name: str, column: str, values: Mapping[str, str], door: socket.socket, key: str
+    ) -> None:
         """`name` is the model's name in requests, and `column` the placeholder that the request fills."""
         self._name, self._column, self._values, self._door, self._key = name, column, values, door, key
 
@@ -115,7 +113,9 @@ class Endpoint:
     async def listening(self) -> AsyncGenerator[None]:
         """Answer requests while the context is active."""
         app = web.Application(client_max_size=MAX_BYTES, middlewares=[self._refuse])
-        app.add_routes([web.post("/v1/chat/completions", self._complete), web.get("/v1/models", self._models)])
+        app.add_routes(
+            [web.post("/v1/chat/completions", self._complete), web.get("/v1/models", self._models)]
+        )
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE)
         await runner.setup()
         try:
@@ -129,9 +129,13 @@ class Endpoint:
         """Check the key, and return errors in OpenAI's format."""
         given = request.headers.get(hdrs.AUTHORIZATION, "").removeprefix("Bearer ").strip()
         try:
-            if self._key and not hmac.compare_digest(given.encode(), self._key.encode()):
+            if self._key and not hmac.compare_digest(given.encode(errors="replace"), self._key.encode()):
                 raise _Refused(401, "the API key is missing or wrong", "invalid_api_key")
-            # Web pages of other sites cannot send this type without permission, which this server never gives.
+            # Both stop web pages of other sites, which a browser on this machine may show.
+            if not self._key and request.url.host not in (self._door.getsockname()[0], "localhost"):
+                raise _Refused(
+                    403, f"the host name {request.url.host} needs a key: start with --key-variable"
+                )
             if request.method == "POST" and request.content_type != "application/json":
                 raise _Refused(415, "the content type must be application/json")
             return await handler(request)
@@ -150,7 +154,7 @@ class Endpoint:
             fields = msgspec.json.decode(data, type=dict[str, Any])
             body = msgspec.convert(fields, _Body)
             for name, value in fields.items():
-                if name not in _IGNORED and value is not None and value not in _NEUTRAL.get(name, ()):
+                if name not in _IGNORED and value is not None and value != _NEUTRAL.get(name):
                     raise InputError(f"{name} has no effect here: remove it")
             task = body.task()
         except TimeoutError:
@@ -161,7 +165,10 @@ class Endpoint:
             raise _Refused(404, f"there is no model {body.model!r}: use {self._name}", "model_not_found")
         values = {**self._values, self._column: task}
         decisive = {name: value for name, value in fields.items() if not name.startswith("stream")}
-        key, encoded = request.headers.get("Idempotency-Key", ""), msgspec.json.encode(decisive, order="sorted")
+        key, encoded = (
+            request.headers.get("Idempotency-Key", ""),
+            msgspec.json.encode(decisive, order="sorted"),
+        )
         try:
             item = await self.requests.accept(values, encoded, key)
         except KeyReused as error:
@@ -188,7 +195,9 @@ class Endpoint:
     async def _stream(self, request: web.Request, body: _Body, item: int) -> web.StreamResponse:
         """Send the reply as events. Until the conversation ends, send comments, so that the connection stays open."""
         replying = asyncio.ensure_future(self._reply(body, item))
-        sent = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-cache"})
+        sent = web.StreamResponse(
+            headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-cache"}
+        )
         try:
             while not (await asyncio.wait({replying}, timeout=PING))[0]:
                 if not sent.prepared:
@@ -209,7 +218,9 @@ class Endpoint:
         texts = choice["message"]["content"].splitlines(keepends=True)
         for delta in [{"role": "assistant", "content": ""}, *({"content": text} for text in texts), {}]:
             ended = None if delta else choice["finish_reason"]
-            await _write_event(sent, {**whole, "choices": [{"index": 0, "delta": delta, "finish_reason": ended}]})
+            await _write_event(
+                sent, {**whole, "choices": [{"index": 0, "delta": delta, "finish_reason": ended}]}
+            )
         if (body.stream_options or {}).get("include_usage"):
             await _write_event(sent, {**whole, "choices": [], "usage": usage})
         await sent.write(b"data: [DONE]\n\n")
@@ -219,22 +230,23 @@ class Endpoint:
     async def _reply(self, body: _Body, item: int) -> dict[str, Any]:
         """Return the reply in OpenAI's format."""
         try:
-            found = await self.requests.reply(item)
+            transcript, totals = await self.requests.reply(item)
         except Unfinished as error:
-            again = "The same request continues the conversation"
-            raise _Refused(503, f"{error}. {again}", Retry_After="5") from None
-        text, stop, usage = reply_text(found.transcript), found.transcript.stop, found.usage
-        limited = stop is not None and stop.reason == "token_limit"
-        if stop and limited and not found.transcript.messages:
+            text = f"{error}. The same request continues the conversation"
+            raise _Refused(503, text, Retry_After="5") from None
+        text, stop, usage = reply_text(transcript), transcript.stop or Stop("", ""), usage_of(totals)
+        limited = stop.reason == "token_limit"
+        if limited and not transcript.messages:
             raise _Refused(400, f"the task is too long: {stop.detail}", "context_length_exceeded")
-        if stop and found.transcript.excluded:
-            raise _Refused(500, f"the conversation failed: {stop.detail}", stop.failure or None, x_should_retry="false")
+        if transcript.excluded:
+            text = f"the conversation failed: {stop.detail}"
+            raise _Refused(500, text, stop.failure or stop.reason, x_should_retry="false")
         for end in [body.stop] if isinstance(body.stop, str) else body.stop or ():
             text = text.partition(end)[0] if end else text
         message = {"role": "assistant", "content": text, "refusal": None}
         ended = "length" if limited else "stop"
         return {
-            "id": f"chatcmpl-{found.transcript.id}",
+            "id": f"chatcmpl-{transcript.id}",
             "object": "chat.completion",
             "created": int(time.time()),
             "model": self._name,
@@ -245,7 +257,7 @@ class Endpoint:
                 "total_tokens": usage.total,
                 "prompt_tokens_details": {"cached_tokens": usage.cached},
                 "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
-                **({} if found.money is None else {"cost": found.money}),
+                **({"cost": totals[MONEY]} if MONEY in totals else {}),
             },
         }
 
@@ -301,11 +313,10 @@ def serve(
     with contextlib.closing(_listen(host, port)) as door:
         address, used_port = door.getsockname()[:2]
         if not key and not ip_address(address).is_loopback:
-            raise InputError(f"everyone who can reach {host} could use the model: set a key with --key-variable")
-        view = Printed()
+            raise InputError(f"everyone who can reach {host} could use it: set a key with --key-variable")
+        options = JobOptions(budget=budget, concurrency=concurrency, resume="the same call")
+        launch = Launch(job, options, view := Printed())
         view.every = inf  # only events, and one line at the end
-        resume = "the same request"
-        launch = Launch(job, JobOptions(budget=budget, concurrency=concurrency, resume=resume), view)
         endpoint = Endpoint(name, left[0], values or {}, door, key)
         endpoint.requests = Requests(job, launch.runner, endpoint.listening)
         url = f"http://{f'[{address}]' if ':' in address else address}:{used_port}/v1"
@@ -318,7 +329,7 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise InputError(f"cannot listen on {host} port {port}: {error.strerror}: choose another --port") from None
+        raise InputError(f"cannot listen on {host} port {port} ({error.strerror}): choose another") from None
 
 
 def _read(what: str, spec: Model | ModelSpec | None) -> Declaration | GenerateConfig:
