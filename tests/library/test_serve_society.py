@@ -95,6 +95,20 @@ def test_a_long_stream_has_comments_while_it_waits(tmp_path: Path, monkeypatch: 
     assert raw.endswith(b"data: [DONE]\n\n")
 
 
+def test_a_stream_that_fails_has_an_error_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from camel.jobs.budget import Budget
+
+    monkeypatch.setattr("camel.library.serving.PING", 0.02)
+    with simulated(SimulatorSettings(words=8, latency=Constant(0.2))) as slow:
+        with serving(tmp_path / "run", slow, budget=Budget(calls=2)) as url:
+            raw = ask(url, chat("Fail.", stream=True)).body.decode()
+        *_, last = [line for line in raw.split("\n\n") if line]
+        assert json.loads(last.removeprefix("data: "))["error"]["type"] == "server_error"
+        with serving(tmp_path / "run", slow) as url:
+            assert ask(url, chat("Fail.")).status == 200
+        assert slow.ledger().requests == CALLS
+
+
 def test_the_reply_ends_before_a_stop_sequence(url: str) -> None:
     whole = ask(url, chat("Stop it."), Idempotency_Key="whole").text
     word = whole.split()[3]

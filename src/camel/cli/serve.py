@@ -61,7 +61,7 @@ def serve(
         key_variable=key_variable,
         concurrency=call.concurrency or 64,
         budget=call.budget,
-        ready=lambda url, name: typer.echo(f"{name} is ready at {url}. Press Ctrl-C to stop."),
+        ready=lambda url, name: typer.echo(f"{name} is ready at {url} (press Ctrl-C to stop)"),
     )
     if outcome.status != "stopped":
         typer.echo(f"stopped: {outcome.reason}")

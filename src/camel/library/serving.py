@@ -8,7 +8,7 @@ import hmac
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
@@ -89,6 +89,9 @@ class _Body(msgspec.Struct):
 
 
 class _Refused(Exception):
+    sent: web.StreamResponse | None = None
+    """The stream that has the error, if it had begun."""
+
     def __init__(self, status: int, text: str, code: str | None = None, **headers: str) -> None:
         self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
         kind = "invalid_request_error" if status < 500 else "server_error"
@@ -113,9 +116,8 @@ class Endpoint:
     async def listening(self) -> AsyncGenerator[None]:
         """Answer requests while the context is active."""
         app = web.Application(client_max_size=MAX_BYTES, middlewares=[self._refuse])
-        app.add_routes(
-            [web.post("/v1/chat/completions", self._complete), web.get("/v1/models", self._models)]
-        )
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.add_routes([web.get(path, self._models) for path in ("/v1", "/v1/models")])
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE)
         await runner.setup()
         try:
@@ -133,9 +135,7 @@ class Endpoint:
                 raise _Refused(401, "the API key is missing or wrong", "invalid_api_key")
             # Both stop web pages of other sites, which a browser on this machine may show.
             if not self._key and request.url.host not in (self._door.getsockname()[0], "localhost"):
-                raise _Refused(
-                    403, f"the host name {request.url.host} needs a key: start with --key-variable"
-                )
+                raise _Refused(403, f"the host {request.url.host} needs a key: start with --key-variable")
             if request.method == "POST" and request.content_type != "application/json":
                 raise _Refused(415, "the content type must be application/json")
             return await handler(request)
@@ -165,39 +165,44 @@ class Endpoint:
             raise _Refused(404, f"there is no model {body.model!r}: use {self._name}", "model_not_found")
         values = {**self._values, self._column: task}
         decisive = {name: value for name, value in fields.items() if not name.startswith("stream")}
-        key, encoded = (
-            request.headers.get("Idempotency-Key", ""),
-            msgspec.json.encode(decisive, order="sorted"),
-        )
+        encoded = msgspec.json.encode(decisive, order="sorted")
         try:
-            item = await self.requests.accept(values, encoded, key)
+            item = await self.requests.accept(values, encoded, request.headers.get("Idempotency-Key", ""))
         except KeyReused as error:
             raise _Refused(422, str(error), "idempotency_key_reused") from None
         try:
-            sent = await (self._stream if body.stream else self._send)(request, body, item)
-        except BaseException:
+            sent = await self._answer(request, body, item)
+        except BaseException as error:
             self.requests.release(item)
+            if isinstance(error, _Refused) and error.sent:
+                return error.sent
             raise
         self.requests.note_delivered(item)
         return sent
 
-    async def _send(self, request: web.Request, body: _Body, item: int) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, body: _Body, item: int) -> web.StreamResponse:
+        """Send the reply or the error of a conversation. Raise an error that a retry may fix."""
         try:
-            sent = web.json_response(await self._reply(body, item))
+            replying = self._reply(body, item)
+            sent = (
+                await self._stream(request, body, replying)
+                if body.stream
+                else web.json_response(await replying)
+            )
         except _Refused as error:
             if error.status == 503:
                 raise
-            sent = error.response()
+            sent = error.sent or error.response()
         await sent.prepare(request)
         await sent.write_eof()
         return sent
 
-    async def _stream(self, request: web.Request, body: _Body, item: int) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, body: _Body, reply: Coroutine[Any, Any, dict[str, Any]]
+    ) -> web.StreamResponse:
         """Send the reply as events. Until the conversation ends, send comments, so that the connection stays open."""
-        replying = asyncio.ensure_future(self._reply(body, item))
-        sent = web.StreamResponse(
-            headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-cache"}
-        )
+        replying = asyncio.ensure_future(reply)
+        sent = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         try:
             while not (await asyncio.wait({replying}, timeout=PING))[0]:
                 if not sent.prepared:
@@ -205,9 +210,9 @@ class Endpoint:
                 await sent.write(b": in progress\n\n")
             whole = replying.result()
         except _Refused as error:
-            if not sent.prepared:
-                return await self._send(request, body, item)
-            await _write_event(sent, error.body)
+            if sent.prepared:
+                error.sent = sent
+                await _write_event(sent, error.body)
             raise
         finally:
             replying.cancel()
@@ -218,13 +223,11 @@ class Endpoint:
         texts = choice["message"]["content"].splitlines(keepends=True)
         for delta in [{"role": "assistant", "content": ""}, *({"content": text} for text in texts), {}]:
             ended = None if delta else choice["finish_reason"]
-            await _write_event(
-                sent, {**whole, "choices": [{"index": 0, "delta": delta, "finish_reason": ended}]}
-            )
+            part = {"index": 0, "delta": delta, "finish_reason": ended}
+            await _write_event(sent, {**whole, "choices": [part]})
         if (body.stream_options or {}).get("include_usage"):
             await _write_event(sent, {**whole, "choices": [], "usage": usage})
         await sent.write(b"data: [DONE]\n\n")
-        await sent.write_eof()
         return sent
 
     async def _reply(self, body: _Body, item: int) -> dict[str, Any]:
