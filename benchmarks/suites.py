@@ -1,7 +1,7 @@
 """Evaluation suites of others against a served society, which is killed and started again in between.
 
-lm-eval and inspect-ai run unmodified on 50 problems of GSM8K, in an environment of their own. A simulated model solves nine
-of ten. The suites must report this accuracy, and the endpoint's ledger must be exact: every call once, and again only those
+lm-eval and inspect-ai run unmodified on 50 problems of GSM8K, in an environment of their own. A simulated model solves 90 %
+of them. The suites must report this accuracy, and the endpoint's ledger must be exact: every call once, and again only those
 that were in flight when the server was killed.
 """
 

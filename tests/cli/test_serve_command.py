@@ -65,7 +65,7 @@ def test_unfinished_requests_wait_until_they_are_asked_for_again(tmp_path: Path)
         first = threading.Thread(target=send)
         first.start()
         wait_for(lambda: simulator.ledger().requests >= 2)
-        # A stop ends the call in flight, and the client is told to come again.
+        # A stop ends the call in flight, and the client gets status 503.
         assert served.stop() == 0
         paid = simulator.ledger().requests
         assert served.recorded_calls() == paid < CALLS

@@ -385,7 +385,7 @@ def test_a_key_can_be_required(
     ):
         pass
     with (
-        pytest.raises(InputError, match="--key-variable"),
+        pytest.raises(InputError, match="--client-key"),
         serving(tmp_path / "run", simulator, host="0.0.0.0"),
     ):
         pass

@@ -29,25 +29,19 @@ if TYPE_CHECKING:
 ONCE = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
 """Options that the resume command does not repeat."""
 
-CALL_OPTIONS: dict[str, Any] = {
+_CALLS: dict[str, Any] = {
     "concurrency": shared.Concurrency,
     "budget_usd": shared.BudgetUsd,
     "budget_tokens": shared.BudgetTokens,
     "budget_calls": shared.BudgetCalls,
     "budget_hours": shared.BudgetHours,
 }
-"""Options of commands that call models."""
 _REPORT: dict[str, Any] = {"retry_failed": shared.RetryFailed, "as_json": shared.AsJson}
 LOCAL_OPTIONS: dict[str, Any] = {"budget_hours": shared.BudgetHours, "as_json": shared.AsJson}
 """Options of long commands that call no model."""
-MODEL_OPTIONS: dict[str, Any] = {**CALL_OPTIONS, **_REPORT}
+MODEL_OPTIONS: dict[str, Any] = {**_CALLS, **_REPORT}
 """Options of long commands that call models."""
-CLUSTER_OPTIONS: dict[str, Any] = {
-    **CALL_OPTIONS,
-    "address": shared.Address,
-    "workers": shared.Workers,
-    **_REPORT,
-}
+CLUSTER_OPTIONS: dict[str, Any] = {**_CALLS, "address": shared.Address, "workers": shared.Workers, **_REPORT}
 """Options of long commands that call models and can also run on a cluster."""
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.command import CALL_OPTIONS, Invocation, long_command
 from camel.cli.options import argument, option, typed, typed_model
 from camel.core.errors import InputError
 
@@ -17,50 +16,54 @@ OF_MODEL = ("--gguf", "--context", "--threads")
 OF_BOTH = ("--port", "--concurrency")
 
 FileArgument = Annotated[str, argument("FILE", "Society to serve: a TOML file of a society or of `camel generate`, or a scenario.")]  # fmt: skip
-WindowOption = Annotated[int, option("Context window of each request, in tokens.", "TOKENS", "--context")]  # fmt: skip
 ValueOption = Annotated[list[str] | None, option("With FILE: value of a placeholder that requests do not fill.", "NAME=TEXT")]  # fmt: skip
 KeyOption = Annotated[str, option("With FILE: environment variable with the key that clients must send.", "NAME")]  # fmt: skip
 
 
-@long_command(CALL_OPTIONS)
 def serve(
-    call: Invocation,
+    command: typer.Context,
     file: FileArgument = "",
     port: shared.Port = 8080,
     gguf: Annotated[Path | None, option("GGUF file to serve.", "FILE")] = None,
-    window: WindowOption = WINDOW,
+    concurrency: shared.Concurrency = None,
+    context: shared.Context = WINDOW,
     threads: Annotated[int | None, option("Number of CPU threads.", "N")] = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     value: ValueOption = None,
     out: shared.Out = "",
     host: shared.Host = "127.0.0.1",
-    key_variable: KeyOption = "",
+    client_key: KeyOption = "",
+    budget_usd: shared.BudgetUsd = None,
+    budget_tokens: shared.BudgetTokens = None,
+    budget_calls: shared.BudgetCalls = None,
+    budget_hours: shared.BudgetHours = None,
 ) -> None:
     """Serve a model or a society until you press Ctrl-C."""
-    given = [
-        one for one in typed(call.context) if (one in OF_MODEL if file else one not in OF_MODEL + OF_BOTH)
-    ]
+    given = [one for one in typed(command) if (one in OF_MODEL if file else one not in OF_MODEL + OF_BOTH)]
     if given:
         raise InputError(f"{given[0]} {'cannot be used with' if file else 'needs'} FILE")
+    if wrong := next((one for one in value or () if "=" not in one), None):
+        raise InputError(f"--value must be NAME=TEXT, not {wrong!r}")
     if not file:
-        _serve_model(port, gguf, call.concurrency or SLOTS, window, threads)
+        _serve_model(port, gguf, concurrency or SLOTS, context or WINDOW, threads)
         return
+    from camel.jobs.budget import Budget
     from camel.library.serving import serve as serve_society
     from camel.models.spec import find_spec
 
     if file.endswith(".toml"):
-        model, base_url = typed_model(call.context, model, base_url)
+        model, base_url = typed_model(command, model, base_url)
     outcome = serve_society(
         file,
         model=find_spec(model, base_url=base_url) if model or base_url else None,
-        values=dict(one.partition("=")[::2] for one in value or []),
+        values={name: text for name, _, text in (one.partition("=") for one in value or [])},
         out=out,
         host=host,
         port=port,
-        key_variable=key_variable,
-        concurrency=call.concurrency or 64,
-        budget=call.budget,
+        key_variable=client_key,
+        concurrency=concurrency or 64,
+        budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls, hours=budget_hours),
         ready=lambda url, name: typer.echo(f"{name} is ready at {url} (press Ctrl-C to stop)"),
     )
     if outcome.status != "stopped":

@@ -58,7 +58,7 @@ class GrowingPlan(RunPlan):
     """A plan to which requests are added while the run is in progress. Its rows are in memory."""
 
     def __init__(self, folder: RunFolder, stage: str) -> None:
-        steps = found.steps if (found := read_plan(folder)) else []
+        steps: Sequence[PlanStep] = found.steps if (found := read_plan(folder)) else []
         if any(one.source != SOURCE for one in steps):
             raise InputError(
                 f"'{folder.address}' was not made by `camel serve`: use another folder with --out"

@@ -9,10 +9,11 @@ import os
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from functools import partial
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from aiohttp import hdrs, web
@@ -135,7 +136,7 @@ class Endpoint:
                 raise _Refused(401, "the API key is missing or wrong", "invalid_api_key")
             # Both stop web pages of other sites, which a browser on this machine may show.
             if not self._key and request.url.host not in (self._door.getsockname()[0], "localhost"):
-                raise _Refused(403, f"the host {request.url.host} needs a key: start with --key-variable")
+                raise _Refused(403, f"the host {request.url.host} needs a key: start with --client-key")
             if request.method == "POST" and request.content_type != "application/json":
                 raise _Refused(415, "the content type must be application/json")
             return await handler(request)
@@ -303,8 +304,8 @@ def serve(
         job = Served(Generation(config, spec if isinstance(spec, Model) else None))
     else:
         if not what.placeholders:
-            change = what.again if isinstance(what, RolePlaying) else lambda **new: replace(what, **new)
-            what = change(task="<task>")
+            new: Any = what.again if isinstance(what, RolePlaying) else partial(replace, what)  # pyright: ignore
+            what = cast("Declaration", new(task="<task>"))
         columns, used = what.placeholders, what.own_model() if spec is None else spec
         job = Served(Dialogues(what, None, used, place, result_settings=wanted))
     left = sorted({*columns} - {*(values or ())})
@@ -316,7 +317,7 @@ def serve(
     with contextlib.closing(_listen(host, port)) as door:
         address, used_port = door.getsockname()[:2]
         if not key and not ip_address(address).is_loopback:
-            raise InputError(f"everyone who can reach {host} could use it: set a key with --key-variable")
+            raise InputError(f"everyone who can reach {host} could use it: set a key with --client-key")
         options = JobOptions(budget=budget, concurrency=concurrency, resume="the same call")
         launch = Launch(job, options, view := Printed())
         view.every = inf  # only events, and one line at the end
