@@ -41,7 +41,7 @@ from camel.runs.plan import VALUE, PlanRow, PlanStep, RunPlan, add_step, read_pl
 from camel.runs.run import RunFolder
 
 SOURCE = "requests"
-"""The source of the plan's steps."""
+"""The first word of the source of the plan's steps. The id and the hash of the request follow."""
 DELIVERED = "delivered.txt"
 """The file with the numbers of the items whose replies were sent."""
 KEYED = "key-"
@@ -55,21 +55,23 @@ class KeyReused(InputError):
 
 
 class GrowingPlan(RunPlan):
-    """A plan to which requests are added while the run is in progress. Its rows are in memory."""
+    """A plan to which requests are added while the run is in progress. The texts of earlier ones are read when needed."""
 
     def __init__(self, folder: RunFolder, stage: str) -> None:
         steps: Sequence[PlanStep] = found.steps if (found := read_plan(folder)) else []
-        if any(one.source != SOURCE for one in steps):
+        sources = [one.source.split() for one in steps]
+        if any(len(one) != 3 or one[0] != SOURCE for one in sources):
             raise InputError(
                 f"'{folder.address}' was not made by `camel serve`: use another folder with --out"
             )
         super().__init__(folder, steps)
         self.stage, self.inactive, self.ever_inactive = stage, ItemSet(), ItemSet()
-        self.requests = [super(GrowingPlan, self).row(item) for item in range(self.count)]
+        self.requests = [PlanRow(id, hash, {}) for _, id, hash in sources]
 
     def row(self, item: int) -> PlanRow:
         """Return the request of an item."""
-        return self.requests[item]
+        row = self.requests[item]
+        return row if row.values else super().row(item)
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -78,7 +80,8 @@ class GrowingPlan(RunPlan):
 
     def add(self, row: PlanRow) -> int:
         """Add a request durably, and return its item. The caller must wait before it adds another."""
-        step = PlanStep(len(self.requests) + 1, {self.stage: Segment(1, 1)}, {"new": 1}, SOURCE, rows=True)
+        source, segments = f"{SOURCE} {row.id} {row.hash}", {self.stage: Segment(1, 1)}
+        step = PlanStep(len(self.requests) + 1, segments, {"new": 1}, source, rows=True)
         values = {f"{VALUE}{name}": [text] for name, text in row.values.items()}
         with tempfile.TemporaryDirectory(prefix="camel-plan-") as scratch:
             path = Path(scratch) / "row.parquet"
@@ -166,7 +169,7 @@ class Requests:
                 return self._left[hash].pop(0)
             # Shielded, so that a client that disconnects does not interrupt a step of the plan.
             await asyncio.shield(asyncio.ensure_future(self._add(id, hash, values)))
-        if self._plan.row(item).hash != hash:
+        if self._plan.requests[item].hash != hash:
             raise KeyReused("this Idempotency-Key was used for another request: use a new key")
         return item
 
@@ -193,13 +196,13 @@ class Requests:
 
     def note_delivered(self, item: int) -> None:
         """Record that the reply of an item was sent."""
-        if not self._plan.row(item).id.startswith(KEYED):
+        if not self._plan.requests[item].id.startswith(KEYED):
             with self._log.open("a") as log:
                 log.write(f"{item}\n")
 
     def release(self, item: int) -> None:
         """Let another request have the item, because its reply was not delivered."""
-        row = self._plan.row(item)
+        row = self._plan.requests[item]
         if row.id.startswith(KEYED):
             self._keyed[row.id] = item
         else:
