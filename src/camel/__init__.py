@@ -64,6 +64,7 @@ _HOME = {
     "library.jobs": "generate",
     "library.row_making": "make_rows",
     "library.run": "Run StoredConversation",
+    "library.serving": "serve",
     "library.simulated": "simulated_endpoint",
     "library.studies": "RunComparison compare study",
     "models.chat": "ChatModel",

@@ -250,6 +250,7 @@ from camel.library.run import (
 from camel.library.run import (
     StoredConversation as StoredConversation,
 )
+from camel.library.serving import serve as serve
 from camel.library.simulated import simulated_endpoint as simulated_endpoint
 from camel.library.studies import (
     RunComparison as RunComparison,

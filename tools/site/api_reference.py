@@ -80,6 +80,7 @@ PARTS = {
             "generation.dialogues",
             "library.execution",
             "library.jobs",
+            "library.serving",
             "jobs.job",
             "engine.stage",
             "jobs.item",

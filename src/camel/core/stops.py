@@ -238,7 +238,7 @@ class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         for message in reversed(messages):
             if message.speaker in left and (choice := voted(message.content)):
                 left.discard(message.speaker)
-                votes.setdefault(_alike(choice), []).append(choice)
+                votes.setdefault(alike(choice), []).append(choice)
                 if not left:
                     break
         agreed = max(votes.values(), key=len, default=list[str]())
@@ -416,10 +416,11 @@ def voted(text: str) -> str:
         if not is_mentioned(found.start("choice"))
     )
     choice = next(said, "")
-    return "" if _alike(choice) in _NO_VOTE else choice
+    return "" if alike(choice) in _NO_VOTE else choice
 
 
-def _alike(choice: str) -> str:
+def alike(choice: str) -> str:
+    """Return a vote's choice without case and punctuation, to compare it with others."""
     return " ".join(_WORD.findall(choice.casefold()))
 
 

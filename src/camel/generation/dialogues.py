@@ -99,18 +99,20 @@ class Dialogues(Job):
         plan = read_plan(run)
         if plan is None:
             raise InputError(f"'{run.address}' has no plan: start the run on the machine that has its rows")
+        return [self.conversations(run, plan)]
+
+    def conversations(self, run: RunFolder, plan: RunPlan) -> Stage:
+        """Return the stage of a plan's conversations."""
         layout = plan.layouts[CONVERSATIONS]
-        return [
-            conversation_stage(
-                run,
-                price_of(self.model),
-                name=CONVERSATIONS,
-                count=layout.count,
-                work=partial(self._converse, run.settings().fingerprint, plan),
-                id=lambda index: plan.row(index).id,
-                layout=layout,
-            )
-        ]
+        return conversation_stage(
+            run,
+            price_of(self.model),
+            name=CONVERSATIONS,
+            count=layout.count,
+            work=partial(self._converse, run.settings().fingerprint, plan),
+            id=lambda index: plan.row(index).id,
+            layout=layout,
+        )
 
     async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:
         """Run one conversation, several times if the validation rejects it."""

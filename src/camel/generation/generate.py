@@ -23,7 +23,7 @@ from camel.jobs.job import Job, Stage, Step
 from camel.models.named import NamedModel
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
-from camel.runs.plan import read_plan
+from camel.runs.plan import RunPlan, read_plan
 from camel.runs.run import RunFolder
 from camel.scenarios.checking import columns_of
 from camel.storage.store import absolute_place
@@ -83,6 +83,10 @@ class Generation(Job):
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return all stages."""
         return Maker(self.config, run).stages()
+
+    def conversations(self, run: RunFolder, plan: RunPlan) -> Stage:
+        """Return the stage of a plan's conversations or answers."""
+        return Maker(self.config, run, plan).stages()[-1]
 
     def estimator(self, run: RunFolder) -> PlanEstimator:
         """Return an estimator that is updated as the run proceeds."""

@@ -19,7 +19,7 @@ from camel.generation.seats import key_of
 from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import ItemFailed, Stage
 from camel.runs.markers import Marker
-from camel.runs.plan import planned_layouts, read_plan
+from camel.runs.plan import RunPlan, planned_layouts, read_plan
 from camel.runs.run import RunFolder
 from camel.scenarios import NamedList, ask_list, read_lists, render_lists
 
@@ -56,11 +56,11 @@ class AskedList(NamedTuple):
 class ListMaker:
     """Makes the lists of a run."""
 
-    def __init__(self, config: GenerateConfig, folder: RunFolder) -> None:
+    def __init__(self, config: GenerateConfig, folder: RunFolder, plan: RunPlan | None = None) -> None:
         self.config, self.folder = config, folder
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
-        self._plan = read_plan(folder)
+        self._plan = plan or read_plan(folder)
         self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
 

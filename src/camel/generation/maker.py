@@ -37,6 +37,7 @@ from camel.jobs.item import Item, id_number, with_seed
 from camel.jobs.job import ItemFailed, Stage
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import price_of
+from camel.runs.plan import RunPlan
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, Question, RolePlay
 
@@ -44,8 +45,9 @@ from camel.scenarios import Meeting, Question, RolePlay
 class Maker(ListMaker):
     """Makes the records of a run: lists, conversations, answers."""
 
-    def __init__(self, config: GenerateConfig, folder: RunFolder) -> None:
-        super().__init__(config, folder)
+    def __init__(self, config: GenerateConfig, folder: RunFolder, plan: RunPlan | None = None) -> None:
+        """`plan` is the run's plan, if it is already in memory."""
+        super().__init__(config, folder, plan)
         self._validator = config.validate.validator() if config.validate else None
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
         self._tools = RunTools(config, self.scenario)

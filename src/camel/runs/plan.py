@@ -79,6 +79,7 @@ class RunPlan:
     def __init__(self, folder: RunFolder, steps: Sequence[PlanStep]) -> None:
         self.folder, self.steps = folder, steps
         self._group = lru_cache(_GROUPS)(self._read_group)
+        self._opened = lru_cache(_GROUPS)(self._open)
 
     @cached_property
     def inactive(self) -> ItemSet:
@@ -160,16 +161,14 @@ class RunPlan:
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         return dict(zip(names, self.folder.fetch_all(names.values(), Path(scratch)), strict=True))
 
-    @cached_property
-    def _opened(self) -> dict[int, Any]:
-        pq = arrow("pyarrow.parquet")
-        return {number: pq.ParquetFile(path) for number, path in self.files.items()}
+    def _open(self, number: int) -> Any:
+        return arrow("pyarrow.parquet").ParquetFile(self.files[number])
 
     def _group_rows(self, number: int) -> int:
-        return int(self._opened[number].metadata.row_group(0).num_rows)
+        return int(self._opened(number).metadata.row_group(0).num_rows)
 
     def _read_group(self, number: int, group: int) -> list[PlanRow]:
-        table = self._opened[number].read_row_group(group)
+        table = self._opened(number).read_row_group(group)
         names = [name for name in table.schema.names if name.startswith(VALUE)]
         columns = [table.column(name).to_pylist() for name in names]
         keys = [name.removeprefix(VALUE) for name in names]
