@@ -279,11 +279,10 @@ class Sitting:
         more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
         for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
             replies[place].append(reply_of(outcome))
-        for its, (request, _) in zip(replies, asked, strict=True):
+        drafts: list[list[int]] = []
+        for its, (request, parent) in zip(replies, asked, strict=True):
             if request is self.request and its:
                 measured(request, its[0])
-        drafts: list[list[int]] = []
-        for its, (_, parent) in zip(replies, asked, strict=True):
             found = [(reply, choice) for reply in its for choice in reply.choices][:wanted]
             drafts.append([self.draft(reply, choice, parent) for reply, choice in found])
         return drafts

@@ -159,7 +159,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
             else:
                 waiting.append((branch, len(calls)))
         stepping: list[Branch] = []
-        room = _left(sitting) - sitting.reserve
+        room = (sitting.left or 0) - sitting.reserve
         for branch, cost in waiting:
             if cost <= room:
                 stepping.append(branch)
@@ -244,8 +244,3 @@ async def _judge_again(sitting: Sitting, leaves: Sequence[Branch]) -> None:
             leaf.score = (before + leaf.score) / 2
             last = leaf.steps[-1]
             sitting.drafts[last] = replace(sitting.drafts[last], score=leaf.score)
-
-
-def _left(sitting: Sitting) -> int:
-    assert sitting.left is not None
-    return sitting.left
