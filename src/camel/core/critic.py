@@ -116,7 +116,6 @@ class FunctionJudge:
         answer: Any = self._function(case)
         if inspect.isawaitable(answer):
             answer = await answer
-        count = len(case.options)
         if answer is None:
             verdict = Verdict(reason="the judge did not decide")
         elif isinstance(answer, Verdict):
@@ -131,7 +130,7 @@ class FunctionJudge:
             raise InputError(
                 f"the judge {self.name} must return an index, text or scores, not {shown(answer)}"
             )
-        checked_verdict(verdict, count, self.name)
+        checked_verdict(verdict, len(case.options), self.name)
         return verdict if verdict.critic else replace(verdict, critic=self.name)
 
 

@@ -131,15 +131,15 @@ class ReplyPlanner:
         """Return the plan changed by a fault in the delivery of the reply. The reply has been written and is billed."""
         if fault is None:
             return plan
-        plan = plan._replace(outcome=fault)
+        plan, reply = plan._replace(outcome=fault), b"".join(plan.pieces)
         match fault:
             case "lost":
                 return plan._replace(status=0, pieces=(), ending="close")
             case "truncate":
-                half = _first_half(b"".join(plan.pieces))
+                body_at = reply.index(b"\r\n\r\n") + 4
+                half = reply[: (body_at + len(reply)) // 2]
                 return plan._replace(pieces=(half,), interval=0.0, ending="close")
             case "drip":
-                reply = b"".join(plan.pieces)
                 drops = (reply[at : at + 1] for at in range(len(reply)))
                 return plan._replace(pieces=drops, interval=self._settings.drip_seconds)
             case "malformed" if asked.stream:
@@ -169,12 +169,6 @@ class ReplyPlanner:
     def _reset(self) -> bytes:
         """Reset the ledger, the prefix cache and the clock of bursts and capacity."""
         self.ledger.clear()
-        self._cache.clear()
+        self._cache = chat.PrefixCache(self._settings.prefix_cache)
         self._started = time.monotonic()
         return b"{}"
-
-
-def _first_half(reply: bytes) -> bytes:
-    """Return the head of a response and half of its body."""
-    body_at = reply.index(b"\r\n\r\n") + 4
-    return reply[: (body_at + len(reply)) // 2]
