@@ -189,8 +189,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
 async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
     """Advance the fork of each branch by one message, all at the same time. Return the branches that advanced."""
     said = [len(branch.conversation.transcript.messages) for branch in branches]
-    costs = [len(branch.conversation.asked()) for branch in branches]
-    sitting.spent(sum(costs))
+    sitting.spent(sum(len(branch.conversation.asked()) for branch in branches))
     outcomes = await asyncio.gather(
         *(branch.conversation.step() for branch in branches), return_exceptions=True
     )
