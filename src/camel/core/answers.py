@@ -65,8 +65,9 @@ def read_choice(text: str, count: int) -> Verdict | None:
     text = separate(text).speech
     if (found := _object(text, "choice")) is not None:
         number, reason = found.get("choice"), found.get("reason", "")
-        fits = _is_option(number, count) and isinstance(reason, str)
-        return Verdict(number - 1, reason=reason) if fits else None
+        if _is_option(number, count) and isinstance(reason, str):
+            return Verdict(number - 1, reason=reason)
+        return None
     if first := _FIRST.match(text):
         number, reason = int(first["number"] or first["named"]), text[first.end() :]
     else:
