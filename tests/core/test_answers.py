@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.answers import Chosen, Ruled, Scored, read_choice, read_ruling, read_scores
+from camel.core.answers import read_choice, read_ruling, read_scores
+from camel.core.critic import Verdict
 from tests.support.scaling import assert_linear
 
 OPTIONS = st.integers(1, 12)
@@ -81,7 +82,7 @@ def test_a_number_first_is_always_read(numbers: tuple[int, int], reason: str):
         assert (found := read_choice(form.format(number, f"So {reason}"), count))
         assert found.choice == number - 1
     answer = json.dumps({"choice": number, "reason": reason})
-    assert read_choice(answer, count) == Chosen(number - 1, reason)
+    assert read_choice(answer, count) == Verdict(number - 1, reason=reason)
 
 
 def check_answers(text: str, count: int) -> None:
@@ -93,7 +94,7 @@ def check_answers(text: str, count: int) -> None:
         assert all(0 <= score <= 10 for score in scored.scores)
     if ruled := read_ruling(text, count):
         assert 0 <= ruled.choice < count
-        assert ruled.accepted or ruled.words.strip()
+        assert not ruled.feedback or ruled.feedback.strip()
 
 
 @given(st.text(), OPTIONS)
@@ -149,22 +150,25 @@ def test_no_scores(text: str):
 
 
 def test_reasons_come_with_scores():
-    assert read_scores("1: 6. It is correct but says little.\n2: 7", 2) == Scored(
-        (6, 7), ("It is correct but says little", "")
+    assert read_scores("1: 6. It is correct but says little.\n2: 7", 2) == Verdict(
+        1, (6, 7), ("It is correct but says little", ""), ""
     )
-    assert read_scores("8/10. Good.", 1) == Scored((8,), ("Good",))
+    assert read_scores("8/10. Good.", 1) == Verdict(0, (8,), ("Good",), "Good")
     assert read_scores("I like it: 8", 1) is None
 
 
 @pytest.mark.parametrize(
     ("text", "ruled"),
     [
-        ("2. ACCEPT. It is specific.", Ruled(1, True, "It is specific")),
-        ("2 REVISE: Name the library.", Ruled(1, False, "Name the library")),
-        ("Option 1: revise, name the library", Ruled(0, False, "name the library")),
-        ("1. ACCEPT it, nothing to revise.", Ruled(0, True, "it, nothing to revise")),
-        ('{"choice": 2, "verdict": "revise", "feedback": "x"}', Ruled(1, False, "x")),
-        ('{"choice": 2, "verdict": "accept", "feedback": ""}', Ruled(1, True, "")),
+        ("2. ACCEPT. It is specific.", Verdict(1, reason="It is specific")),
+        ("2 REVISE: Name the library.", Verdict(1, reason="Name the library", feedback="Name the library")),
+        (
+            "Option 1: revise, name the library",
+            Verdict(0, reason="name the library", feedback="name the library"),
+        ),
+        ("1. ACCEPT it, nothing to revise.", Verdict(0, reason="it, nothing to revise")),
+        ('{"choice": 2, "verdict": "revise", "feedback": "x"}', Verdict(1, reason="x", feedback="x")),
+        ('{"choice": 2, "verdict": "accept", "feedback": ""}', Verdict(1, reason="")),
         ("2. REVISE", None),
         ("2. It is fine.", None),
         ("ACCEPT", None),
@@ -172,12 +176,14 @@ def test_reasons_come_with_scores():
         ('{"choice": 2, "verdict": "maybe", "feedback": "x"}', None),
     ],
 )
-def test_a_ruling(text: str, ruled: Ruled | None):
+def test_a_ruling(text: str, ruled: Verdict | None):
     assert read_ruling(text, 2) == ruled
 
 
 def test_one_option_needs_no_number():
-    assert read_ruling("REVISE: name the library", 1) == Ruled(0, False, "name the library")
+    assert read_ruling("REVISE: name the library", 1) == Verdict(
+        0, reason="name the library", feedback="name the library"
+    )
 
 
 @pytest.mark.parametrize("piece", ["*", "option ", "1", "{", "1: ", "<think>", "- \n", "best is "])
@@ -188,8 +194,8 @@ def test_no_text_makes_it_slow(piece: str):
 
 @pytest.mark.parametrize("object", ["{}", '{"a": 1}', '{"scores": 3}'])
 def test_an_object_that_is_spoken_of_is_not_the_answer(object: str):
-    assert read_choice(f"2. It returns {object} for empty input, which is right.", 3) == Chosen(
-        1, f"It returns {object} for empty input, which is right"
+    assert read_choice(f"2. It returns {object} for empty input, which is right.", 3) == Verdict(
+        1, reason=f"It returns {object} for empty input, which is right"
     )
     assert (
         read_scores(f"1: 8, though it returns {{}}\n2: 3, {object.replace('scores', 'x')} is odd", 2)
@@ -197,4 +203,4 @@ def test_an_object_that_is_spoken_of_is_not_the_answer(object: str):
     )
     ruled = read_ruling(f"1. REVISE: it should return {object}, not null", 2)
     assert ruled is not None
-    assert not ruled.accepted
+    assert ruled.feedback

@@ -237,7 +237,7 @@ def test_serving_in_the_foreground_ends_with_a_signal(number: int) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_serving_notices_that_the_server_is_gone() -> None:
     def kill(server: Running) -> None:
-        os.kill(server.pid, signal.SIGKILL)
+        os.kill(server.process.pid, signal.SIGKILL)
 
     with pytest.raises(ServerFailed, match="-9"):
         serve(LocalServer(threads=1), kill)

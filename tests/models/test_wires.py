@@ -12,7 +12,7 @@ from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Reply, Request
 from camel.models.completions import ChatCompletions
-from camel.models.dialects import Dialect, default_url, dialect_names, find_dialect
+from camel.models.dialects import Dialect, _tables, default_url, find_dialect
 from camel.models.guided import guided_fields
 from camel.models.messages import AnthropicMessages
 from camel.models.protocol import Wire
@@ -253,7 +253,7 @@ def test_a_result_is_constrained_by_its_schema_in_each_protocol() -> None:
 
 
 def test_every_dialect_can_be_read() -> None:
-    for name in dialect_names():
+    for name in _tables():
         for model in ("x", "gpt-6-astra", "o3", "claude-opus-5-5", "grok-4.20", "qwen/qwen3-32b"):
             dialect = find_dialect(model, name=name)
             assert isinstance(dialect, Dialect)

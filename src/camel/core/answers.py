@@ -12,32 +12,12 @@ import re
 from typing import Any, NamedTuple, TypeGuard, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from camel.core.critic import Verdict
 from camel.core.thought import separate
 
 TOP_SCORE = 10.0
-
-
-class Chosen(NamedTuple):
-    """The index of the chosen option, from 0, and the reason."""
-
-    choice: int
-    reason: str
-
-
-class Scored(NamedTuple):
-    """A score from 0 to `TOP_SCORE` for each option, and the reason."""
-
-    scores: tuple[float, ...]
-    reasons: tuple[str, ...]
-
-
-class Ruled(NamedTuple):
-    """The index of the best option, whether it is accepted as it is, and otherwise what must change."""
-
-    choice: int
-    accepted: bool
-    words: str
 
 
 class RatedAnswer(NamedTuple):
@@ -80,12 +60,14 @@ _RULING = re.compile(r"\b(ACCEPT|REVISE)(?:E?D)?\b", re.IGNORECASE)
 _EDGES = " \t\r\n.,:;-–—*_`#()[]"
 
 
-def read_choice(text: str, count: int) -> Chosen | None:
+def read_choice(text: str, count: int) -> Verdict | None:
     """Return which of `count` options `text` chooses, or None if that is unclear."""
     text = separate(text).speech
     if (found := _object(text, "choice")) is not None:
         number, reason = found.get("choice"), found.get("reason", "")
-        return Chosen(number - 1, reason) if _is_option(number, count) and isinstance(reason, str) else None
+        if _is_option(number, count) and isinstance(reason, str):
+            return Verdict(number - 1, reason=reason)
+        return None
     if first := _FIRST.match(text):
         number, reason = int(first["number"] or first["named"]), text[first.end() :]
     else:
@@ -94,11 +76,12 @@ def read_choice(text: str, count: int) -> Chosen | None:
         if len(numbers) != 1:
             return None
         number, reason = numbers.pop(), text
-    return Chosen(number - 1, reason.strip(_EDGES)) if _is_option(number, count) else None
+    return Verdict(number - 1, reason=reason.strip(_EDGES)) if _is_option(number, count) else None
 
 
-def read_scores(text: str, count: int) -> Scored | None:
-    """Return the scores that `text` gives to `count` options. Return None unless it scores each option exactly once."""
+def read_scores(text: str, count: int) -> Verdict | None:
+    """Return the scores from 0 to `TOP_SCORE` that `text` gives to `count` options, and choose the first with the highest one.
+    Return None unless it scores each option exactly once."""
     text = separate(text).speech
     if (found := _object(text, "scores")) is not None:
         return _scores_in(found, count)
@@ -114,25 +97,26 @@ def read_scores(text: str, count: int) -> Scored | None:
     if len(scores) != count:
         return None
     ordered = [scores[number] for number in range(1, count + 1)]
-    return Scored(tuple(score for score, _ in ordered), tuple(reason for _, reason in ordered))
+    return _scored([score for score, _ in ordered], [reason for _, reason in ordered])
 
 
-def read_ruling(text: str, count: int) -> Ruled | None:
-    """Return which of `count` options `text` finds best, and whether it accepts it. Return None if either is missing."""
+def read_ruling(text: str, count: int) -> Verdict | None:
+    """Return which of `count` options `text` finds best, with feedback if it does not accept it. Return None if it has no
+    ruling, or asks for a revision without telling what to change."""
     text = separate(text).speech
     if (found := _object(text, "choice", "verdict")) is not None:
         number, ruling, words = found.get("choice"), found.get("verdict"), found.get("feedback", "")
         if not _is_option(number, count) or ruling not in ("accept", "revise") or not isinstance(words, str):
             return None
-        return _ruled(number - 1, ruling, words)
+        return _ruled(Verdict(number - 1), ruling, words)
     rulings = list(_RULING.finditer(text))
     # In capitals as in the prompt, or else the only one of the two words in the text.
     loud = [ruling for ruling in rulings if ruling[1].isupper()]
     if not loud and len({ruling[1].lower() for ruling in rulings}) != 1:
         return None
     ruling = (loud or rulings)[0]
-    chosen = Chosen(0, "") if count == 1 else read_choice(text[: ruling.start()], count)
-    return chosen and _ruled(chosen.choice, ruling[1].lower(), text[ruling.end() :].strip(_EDGES))
+    chosen = Verdict(0) if count == 1 else read_choice(text[: ruling.start()], count)
+    return chosen and _ruled(chosen, ruling[1].lower(), text[ruling.end() :].strip(_EDGES))
 
 
 _VALUE = (
@@ -202,12 +186,18 @@ def _at_an_end(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _ruled(choice: int, ruling: str, words: str) -> Ruled | None:
-    """Return the ruling, or None if it asks for a revision without telling what to change."""
-    return Ruled(choice, ruling == "accept", words) if ruling == "accept" or words.strip() else None
+def _ruled(chosen: Verdict, ruling: str, words: str) -> Verdict | None:
+    if ruling == "accept":
+        return replace(chosen, reason=words)
+    return replace(chosen, reason=words, feedback=words) if words.strip() else None
 
 
-def _scores_in(found: dict[str, Any], count: int) -> Scored | None:
+def _scored(scores: list[float], reasons: list[str]) -> Verdict:
+    best = scores.index(max(scores))
+    return Verdict(best, tuple(scores), tuple(reasons), reasons[best])
+
+
+def _scores_in(found: dict[str, Any], count: int) -> Verdict | None:
     scores, reasons = found.get("scores"), found.get("reasons", [])
     if not isinstance(scores, list) or not isinstance(reasons, list):
         return None
@@ -215,7 +205,7 @@ def _scores_in(found: dict[str, Any], count: int) -> Scored | None:
     if len(given) != count or not all(map(_is_score, given)) or not all(isinstance(one, str) for one in said):
         return None
     padded = [*said, *[""] * count][:count]
-    return Scored(tuple(float(score) for score in given), tuple(padded))
+    return _scored([float(score) for score in given], padded)
 
 
 def _is_score(value: Any) -> bool:

@@ -116,7 +116,6 @@ class FunctionJudge:
         answer: Any = self._function(case)
         if inspect.isawaitable(answer):
             answer = await answer
-        count = len(case.options)
         if answer is None:
             verdict = Verdict(reason="the judge did not decide")
         elif isinstance(answer, Verdict):
@@ -131,7 +130,7 @@ class FunctionJudge:
             raise InputError(
                 f"the judge {self.name} must return an index, text or scores, not {shown(answer)}"
             )
-        checked_verdict(verdict, count, self.name)
+        checked_verdict(verdict, len(case.options), self.name)
         return verdict if verdict.critic else replace(verdict, critic=self.name)
 
 
@@ -279,11 +278,10 @@ class Sitting:
         more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
         for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
             replies[place].append(reply_of(outcome))
-        for its, (request, _) in zip(replies, asked, strict=True):
+        drafts: list[list[int]] = []
+        for its, (request, parent) in zip(replies, asked, strict=True):
             if request is self.request and its:
                 measured(request, its[0])
-        drafts: list[list[int]] = []
-        for its, (_, parent) in zip(replies, asked, strict=True):
             found = [(reply, choice) for reply in its for choice in reply.choices][:wanted]
             drafts.append([self.draft(reply, choice, parent) for reply, choice in found])
         return drafts

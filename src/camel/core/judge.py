@@ -30,6 +30,7 @@ Mode = Literal["choose", "score", "feedback"]
 CRITIC = "critic"
 """The speaker name under which a judge's calls are made."""
 _EXPECTS: dict[Mode, Expects] = {"choose": "choice", "score": "scores", "feedback": "verdict"}
+_READERS = {"choose": read_choice, "score": read_scores, "feedback": read_ruling}
 _MOST_QUOTED = 2_000
 """Maximum number of characters of an unreadable answer to quote when the judge is asked again."""
 
@@ -90,7 +91,7 @@ class ModelJudge:
                 calls=said.calls + 1,
             )
             unread = well_formed(reply.content)
-            if verdict := _verdict(mode, unread, count):
+            if verdict := _READERS[mode](unread, count):
                 return replace(
                     verdict, critic=said.critic, usage=said.usage, latency=said.latency, calls=said.calls
                 )
@@ -119,24 +120,6 @@ class ModelJudge:
             "CRITERIA": "\n".join(f"- {in_one_line(one)}" for one in criteria),
         }
         return fill(prompts.critic()["system"], values)
-
-
-def _verdict(mode: Mode, text: str, count: int) -> Verdict | None:
-    match mode:
-        case "choose":
-            chosen = read_choice(text, count)
-            return chosen and Verdict(chosen.choice, reason=chosen.reason)
-        case "score":
-            scored = read_scores(text, count)
-            if scored is None:
-                return None
-            best = scored.scores.index(max(scored.scores))
-            return Verdict(best, scored.scores, scored.reasons, scored.reasons[best])
-        case "feedback":
-            ruled = read_ruling(text, count)
-            if ruled is None:
-                return None
-            return Verdict(ruled.choice, reason=ruled.words, feedback="" if ruled.accepted else ruled.words)
 
 
 def quote_messages(messages: Iterable[Message], heading: str = "The conversation") -> str:

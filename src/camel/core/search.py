@@ -159,7 +159,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
             else:
                 waiting.append((branch, len(calls)))
         stepping: list[Branch] = []
-        room = _left(sitting) - sitting.reserve
+        room = (sitting.left or 0) - sitting.reserve
         for branch, cost in waiting:
             if cost <= room:
                 stepping.append(branch)
@@ -189,8 +189,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
 async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
     """Advance the fork of each branch by one message, all at the same time. Return the branches that advanced."""
     said = [len(branch.conversation.transcript.messages) for branch in branches]
-    costs = [len(branch.conversation.asked()) for branch in branches]
-    sitting.spent(sum(costs))
+    sitting.spent(sum(len(branch.conversation.asked()) for branch in branches))
     outcomes = await asyncio.gather(
         *(branch.conversation.step() for branch in branches), return_exceptions=True
     )
@@ -244,8 +243,3 @@ async def _judge_again(sitting: Sitting, leaves: Sequence[Branch]) -> None:
             leaf.score = (before + leaf.score) / 2
             last = leaf.steps[-1]
             sitting.drafts[last] = replace(sitting.drafts[last], score=leaf.score)
-
-
-def _left(sitting: Sitting) -> int:
-    assert sitting.left is not None
-    return sitting.left

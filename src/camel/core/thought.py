@@ -25,11 +25,6 @@ class Parts(NamedTuple):
     speech: str
 
 
-class _Span(NamedTuple):
-    start: int
-    end: int
-
-
 def separate(text: str) -> Parts:
     """Split a model's text into thought and speech. A text without a tag is speech, unchanged."""
     if _TAG.search(text) is None or not (thoughts := _Thoughts(text).spans):
@@ -53,24 +48,24 @@ class _Thoughts:
         self._ends = _match_tags(text)
         self._no_fence: set[str] = set()
         """Fence lengths that are known to have no closing fence ahead."""
-        self.spans: list[_Span] = []
+        self.spans: list[tuple[int, int]] = []
         place = 0
         while token := _TOKEN.search(text, place):
             if token["tag"] is None:
                 place = self._end_of_code(token)
             elif token["tag"][1] == "/":  # unopened: everything before it is thought
-                self.spans, place = [_Span(0, token.end())], token.end()
+                self.spans, place = [(0, token.end())], token.end()
             else:
                 end = self._ends.get(token.start())
                 if end is None and self._begins_line(token.start()):
                     end = len(text)
                 if end is not None:
-                    self.spans.append(_Span(token.start(), end))
+                    self.spans.append((token.start(), end))
                 place = token.end() if end is None else end  # an opening tag inside a sentence is only a word
 
     def _begins_line(self, at: int) -> bool:
         """Return whether only blanks come before a position on its line."""
-        spoken = self.spans[-1].end if self.spans else 0
+        spoken = self.spans[-1][1] if self.spans else 0
         return not self._text[max(spoken, self._text.rfind("\n", 0, at) + 1) : at].strip()
 
     def _end_of_code(self, mark: re.Match[str]) -> int:

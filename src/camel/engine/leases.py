@@ -60,10 +60,6 @@ class Leases:
         """Return the shards leased to a worker."""
         return sorted(self._held.get(worker, ()))
 
-    def is_done(self, shard: int) -> bool:
-        """Return whether a shard is finished."""
-        return self._state[shard] == DONE
-
     def beat(self, worker: str, now: float) -> bool:
         """Process a heartbeat; returns False if the worker has lost its lease and must exit."""
         if worker in self._out:

@@ -92,11 +92,6 @@ def _tables() -> dict[str, dict[str, Any]]:
     return read_table(Path(__file__).with_name("dialects.toml"))
 
 
-def dialect_names() -> list[str]:
-    """Return the names of all dialects."""
-    return list(_tables())
-
-
 def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialect:
     """Return the dialect of the endpoints at `urls` for a model: by name, or by their host."""
     tables = _tables()
@@ -104,7 +99,9 @@ def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialec
         raise InputError(
             f"model.dialect must be one of {', '.join(tables)}, not {name!r}{similar(name, tables)}. Remove it for other endpoints"
         )
-    return _of_model(name or _by_host(urls), model.rpartition("/")[2].lower())
+    hosts = {_of_host(url) for url in urls}
+    name = name or (hosts.pop() if len(hosts) == 1 else "")  # none if it is not the same for all
+    return _of_model(name, model.rpartition("/")[2].lower())
 
 
 def provider_of(model: str) -> Dialect | None:
@@ -119,12 +116,6 @@ def default_url(model: str, dialect: str = "") -> str:
     """Return the default URL of a model: its provider's, or OpenAI's."""
     spoken = find_dialect(model, name=dialect) if dialect else provider_of(model)
     return (spoken.url if spoken else "") or OPENAI_URL
-
-
-def _by_host(urls: Sequence[str]) -> str:
-    """Return the dialect of all these endpoints. Empty if it is unknown or not the same for all."""
-    found = {_of_host(url) for url in urls}
-    return found.pop() if len(found) == 1 else ""
 
 
 @cache

@@ -114,11 +114,6 @@ class Running:
     context_tokens: int
     process: subprocess.Popen[bytes] = field(repr=False)
 
-    @property
-    def pid(self) -> int:
-        """The process id of the server."""
-        return self.process.pid
-
 
 def to_stderr(line: str) -> None:
     """Print a line to standard error."""

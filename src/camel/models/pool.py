@@ -288,16 +288,13 @@ class Pool:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
 
-    def _usable(self, replicas: Iterable[Replica], now: float) -> list[Replica]:
-        return [replica for replica in replicas if replica.usable(now)]
-
     def _bound(self, usable: list[Replica]) -> int:
         total = sum(replica.open for replica in usable)
         return math.ceil(self.settings.load * (total + 1) / len(usable))
 
     def _start(self, order: list[Replica], now: float, guess: float) -> Replica | None:
         """Return the first replica in `order` that can accept a new conversation now, or None."""
-        usable = self._usable(order, now)
+        usable = [replica for replica in order if replica.usable(now)]
         if not usable:
             return None
         bound = self._bound(usable)
@@ -311,7 +308,7 @@ class Pool:
         home = session.replica
         if home.usable(now) and home is not session.fled:
             return home
-        usable = self._usable(by_affinity(session.name, self._replicas), now)
+        usable = [one for one in by_affinity(session.name, self._replicas) if one.usable(now)]
         others = [replica for replica in usable if replica is not session.fled]
         if not others:
             if home.usable(now):

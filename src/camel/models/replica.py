@@ -30,9 +30,6 @@ WARM, COLD = 0.9, 0.6
 conversations. Below the second, it is too small."""
 
 
-State = Literal["closed", "open", "half-open"]
-
-
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How calls are spread over replicas."""
 
@@ -54,7 +51,8 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a replica, for display."""
 
     url: str
-    state: State
+    state: Literal["closed", "open", "half-open"]
+    """The state of its circuit breaker."""
     limit: float | None
     """Maximum number of calls in flight; `None`: no limit."""
     in_flight: int
@@ -99,12 +97,6 @@ class Replica:
     def usable(self, now: float) -> bool:
         """Return whether the replica is healthy enough for a call."""
         return not self.gone and (not self.until or (now >= self.until and not self.probing))
-
-    def state(self, now: float) -> State:
-        """Return the state of its circuit breaker."""
-        if not self.until:
-            return "closed"
-        return "open" if now < self.until else "half-open"
 
     def answered(self, said: str = "") -> None:
         """Record an answer. `said` is the text of a refusal, shown in the error of calls that time out while they wait."""
@@ -201,14 +193,13 @@ class Slot(msgspec.Struct, gc=False, eq=False):
     epoch: int
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """A call that waits for a replica."""
 
-    __slots__ = ("future", "guess", "name", "order")
-
-    def __init__(self, name: str, guess: float, future: asyncio.Future[Slot]) -> None:
-        self.name, self.guess, self.future = name, guess, future
-        self.order: list[Replica] | None = None
+    name: str
+    guess: float
+    future: asyncio.Future[Slot]
+    order: list[Replica] | None = None
 
 
 def is_misplaced(error: ModelError) -> bool:
@@ -243,7 +234,7 @@ def state_of(replica: Replica, now: float) -> ReplicaState:
     allowed = governor.allowed(now)
     return ReplicaState(
         url=replica.url,
-        state=replica.state(now),
+        state="closed" if not replica.until else "open" if now < replica.until else "half-open",
         limit=None if math.isinf(allowed) else allowed,
         in_flight=governor.in_flight,
         waiting=len(replica.queue),

@@ -214,23 +214,16 @@ def compact(
     repeated: it includes newly committed shards, and merges smaller compactions into larger ones.
     """
     with folder.locked():
-        return _compact(folder, stage, target, note)
-
-
-def _compact(folder: RunFolder, stage: str, target: int, note: Callable[[Compaction], None]) -> Compacted:
-    markers = list(folder.markers(stage, sorted(folder.committed(stage))))
-    if any(not marker.file.endswith(".parquet") for marker in markers):
-        raise InputError(f"stage {stage} has no Parquet files: only Parquet files can be compacted")
-    large = compactions(folder, stage)
-    parts = parts_of(folder, stage, markers)
-    made = 0
-    for first, last in ranges(
-        _sizes(folder, stage, markers), target, [(one.first, one.last) for one in large]
-    ):
-        sources = [part for part in parts if first <= part.first <= last]
-        note(_compact_range(folder, stage, markers[0].fingerprint, sources))
-        made += 1
-    parts = parts_of(folder, stage, markers)
+        markers = list(folder.markers(stage, sorted(folder.committed(stage))))
+        if any(not marker.file.endswith(".parquet") for marker in markers):
+            raise InputError(f"stage {stage} has no Parquet files: only Parquet files can be compacted")
+        existing = [(one.first, one.last) for one in compactions(folder, stage)]
+        parts, made = parts_of(folder, stage, markers), 0
+        for first, last in ranges(_sizes(folder, stage, markers), target, existing):
+            sources = [part for part in parts if first <= part.first <= last]
+            note(_compact_range(folder, stage, markers[0].fingerprint, sources))
+            made += 1
+        parts = parts_of(folder, stage, markers)
     alone = sum(part.first == part.last for part in parts)
     return Compacted(made, len(markers), len(parts), alone)
 

@@ -71,10 +71,6 @@ class LocalFiles:
         """Return the stages that have journals."""
         return DiskStore(self.root).folders("journal")
 
-    def with_data(self, stage: str) -> set[int]:
-        """Return the shards for which any attempt has written a data file on this disk."""
-        return set(self.by_shard("data", stage))
-
     def by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
         """Return the files of a stage in the subfolder `part` (`journal` or `data`), by the shard in their names."""
         found: dict[int, list[Path]] = {}

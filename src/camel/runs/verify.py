@@ -162,7 +162,7 @@ def missing_files(folder: RunFolder, stage: str) -> list[str]:
     """
     if not folder.on_disk:
         return []
-    lost = folder.committed(stage) - folder.with_data(stage)
+    lost = folder.committed(stage) - folder.by_shard("data", stage).keys()
     if not lost:
         return []
     held = {

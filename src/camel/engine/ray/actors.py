@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +19,7 @@ from camel._version import __version__
 from camel.core.errors import CamelError
 from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.collector import YOUNG
-from camel.engine.coordinator import Coordinator, Totals
+from camel.engine.coordinator import Coordinator
 from camel.engine.ray.metrics import Metrics
 from camel.engine.site import (
     CoordinatorClient,
@@ -52,47 +51,12 @@ class CoordinatorActor:
         self._coordinator = Coordinator(concurrency, ttl=ttl, share=share)
         self._metrics = Metrics(run)
 
-    async def begin(self, turn: Turn, shards: int, done: Iterable[int]) -> None:
-        """Start a pass over a stage."""
-        self._coordinator.begin(turn, shards, done)
-
-    async def halt(self, reason: str) -> None:
-        """Ask all workers to stop."""
-        self._coordinator.halt(reason)
-
-    async def pause(self, paused: bool) -> None:
-        """Pause or continue all workers."""
-        self._coordinator.pause(paused)
-
-    async def close(self) -> None:
-        """Ask all workers to exit."""
-        self._coordinator.close()
-
-    async def lost(self, worker: str) -> list[int]:
-        """Handle a dead worker; returns its shards."""
-        return self._coordinator.lost(worker)
-
-    async def mark_unreachable(self, worker: str) -> None:
-        """Handle an unreachable worker."""
-        self._coordinator.mark_unreachable(worker)
-
-    async def look(self, seen: int, expected: int) -> Totals:
-        """Return the overall state."""
-        totals = self._coordinator.look(seen, expected)
-        self._metrics.show(totals)
-        return totals
-
-    async def turn(self, worker: str) -> Turn | None:
-        """Return the current turn."""
-        return self._coordinator.turn(worker)
-
-    async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """Lease a shard to a worker."""
-        return self._coordinator.lease(worker, turn, number)
-
-    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Process a worker's heartbeat."""
-        return self._coordinator.beat(beat)
+    async def call(self, method: str, *args: Any) -> Any:
+        """Call a method of the coordinator. Async, so that Ray makes all calls on one thread."""
+        answer = getattr(self._coordinator, method)(*args)
+        if method == "look":
+            self._metrics.show(answer)
+        return answer
 
 
 class WorkerActor:
@@ -140,7 +104,7 @@ class _RemoteCoordinator:
 
     async def _call(self, method: str, *args: Any) -> Any:
         try:
-            return await getattr(self._coordinator, method).remote(*args)
+            return await self._coordinator.call.remote(method, *args)
         except ActorUnavailableError:
             raise TimeoutError from None
         except RayActorError:

@@ -79,7 +79,6 @@ class RaySupervisor:
         *,
         concurrency: int,
         workers: int | None = None,
-        cpus: float = 1.0,
         ttl: float = TTL,
         share: Divide = no_limits,
         environment: dict[str, str] | None = None,
@@ -94,7 +93,7 @@ class RaySupervisor:
         the event loop of the stage.
         """
         self._factory, self._folder, self._share = factory, folder, share
-        self._concurrency, self._workers, self._cpus, self._ttl = concurrency, workers, cpus, ttl
+        self._concurrency, self._workers, self._ttl = concurrency, workers, ttl
         self._environment, self._watch, self._tell = environment or {}, watch, tell
         self._fence = Fence(folder, ttl)
         self._coordinator: Any = None
@@ -131,7 +130,7 @@ class RaySupervisor:
             self._concurrency, self._ttl, self._share, self._folder.root.name
         )
         self._make = ray.remote(
-            num_cpus=self._cpus,
+            num_cpus=1,
             max_restarts=0,
             max_task_retries=0,
             enable_task_events=False,
@@ -145,12 +144,12 @@ class RaySupervisor:
         self._thread.join()
         end = time.monotonic() + (self._patience if kind is None else 0.0)
         with contextlib.suppress(RayError):
-            ray.get(self._coordinator.close.remote(), timeout=GRACE)
+            ray.get(self._coordinator.call.remote("close"), timeout=GRACE)
             while self._running and time.monotonic() < end:
                 ended, _ = ray.wait(list(self._running), timeout=LOOK_EVERY)
                 for call in ended:
                     del self._running[call]
-                ray.get(self._coordinator.look.remote(0, 1), timeout=GRACE)
+                ray.get(self._coordinator.call.remote("look", 0, 1), timeout=GRACE)
         for actor in (*(worker.actor for worker in self._running.values()), self._coordinator):
             with contextlib.suppress(Exception):  # the cluster may have stopped
                 ray.kill(actor)
@@ -270,12 +269,12 @@ class RaySupervisor:
         )
         if not there:
             cause = "its nodes have died; start them again"
-        elif free < self._cpus:
+        elif free < 1:
             cause = "stop other work on the cluster, or add a node"
         else:
             cause = "they are starting"
         text = (
-            f"no worker has run for {IDLE_NOTICE:g} s: {len(self._running)} wait for {self._cpus:g} CPU each, and {free:g} of "
+            f"no worker has run for {IDLE_NOTICE:g} s: {len(self._running)} wait for 1 CPU each, and {free:g} of "
             f"the cluster's {there:g} are free: {cause}"
         )
         with self._lock:
@@ -288,7 +287,7 @@ class RaySupervisor:
 
     def _call(self, method: str, *args: Any) -> Any:
         try:
-            return ray.get(getattr(self._coordinator, method).remote(*args), timeout=60)
+            return ray.get(self._coordinator.call.remote(method, *args), timeout=60)
         except GetTimeoutError:
             raise ClusterLost("the coordinator does not answer: run the same command again") from None
 
@@ -315,7 +314,7 @@ class RaySupervisor:
         if len(placed) < len(self._running):
             return len(self._running)  # workers that are starting may not have a CPU yet
         free = ray.available_resources().get("CPU", 0.0)
-        return max(1, len(placed) + int(free / max(self._cpus, 0.01)))
+        return max(1, len(placed) + int(free))
 
     def _replace(self) -> None:
         """Wait a moment for workers to end, and handle those that have ended."""
@@ -332,8 +331,8 @@ class RaySupervisor:
         if left is None:
             with contextlib.suppress(Exception):
                 ray.kill(worker.actor)
-        # A worker on an unreachable node may be alive, so its lease has to expire first.
-        may_live = _may_live(error)
+        # If only the loss of its node is known, the worker may be alive, so its lease has to expire first.
+        may_live = isinstance(error, RayActorError) and "worker process has died" not in str(error)
         shards: list[int] = self._call("mark_unreachable" if may_live else "lost", worker.name) or []
         if left is None:
             rest = f"its lease expires in at most {self._ttl:g} s" if may_live else describe_release(shards)
@@ -371,11 +370,6 @@ def _how(call: Any) -> tuple[WorkerEnd | None, Exception | None]:
         return ray.get(call), None
     except (RayError, Exception) as error:
         return None, error
-
-
-def _may_live(error: Exception | None) -> bool:
-    """Return whether a lost worker may still be running, because only the loss of its node is known."""
-    return isinstance(error, RayActorError) and "worker process has died" not in str(error)
 
 
 def _line(error: Exception | None) -> str:

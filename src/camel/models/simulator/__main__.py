@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -58,11 +59,9 @@ def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) 
             loop.remove_reader(source)
             stop.set()
 
-    try:
+    # /dev/null or a file: there is no parent at the other end, so only a signal stops the server.
+    with contextlib.suppress(PermissionError):
         loop.add_reader(source, read)
-    except PermissionError:
-        # /dev/null or a file: there is no parent at the other end, so only a signal stops the server.
-        return
 
 
 if __name__ == "__main__":

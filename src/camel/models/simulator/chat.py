@@ -97,10 +97,6 @@ class PrefixCache:
             self._seen.popitem(last=False)
         return longest
 
-    def clear(self) -> None:
-        """Remove all prefixes."""
-        self._seen.clear()
-
 
 def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache

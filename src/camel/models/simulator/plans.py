@@ -18,8 +18,6 @@ from camel.models.simulator.authors import Author
 from camel.models.simulator.ledger import Ledger, LedgerRow, TokenCount
 from camel.models.simulator.settings import FaultKind, SimulatorSettings, fraction, mix
 
-Ending = Literal["keep", "close", "reset"]
-
 
 class ReplyPlan(NamedTuple):
     """One answer."""
@@ -36,7 +34,7 @@ class ReplyPlan(NamedTuple):
     """Seconds before the first piece."""
     interval: float = 0.0
     """Seconds between pieces. 0: all pieces are sent at once."""
-    ending: Ending = "keep"
+    ending: Literal["keep", "close", "reset"] = "keep"
 
 
 class ReplyPlanner:
@@ -67,18 +65,19 @@ class ReplyPlanner:
 
     def _plan_chat(self, request: wire.HttpRequest, client: int) -> ReplyPlan:
         digest = int.from_bytes(sha256(request.body).digest()[:8], "big")
-        row = self.ledger.arrive(request.session, digest, client)
+        row, settings = self.ledger.arrive(request.session, digest, client), self._settings
         try:
             asked = chat.decode_request(request.body)
-            if self._settings.rejects:
+            if settings.rejects:
                 sent = msgspec.json.decode(request.body, type=dict[str, msgspec.Raw])
-                for name in sent.keys() & {*self._settings.rejects}:
+                for name in sent.keys() & {*settings.rejects}:
                     return self._error(row, "rejected", 400, f"Unsupported parameter: '{name}'")
-            fault = self._draw_fault(row, digest)
+            point = fraction(mix(settings.seed, digest, row.seen, 1)) if settings.faults else 1.0
+            fault = settings.fault_at(point)
             refusal = self._refuse(row) or self._fail(row, fault)
             if refusal is not None:
                 return refusal
-            completion = chat.compose(asked, self._settings, self._author, self._cache)
+            completion = chat.compose(asked, settings, self._author, self._cache)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             return self._error(row, "rejected", 400, str(problem))
         except Exception as problem:
@@ -97,12 +96,6 @@ class ReplyPlanner:
         if capacity is not None and self.ledger.counters.in_flight > capacity:
             return self._error(row, "capacity", 429, f"at most {capacity} requests at a time")
         return None
-
-    def _draw_fault(self, row: LedgerRow, digest: int) -> FaultKind | None:
-        settings = self._settings
-        if not settings.faults:
-            return None
-        return settings.fault_at(fraction(mix(settings.seed, digest, row.seen, 1)))
 
     def _fail(self, row: LedgerRow, fault: FaultKind | None) -> ReplyPlan | None:
         """Return the plan for a fault before the model writes anything, so nothing is billed. None for other faults."""
@@ -138,15 +131,15 @@ class ReplyPlanner:
         """Return the plan changed by a fault in the delivery of the reply. The reply has been written and is billed."""
         if fault is None:
             return plan
-        plan = plan._replace(outcome=fault)
+        plan, reply = plan._replace(outcome=fault), b"".join(plan.pieces)
         match fault:
             case "lost":
                 return plan._replace(status=0, pieces=(), ending="close")
             case "truncate":
-                half = _first_half(b"".join(plan.pieces))
+                body_at = reply.index(b"\r\n\r\n") + 4
+                half = reply[: (body_at + len(reply)) // 2]
                 return plan._replace(pieces=(half,), interval=0.0, ending="close")
             case "drip":
-                reply = b"".join(plan.pieces)
                 drops = (reply[at : at + 1] for at in range(len(reply)))
                 return plan._replace(pieces=drops, interval=self._settings.drip_seconds)
             case "malformed" if asked.stream:
@@ -176,12 +169,6 @@ class ReplyPlanner:
     def _reset(self) -> bytes:
         """Reset the ledger, the prefix cache and the clock of bursts and capacity."""
         self.ledger.clear()
-        self._cache.clear()
+        self._cache = chat.PrefixCache(self._settings.prefix_cache)
         self._started = time.monotonic()
         return b"{}"
-
-
-def _first_half(reply: bytes) -> bytes:
-    """Return the head of a response and half of its body."""
-    body_at = reply.index(b"\r\n\r\n") + 4
-    return reply[: (body_at + len(reply)) // 2]

@@ -16,7 +16,7 @@ from typing import Self, cast
 from camel.models.simulator import chat, wire
 from camel.models.simulator.authors import Author, find_author
 from camel.models.simulator.ledger import Ledger
-from camel.models.simulator.plans import Ending, ReplyPlan, ReplyPlanner
+from camel.models.simulator.plans import ReplyPlan, ReplyPlanner
 from camel.models.simulator.settings import SimulatorSettings
 
 # Shared by all connections, since each empties it before the event loop handles the next one. A plain protocol would
@@ -119,12 +119,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._plan = self._timer = None
         if rest:
             self._transport.write(rest)
-        self._end("close" if self._closes and plan.ending == "keep" else plan.ending)
-
-    def _end(self, ending: Ending) -> None:
-        if ending == "close":
+        if plan.ending == "close" or (self._closes and plan.ending == "keep"):
             self._transport.close()
-        elif ending == "reset":
+        elif plan.ending == "reset":
             raw = cast(socket.socket, self._transport.get_extra_info("socket"))
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
             self._transport.abort()

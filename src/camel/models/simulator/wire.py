@@ -42,10 +42,8 @@ class HttpRequest(NamedTuple):
 
 
 class _Head(NamedTuple):
-    method: str
-    path: str
-    session: str
-    closes: bool
+    request: HttpRequest
+    """The request without its body."""
     expects: bool
     body_at: int
     body_length: int
@@ -75,7 +73,7 @@ class RequestReader:
         body, end = taken
         del self._buffer[:end]
         self._head = None
-        return HttpRequest(head.method, head.path, head.session, body, head.closes)
+        return head.request._replace(body=body)
 
     def wants_continue(self) -> bool:
         """Return whether the client waits for `100 Continue` before its body; true once per request."""
@@ -112,15 +110,9 @@ def _parse_head(buffer: bytearray) -> _Head | None:
         length = _CHUNKED
     elif not 0 <= length <= _MAX_BODY:
         raise BadRequest(413, f"the request's body exceeds {_MAX_BODY} bytes")
-    return _Head(
-        method=method,
-        path=target.partition("?")[0],
-        session=headers.get("x-session-id", ""),
-        closes=version == "HTTP/1.0" or headers.get("connection", "").lower() == "close",
-        expects=headers.get("expect", "").lower() == "100-continue",
-        body_at=end + 4,
-        body_length=length,
-    )
+    closes = version == "HTTP/1.0" or headers.get("connection", "").lower() == "close"
+    request = HttpRequest(method, target.partition("?")[0], headers.get("x-session-id", ""), b"", closes)
+    return _Head(request, headers.get("expect", "").lower() == "100-continue", end + 4, length)
 
 
 def _take_body(buffer: bytearray, head: _Head) -> tuple[bytes, int] | None:
