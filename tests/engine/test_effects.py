@@ -51,7 +51,9 @@ async def test_a_result_in_the_journal_is_used_and_a_missing_one_is_known(tmp_pa
     assert sorted(bench.calls) == [(index, False) for index in range(6)]
     bench.during = lambda index: None
     assert await bench.run()
-    assert bench.calls[6:] == [(2, True)], "only the call without a result is executed again, and the tool knows"
+    assert bench.calls[6:] == [(2, True)], (
+        "only the call without a result is executed again, and the tool knows"
+    )
     assert [row[2] for row in bench.data()] == [f"done {index}" for index in range(6)]
     assert set(bench.taken.values()) == {1}
 
