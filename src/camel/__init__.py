@@ -38,7 +38,7 @@ _HOME = {
     "core.inception": "Inception",
     "core.judge": "ModelJudge",
     "core.member": "Member",
-    "core.message": "Action Deliberation Message Proposal Sampling Usage",
+    "core.message": "Action Deliberation Message Proposal Sampling ToolCall Usage",
     "core.model": "Choice Event Model Reply Request Retrying Text",
     "core.planner": "Casting Planner assign_roles plan_task",
     "core.role_playing": "RolePlaying",

@@ -87,6 +87,9 @@ from camel.core.message import (
     Sampling as Sampling,
 )
 from camel.core.message import (
+    ToolCall as ToolCall,
+)
+from camel.core.message import (
     Usage as Usage,
 )
 from camel.core.model import (
