@@ -48,7 +48,7 @@ def acted(steps: list[tuple[str, list[tuple[dict[str, Any], str, bool]]]], start
     found: list[Action] = []
     for step, (said, calls) in enumerate(steps):
         for place, (input, text, failed) in enumerate(calls):
-            outcome = {"error": text} if failed else {"result": text}
+            outcome: dict[str, Any] = {"error": text} if failed else {"result": text}
             id = f"call-{start + len(found)}"
             found.append(
                 Action("add", json.dumps(input), **outcome, call=id, step=step, said="" if place else said)
