@@ -118,8 +118,8 @@ class Interpreter:
         except ProgramFailed as failed:
             self._close()
             why = f"it took longer than {SECONDS:g} seconds" if failed.kind == "time" else str(failed)
-            told = "This call had no effect, and the variables of earlier calls are kept"
-            raise ToolFailed(f"The interpreter was stopped: {why}. {told}") from None
+            effect = "This call had no effect, and the variables of earlier calls are kept"
+            raise ToolFailed(f"The interpreter was stopped: {why}. {effect}") from None
         except BaseException:
             self._close()
             raise
