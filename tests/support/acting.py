@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,14 @@ async def act(
     return reply.actions[0]
 
 
-def runs(process: str) -> bool:
-    """Return whether a process exists that has not ended. One that ended may stay as a zombie if its parent ignores it."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except FileNotFoundError:
-        return False
+def runs(process: str, *, patience: float = 0.0) -> bool:
+    """Return whether a process has not ended after `patience` seconds. One whose parent ignores it stays as a zombie."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            ended = "State:\tZ" in Path(f"/proc/{process}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            ended = True
+        if ended or time.monotonic() > until:
+            return not ended
+        time.sleep(0.02)

@@ -64,12 +64,12 @@ async def test_a_function_is_called():
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("shop_tools:serch", "serch"),
+        ("shop_tools:no_such", "no_such"),
         ("no_module_here:x", "PYTHONPATH"),
         ("broken_tools:x", "no_such_package"),
         ("shop_tools:nothing", "not 3"),
         ("shop_tools:Group", "function"),
-        ("pyton", "python"),
+        ("snake", "python"),
         ("mcp:time", "[tools.servers.time]"),
         ("mcp:a=unclosed 'quote", "quotation"),
         ("mcp:a b=x", "'mcp:a b'"),
@@ -129,7 +129,7 @@ def read(table: dict[str, Any]) -> ToolSettings:
         {"allow": ["python(code='x')"]},
         {"allow": ['python(code="a" mode="b")']},
         {"allow": ["rm -rf"]},
-        {"alow": ["python"]},
+        {"permit": ["python"]},
         {"servers": {"a b": {"command": ["x"]}}},
         {"servers": {"a.b": {"command": ["x"]}}},
         {"servers": {"a": {}}},

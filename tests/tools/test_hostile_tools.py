@@ -212,7 +212,7 @@ async def test_processes_of_a_server_end_with_it():
     tool: Any = toolbox.tools["act"]
     assert runs(action.result)
     await asyncio.to_thread(wait_on_tool_loop, tool.server.stop(), 20)
-    assert not runs(action.result)
+    assert not runs(action.result, patience=10.0)
 
 
 # ---------------------------------------------------------------- HTTP

@@ -148,4 +148,5 @@ print(asyncio.run(act(toolbox, "act", {{}})).result)
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
     )
     assert not done.stderr
-    assert not runs(done.stdout.strip())
+    assert done.stdout.strip().isdecimal()
+    assert not runs(done.stdout.strip(), patience=10.0)

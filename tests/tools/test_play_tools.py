@@ -21,7 +21,7 @@ from tests.support.command import camel
     ("arguments", "part"),
     [
         (["--confirm"], "--tools"),
-        (["--tools", "pyton"], "pyton"),
+        (["--tools", "snake"], "snake"),
         (["--tools", "mcp:time"], "mcp:time=COMMAND"),
         (["--tools", "no_module_here:f"], "no_module_here"),
         (["--tools", "json:dumps", "--human", "assistant"], "--human assistant"),

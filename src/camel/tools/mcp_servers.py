@@ -106,8 +106,8 @@ class Server:
             raise ToolFailed(f"{self.name} did not answer within {self.settings.seconds:g} seconds") from None
         except Exception as error:
             if not _is_end(error):
-                raise ToolFailed(f"{self.name} answered with an error: {_told(error)}") from None
-            why = await self.stop(session) or _told(error)
+                raise ToolFailed(f"{self.name} answered with an error: {_describe(error)}") from None
+            why = await self.stop(session) or _describe(error)
             if repeatable:
                 return await self.call(tool, version, arguments, False)
             raise ToolFailed(
@@ -145,7 +145,7 @@ class Server:
                 if self._versions:
                     await self.tools(session)
             except BaseException as error:
-                why = (_is_end(error) and await self.stop()) or _told(error)
+                why = (_is_end(error) and await self.stop()) or _describe(error)
                 await self.stop()
                 if isinstance(error, asyncio.CancelledError):
                     raise
@@ -180,7 +180,7 @@ def server_tools(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]
         connection = _server(server, msgspec.json.encode(settings.servers[server]))
         listed = wait_on_tool_loop(connection.tools(), 3 * START_SECONDS + 30.0)
     except (ToolFailed, TimeoutError, MCPError) as error:
-        raise InputError(f"mcp:{server} cannot be used: {_told(error)}") from None
+        raise InputError(f"mcp:{server} cannot be used: {_describe(error)}") from None
     known = {f"mcp:{server}.{one.name}": one for one in listed}
     if wanted and name not in known:
         raise InputError(f"there is no tool {name}{similar(name, known)}")
@@ -219,7 +219,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     """Return what an error says, in one short line."""
     error = _innermost(error)
     if isinstance(error, ValidationError):  # its text may be very long

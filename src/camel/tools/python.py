@@ -24,6 +24,7 @@ LIMITS = Limits(seconds=600, wall=SECONDS, memory=1 << 30, answer=4 << 20)
 RAISED = "The code raised an exception.\n"
 """Start of the error of a call whose code was executed, so that it is executed again to restore the state."""
 _MOST_ERROR = 900
+_GUEST = (Path(__file__).parent / "interpreter.py").read_text("utf-8")
 _threads = Threads(16)
 
 
@@ -110,7 +111,7 @@ class Interpreter:
     def _run(self, code: str) -> tuple[str, str]:
         try:
             earlier = self.codes if self._program is None else []
-            program = self._program = self._program or _sandbox().start(_guest(), "execute", LIMITS)
+            program = self._program = self._program or _sandbox().start(_GUEST, "execute", LIMITS)
             for one in [*earlier, code]:
                 program.renew()
                 output, error = program.call((one,))
@@ -118,8 +119,8 @@ class Interpreter:
         except ProgramFailed as failed:
             self._close()
             why = f"it took longer than {SECONDS:g} seconds" if failed.kind == "time" else str(failed)
-            told = "This call had no effect, and the variables of earlier calls are kept"
-            raise ToolFailed(f"The interpreter was stopped: {why}. {told}") from None
+            effect = "This call had no effect, and the variables of earlier calls are kept"
+            raise ToolFailed(f"The interpreter was stopped: {why}. {effect}") from None
         except BaseException:
             self._close()
             raise
@@ -134,11 +135,6 @@ class Interpreter:
 
 def _interpreter(place: Workplace) -> Interpreter:
     return place.kept.setdefault(PythonTool, Interpreter())
-
-
-@cache
-def _guest() -> str:
-    return (Path(__file__).parent / "interpreter.py").read_text("utf-8")
 
 
 @cache
