@@ -413,8 +413,7 @@ def test_models_are_listed(url: str) -> None:
     connection.close()
 
 
-def test_a_failing_endpoint_is_a_503_and_the_retry_continues(tmp_path: Path) -> None:
-    # One call in four fails in a way that the failure policy retries within the request.
+def test_faults_of_the_endpoint_are_retried_within_a_request(tmp_path: Path) -> None:
     with simulated(SimulatorSettings(words=8, faults={"500": 0.25})) as faulty:
         with serving(tmp_path / "run", faulty) as url:
             answers = ask_all(url, [chat(f"Task {number}.") for number in range(8)], clients=4)

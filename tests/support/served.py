@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+import pytest
+
 from camel import Ending, Member, Society
+from camel.engine import controlled
 from camel.engine.journaled import journaled
 from camel.library.serving import serve
 from camel.models.simulator import SimulatorProcess
@@ -120,6 +123,8 @@ def serving(out: Path, simulator: SimulatorProcess, what: Any = SOCIETY, **optio
             reached.set()
 
     thread = threading.Thread(target=run)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(controlled, "EVERY", 0.05)  # seconds until it sees that it must stop
     thread.start()
     try:
         assert reached.wait(120)
@@ -132,7 +137,8 @@ def serving(out: Path, simulator: SimulatorProcess, what: Any = SOCIETY, **optio
             time.sleep(0.1)
             while thread.is_alive():  # a wish of before the start does not count
                 wish(RunFolder(out), "stop")
-                thread.join(2)
+                thread.join(0.2)
+        patch.undo()
     assert not isinstance(found[-1], BaseException), found[-1]
 
 
