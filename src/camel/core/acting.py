@@ -156,6 +156,7 @@ class ActingModel(WrappedModel):
         try:
             if place.confirm is not None and not await place.confirm(self._speaker, tool, arguments):
                 raise ToolFailed("a person did not allow this call")
+            begun = time.monotonic()  # without the time that a person thinks
             seconds = min(tool.seconds, max(0.1, limits.seconds - place.seconds))
             async with asyncio.timeout(seconds):
                 outcome = await tool.call(arguments, place)

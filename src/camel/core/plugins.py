@@ -7,8 +7,11 @@ plug-in with the name of a built-in part is ignored, and `camel doctor` reports 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from camel.core.checks import shown, similar
@@ -55,6 +58,23 @@ class Plugin(NamedTuple):
     def bare(self) -> str:
         """The distribution's name without its version."""
         return self.package.split(" ")[0]
+
+
+def import_named(where: str) -> Any:
+    """Import `module:name`, also from the current folder. Raise an `InputError` for any failure."""
+    module, _, path = where.partition(":")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"cannot import {shown(where)} ({why}). Give it as module:name, from an installed package or the current folder"
+        ) from error
+    return found
 
 
 @cache

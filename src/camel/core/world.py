@@ -23,12 +23,12 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any, cast
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.message import Action
+from camel.core.plugins import import_named
 from camel.core.tools import FunctionTool, Toolbox, ToolResult, Workplace, checked_toolbox
 from camel.core.transcript import Score, Transcript
 
@@ -102,13 +102,7 @@ def world_class(world: Any) -> type[World] | None:
     """Return the class of a world, which is given as a class, as `module:Class`, or with its row. None if there is none."""
     found: Any = cast("Any", world.func) if isinstance(world, partial) else world
     if isinstance(world, str) and world:
-        module, _, name = world.partition(":")
-        try:
-            found = getattr(import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"the world {shown(world)} cannot be imported as module:Class: {error}"
-            ) from None
+        found = import_named(world)
     if found and not (isinstance(found, type) and issubclass(found, World)):
         raise InputError(f"world must be a subclass of World or its name as module:Class, not {shown(world)}")
     return found or None

@@ -70,7 +70,7 @@ class RunTools:
     def secrets(self) -> Sequence[str]:
         """The values that results must not contain."""
         servers = {server_of(name) for several in self._named.values() for names in several for name in names}
-        return secret_values(self.settings, [name for name in servers if name in self.settings.servers])
+        return secret_values(self.settings, servers)
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the tools in the settings of a run. Raise an `InputError` if a critic cannot have them."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.model import Model
+from camel.core.plugins import import_named
 from camel.core.rubric import Rubric
 from camel.detectors import DETECTORS
 from camel.evaluation.scorers import (
@@ -61,14 +60,8 @@ def _shipped(name: str) -> dict[str, Scorer]:
 
 
 def import_function(where: str) -> Any:
-    """Import `module:name`, also from the current folder."""
-    module, _, name = where.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(import_module(module), name) if name else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"cannot import {shown(where)}: {error}. Give it as module:name") from None
+    """Import `module:name`. Raise an `InputError` if it is not a function."""
+    found = import_named(where)
     if not callable(found):
         raise InputError(f"{shown(where)} is not a function: give it as module:name")
     return found

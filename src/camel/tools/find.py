@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 import shlex
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any, cast
 
 from msgspec.structs import replace
 
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError, MissingExtra
+from camel.core.plugins import import_named
 from camel.core.tools import FunctionTool, Tool, ToolFailed, Workplace, checked_name
 from camel.tools.settings import Rule, ServerSettings, ToolSettings, check_name, rules_for, server_of
 
@@ -93,15 +93,7 @@ def _find(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]]:
 
 
 def _imported(name: str) -> Iterator[Tool]:
-    module, _, path = name.partition(":")
-    try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        hint = f"Check the name, or set PYTHONPATH to the folder of {module}"
-        raise InputError(f"the tool {name} cannot be imported ({why}). {hint}") from error
+    found: Any = import_named(name)
     for one in cast("Sequence[Any]", found) if isinstance(found, list | tuple) else (found,):
         if isinstance(one, Tool):
             checked_name(one.name)
