@@ -51,12 +51,10 @@ class RunTools:
         check_allowed([self.world] if self.world else [], self.settings)
         scenarios = [one for names in named.values() for one in bound_tools(names, self.world)]
         check_allowed([one for one in scenarios if isinstance(one, str)], self.settings)
-        users = {
+        users: dict[str, Any] = {
             seat: [one.tools for one in its.candidates if one.tools] for seat, its in config.models.items()
         }
-        self._named: dict[str, list[Sequence[str]]] = {
-            seat: [names] for seat, names in named.items() if names
-        }
+        self._named: dict[str, Any] = {seat: [names] for seat, names in named.items() if names}
         self._named |= {seat.removeprefix("members."): several for seat, several in users.items() if several}
 
     def __bool__(self) -> bool:
