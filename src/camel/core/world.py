@@ -117,7 +117,7 @@ def world_class(world: Any) -> type[World] | None:
             ) from None
     if found and not (isinstance(found, type) and issubclass(found, World)):
         raise InputError(
-            f"world must be a subclass of World or its name as module:Class, not {shown(str(world))}"
+            f"world must be a subclass of World or its name as module:Class, not {shown(cast('Any', world))}"
         )
     return found or None
 
@@ -151,8 +151,8 @@ def start_world(world: Any, place: Workplace | None) -> Workplace:
     """Put the world of a conversation into its workplace, which is made if there is none."""
     place, kind = place or Workplace(), world_class(world)
     if kind is not None:
-        start = world if isinstance(world, partial) else partial(kind, {})
-        made = _called(f"{kind.__name__}.__init__", cast("Callable[[], Any]", start))
+        start = cast("Any", world) if isinstance(world, partial) else partial(kind, {})
+        made = _called(f"{kind.__name__}.__init__", start)
         made.__dict__.update(state_of(made))
         place.kept[World] = made
     return place
