@@ -1,9 +1,10 @@
-"""What the sandbox costs: starting a program in it against bare Python, and both cores at once.
+"""What the sandbox costs: starting a program in it against bare Python, both cores at once, and calls of the tool `python`.
 
     python -m benchmarks.sandbox [--short]
 
 Times are of this machine as it is now; the ratios and the processor's seconds say more. It fails when a program in the
-sandbox takes more than four times the processor's time of bare Python.
+sandbox takes more than four times the processor's time of bare Python, or when the first call of a conversation's tool
+takes more than three times the time of `python -I -c`, side by side. Later calls use the same interpreter.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from statistics import median
 from camel.evaluation.humaneval.judging import ProgramJudge
 from camel.evaluation.humaneval.problems import problems
 from camel.sandbox.process import Sandbox
+from camel.tools.python import Interpreter
 
 PROGRAM = "def add(a, b):\n    return a + b\n"
-MOST = 4.0
+MOST, MOST_TOOL = 4.0, 3.0
+CODE = "print(sum(n * n for n in range(1000)))"
 
 
 class Cost:
@@ -55,6 +58,28 @@ def _used() -> float:
         used.ru_utime + used.ru_stime
         for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     )
+
+
+def first_call() -> None:
+    """The first call of a conversation: a new interpreter."""
+    interpreter = Interpreter()
+    assert interpreter.execute(CODE) == ("332833500", "")
+    interpreter.end()
+
+
+def tool_ratio(times: int) -> tuple[float, float]:
+    """Return the time of a first call and of a later one, as multiples of `python -I -c`. The runs alternate."""
+
+    def bare() -> None:
+        subprocess.run([sys.executable, "-I", "-c", CODE], check=True, stdout=subprocess.DEVNULL)
+
+    kept = Interpreter()
+    kept.execute(CODE)
+    runs: list[Callable[[], object]] = [bare, first_call, lambda: kept.execute(CODE)]
+    took = [[_timed(run) for run in runs] for _ in range(times)]
+    kept.end()
+    alone, first, later = map(median, zip(*took, strict=True))
+    return first / alone, later / alone
 
 
 def main() -> None:
@@ -96,6 +121,10 @@ def main() -> None:
     print(
         f"processor time against bare Python: {ratio:.2f}x; {cores} at a time: {all_cores.rate / one.rate:.2f}x as many a second"
     )
+    first, later = tool_ratio(times)
+    print(f"the tool python against python -I -c: first call {first:.2f}x, later calls {later:.2f}x")
+    if first > MOST_TOOL:
+        sys.exit(f"a call of the tool python takes {first:.1f} times python -I -c, more than {MOST_TOOL}")
     if ratio > MOST:
         sys.exit(
             f"a program in the sandbox takes {ratio:.1f} times the processor's time of bare Python, more than {MOST}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +14,11 @@ from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
+    from camel.cli.keyboard import Keyboard
     from camel.cli.screen import Screen
     from camel.cli.seat import CriticSeat
     from camel.core.inception import Inception
+    from camel.core.tools import Confirm, Tool
     from camel.models.person import Person
 
 MESSAGES = 40
@@ -23,6 +26,8 @@ MESSAGES = 40
 AssistantOption = Annotated[str, option("Role of the assistant, who follows instructions.", "ROLE")]  # fmt: skip
 HumanOption = Annotated[list[str] | None, option("Seat that you take: user, assistant, or critic, who chooses between proposed messages.", "SEAT")]  # fmt: skip
 CriticOption = Annotated[int, option("Let the model choose each message from N proposals; 0 turns this off.", "N")]  # fmt: skip
+ToolsOption = Annotated[list[str] | None, option("Tool that the assistant may use: python, module:function, 'mcp:NAME=COMMAND' or mcp:NAME=URL.", "TOOL")]  # fmt: skip
+ConfirmOption = Annotated[bool, flag("--confirm", "With --tools: ask you before each call of a tool.")]  # fmt: skip
 WordLimitOption = Annotated[int, option("Maximum length of the more specific task, in words.", "WORDS", min=1)]  # fmt: skip
 PromptsOption = Annotated[Path | None, option("Folder with your own prompts: assistant.txt, user.txt, specifier.txt and opening.txt.", "FOLDER")]  # fmt: skip
 VerbatimOption = Annotated[bool, flag("--verbatim", "With --human: send your text as typed, without adding Instruction: or Solution: to it.")]  # fmt: skip
@@ -45,6 +50,8 @@ def play(
     context: shared.Context = None,
     guided: shared.Guided = "",
     critic: CriticOption = 0,
+    tools: ToolsOption = None,
+    confirm: ConfirmOption = False,
     specify: Annotated[bool, option("Let the model make the task more specific first.")] = True,
     word_limit: WordLimitOption = 50,
     prompts: PromptsOption = None,
@@ -67,11 +74,17 @@ def play(
     from camel.core.role_playing import RolePlaying
     from camel.core.stops import play_rules
     from camel.core.task import TaskSpecifier
+    from camel.core.tools import Toolbox, Workplace
     from camel.models.person import Person
 
     seats = _check_seats(human or [])
     files = [check_file(path) for path in save or []]
     local = local or model == "local"
+    if confirm and not tools:
+        raise InputError("--confirm needs --tools")
+    if tools and "assistant" in seats:
+        raise InputError("--tools are for a model: remove --tools or --human assistant")
+    toolbox = Toolbox(tools or [], form="text" if local else "native")
     sampling = read_sampling(local, temperature, max_tokens, seed=seed)
     own = _read_prompts(prompts) if prompts else None
     specifier = TaskSpecifier(
@@ -81,7 +94,8 @@ def play(
     chat = open_chat(screen.note, model, base_url, local, context, guided, dialect)
     if local:
         warn_small_model(screen)
-    seat = Seat(screen, open_keyboard(keep_history=history)) if seats else None
+    keyboard = open_keyboard(keep_history=history) if seats or confirm else None
+    seat = Seat(screen, keyboard) if seats and keyboard else None
     people = {name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat}
     person = CriticSeat(seat, screen, chat, critic or PROPOSALS) if seat and "critic" in seats else None
     model_critic = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
@@ -98,6 +112,8 @@ def play(
         specifier=specifier if specify else None,
         rules=play_rules(max_messages=max_messages or MESSAGES),
         inception=own,
+        assistant_tools=toolbox,
+        workplace=Workplace(confirm=_ask_first(screen, keyboard) if confirm and keyboard else None),
         watch=screen.watch,
     )
     handed = [*people.values(), *([person] if person else [])]
@@ -109,10 +125,29 @@ def play(
         show_prompts=show_prompts,
         show_reasoning=show_reasoning,
         intercept=lambda: _take_back(handed, screen),
-        people=bool(seats),
+        people=bool(seats) or confirm,
     )
     if code or (seat and seat.interrupted):
         raise typer.Exit(code or 130)
+
+
+def _ask_first(screen: Screen, keyboard: Keyboard) -> Confirm:
+    """Return a function that asks the person whether a call of a tool is allowed."""
+    from camel.core.tools import as_text
+
+    one_at_a_time = asyncio.Lock()
+
+    async def ask(speaker: str, tool: Tool, arguments: dict[str, Any]) -> bool:
+        async with one_at_a_time:
+            screen.end_message()
+            screen.note(f"The {speaker} wants to call {tool.name}({as_text(arguments, 4_000)})", "yellow")
+            try:
+                text = await keyboard.read("Allow this call?", "yellow", ("y allows it", "n refuses it"))
+            except EOFError:
+                return False
+            return text.strip().lower() in ("y", "yes")
+
+    return ask
 
 
 def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:

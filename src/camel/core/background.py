@@ -66,4 +66,4 @@ async def run_on_tool_loop(work: Coroutine[Any, Any, Any]) -> Any:
 
 def wait_on_tool_loop(work: Coroutine[Any, Any, Any], seconds: float) -> Any:
     """Run a coroutine on the event loop that async tools share, and wait for its result. Raise `TimeoutError` if it is late."""
-    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), _loop()).result()
+    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), _loop()).result(seconds + 10)

@@ -40,6 +40,7 @@ EXTRAS = {
     "study": "camel study and ablate",
     "evaluate": "camel evaluate",
     "map": "camel map",
+    "tools": "tools of MCP servers",
     "cluster": "Ray clusters and object stores",
     "train": "camel train; camel rows (pyarrow and numpy)",
 }

@@ -6,6 +6,7 @@ named, and a call that matches none of them is refused when it is made.
 
 from __future__ import annotations
 
+import copy
 import shlex
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -14,45 +15,9 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from camel.core.checks import shown, similar
-from camel.core.errors import InputError
-from camel.core.message import Action
+from camel.core.errors import InputError, MissingExtra
 from camel.core.tools import FunctionTool, Tool, ToolFailed, Workplace, checked_name
-from camel.tools.settings import (
-    Rule,
-    ServerSettings,
-    ToolSettings,
-    check_name,
-    rules_for,
-    server_of,
-)
-
-
-class RestrictedTool(Tool):
-    """A tool whose arguments must match patterns."""
-
-    def __init__(self, inner: Tool, rules: Sequence[Rule]) -> None:
-        self.inner, self.rules = inner, rules
-        self.name, self.description, self.parameters = inner.name, inner.description, inner.parameters
-        self.read_only, self.idempotent, self.seconds = inner.read_only, inner.idempotent, inner.seconds
-        self.version = inner.version
-
-    async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
-        """Call the tool if the arguments match a rule."""
-        if not any(rule.fits(arguments) for rule in self.rules):
-            allowed = " or ".join(
-                ", ".join(f"{name} like {pattern!r}" for name, pattern in rule.patterns.items())
-                for rule in self.rules
-            )
-            raise ToolFailed(f"the user does not allow these arguments. Allowed: {allowed}")
-        return await self.inner.call(arguments, place)
-
-    async def recall(self, arguments: dict[str, Any], action: Action, place: Workplace) -> None:
-        """Restore the state of the tool."""
-        await self.inner.recall(arguments, action, place)
-
-    async def release(self, place: Workplace) -> None:
-        """Free what the tool keeps."""
-        await self.inner.release(place)
+from camel.tools.settings import Rule, ServerSettings, ToolSettings, check_name, rules_for, server_of
 
 
 def find_tools(names: Sequence[str], settings: ToolSettings) -> list[Tool]:
@@ -61,13 +26,11 @@ def find_tools(names: Sequence[str], settings: ToolSettings) -> list[Tool]:
     for given in names:
         name, settings = with_command(given, settings)
         for one, full in _find(check_name(name), settings):
+            if one.name in found and server_of(name):
+                one.name = f"{server_of(name)}_{one.name}"[:64]
             if one.name in found:
-                raise InputError(
-                    f"{name} has a tool called {shown(one.name)}, and so has another entry of {', '.join(names)}: remove one"
-                )
-            rules = rules_for(full, settings)
-            limited = rules and all(rule.patterns for rule in rules)
-            found[one.name] = RestrictedTool(one, rules) if rules and limited else one
+                raise InputError(f"there are two tools called {one.name} in {', '.join(names)}: remove one")
+            found[one.name] = _restricted(one, rules_for(full, settings))
     return list(found.values())
 
 
@@ -90,6 +53,24 @@ def with_command(name: str, settings: ToolSettings) -> tuple[str, ToolSettings]:
     return bare, replace(settings, servers={**settings.servers, server_of(bare): server})
 
 
+def _restricted(tool: Tool, rules: Sequence[Rule]) -> Tool:
+    """Return a tool that refuses calls that match no rule."""
+    if not all(rule.patterns for rule in rules) or not rules:
+        return tool
+    tool = copy.copy(tool)
+    execute = tool.call
+    patterns = (", ".join(f"{name} like {one!r}" for name, one in rule.patterns.items()) for rule in rules)
+    allowed = " or ".join(patterns)
+
+    async def call(arguments: dict[str, Any], place: Workplace) -> Any:
+        if not any(rule.fits(arguments) for rule in rules):
+            raise ToolFailed(f"the user does not allow these arguments. Allowed: {allowed}")
+        return await execute(arguments, place)
+
+    tool.call = call
+    return tool
+
+
 def _find(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]]:
     """Yield the tools of a name, each with its full name."""
     if name == "python":
@@ -102,8 +83,10 @@ def _find(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]]:
                 f"there is no MCP server {server}{similar(server, settings.servers)}. Add it to your configuration: "
                 f'[tools.servers.{server}] with command = ["…"], or write mcp:{server}=COMMAND'
             )
-        from camel.tools.mcp_servers import server_tools
-
+        try:
+            from camel.tools.mcp_servers import server_tools
+        except ImportError as error:
+            raise MissingExtra(f"An MCP server ({error.name})", "tools") from None
         yield from server_tools(name, settings)
     else:
         yield from ((one, name) for one in _imported(name))
@@ -113,21 +96,15 @@ def _imported(name: str) -> Iterator[Tool]:
     module, _, path = name.partition(":")
     try:
         found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise InputError(
-            f"the tool {name} cannot be imported ({why}). Install its package, or set PYTHONPATH to the folder of {module}"
-        ) from error
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise InputError(f"the module {module} has no {path}{similar(part, dir(found))}")
-        found = getattr(found, part)
-    several: list[Any] = list(cast("Any", found)) if isinstance(found, list | tuple) else [found]
-    for one in several:
+        hint = f"Check the name, or set PYTHONPATH to the folder of {module}"
+        raise InputError(f"the tool {name} cannot be imported ({why}). {hint}") from error
+    for one in cast("Sequence[Any]", found) if isinstance(found, list | tuple) else (found,):
         if isinstance(one, Tool):
             checked_name(one.name)
-            yield one
-        elif callable(one) and not isinstance(one, type):
-            yield FunctionTool(one)
-        else:
+        elif not callable(one) or isinstance(one, type):
             raise InputError(f"{name} must be a function, a Tool or a list of them, not {shown(one)}")
+        yield one if isinstance(one, Tool) else FunctionTool(one)

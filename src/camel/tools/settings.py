@@ -16,7 +16,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from string import Template
 from typing import Any, NamedTuple
@@ -27,13 +27,9 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.tools import ToolForm, ToolLimits
 
-_SERVER = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"python|mcp:[A-Za-z0-9_-]{1,32}(?:\.[^\s()=]{1,128})?|\w+(?:\.\w+)*:\w+(?:\.\w+)*")
-_ENTRY = re.compile(r"([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_PATTERN = re.compile(r'\s*([\w.-]+)\s*=\s*("(?:[^"\\]|\\.)*")\s*(?:,|$)')
-_SHORT = 4
-"""A value with fewer characters is no secret, and replacing it would damage results."""
+_NAME = re.compile(r"python|mcp:[\w-]{1,32}(?:\.[^\s()=]{1,128})?|\w+(?:\.\w+)*:\w+(?:\.\w+)*", re.ASCII)
+_ENTRY = re.compile(r'([^()\s]+)(?:\(((?:\s*[\w.-]+\s*=\s*"(?:[^"\\]|\\.)*"\s*(?:,|(?=\))))+)\))?')
+_PATTERN = re.compile(r'([\w.-]+)\s*=\s*("(?:[^"\\]|\\.)*")')
 
 
 class ServerSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -41,52 +37,34 @@ class ServerSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     command: tuple[str, ...] = ()
     url: str = ""
-    environment: tuple[str, ...] = ()
-    """Names of environment variables that the started server gets."""
-    headers: dict[str, str] = {}
-    """HTTP headers. `$NAME` stands for the value of an environment variable."""
-    trust: bool = False
-    """Whether the server's own word counts for which tools are read-only or may be repeated."""
-    seconds: float = 60.0
-    """Maximum duration of a call."""
+    environment: tuple[str, ...] = ()  # names of variables that a started server gets
+    headers: dict[str, str] = {}  # with $NAME for the value of an environment variable
+    trust: bool = False  # whether the server decides which of its tools are read-only or may be repeated
+    seconds: float = 60.0  # maximum duration of a call
 
     def __post_init__(self) -> None:
-        if bool(self.command) == bool(self.url):
+        if bool(self.command) == bool(self.url) or (self.url and not re.match(r"https?://[^\s/]", self.url)):
             raise InputError('a server needs either command = ["…"] or url = "https://…"')
-        if self.url and not re.match(r"https?://[^\s/]", self.url):
+        if self.headers if self.command else self.environment:
+            raise InputError("environment is for a server with a command, headers are for one with a url")
+        if wrong := [name for name in self.environment if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
             raise InputError(
-                f"the url of a server must start with https:// or http://, not {shown(self.url)}"
+                f"environment lists names of variables, not {shown(wrong[0])}: set the value in your shell"
             )
-        if self.command and self.headers:
-            raise InputError("headers are for servers with a url: use environment for a command")
-        if self.url and self.environment:
-            raise InputError("environment is for servers with a command: use headers for a url")
-        if self.command and (not self.command[0] or any("\0" in word for word in self.command)):
-            raise InputError(f"this is not a command: {shown(self.command)}")
-        for name in self.environment:
-            if not _VARIABLE.fullmatch(name):
-                raise InputError(
-                    f"environment must list names of variables, not {shown(name)}: set the value in your shell"
-                )
-        for name, value in self.headers.items():
-            if not re.fullmatch(r"[A-Za-z0-9-]+", name) or not Template(value).is_valid() or "\n" in value:
-                raise InputError(f"this is not a header with $VARIABLES: {shown(f'{name}: {value}')}")
+        if wrong := [text for text in self.headers.values() if not Template(text).is_valid() or "\n" in text]:
+            raise InputError(f"this is not a header with $VARIABLES: {shown(wrong[0])}")
         if not 0 < self.seconds <= 86_400:
-            raise InputError(
-                f"the seconds of a server must be above 0 and at most 86400, not {shown(self.seconds)}"
-            )
-
-    @property
-    def variables(self) -> list[str]:
-        """The names of the environment variables that the server gets."""
-        headers = (Template(value).get_identifiers() for value in self.headers.values())
-        return list(dict.fromkeys([*self.environment, *(name for names in headers for name in names)]))
+            raise InputError(f"the seconds of a server must be from 0 to 86400, not {shown(self.seconds)}")
 
     def values(self) -> dict[str, str]:
-        """Return the values of `variables`. Raise an `InputError` if one is not set."""
-        if missing := [name for name in self.variables if name not in os.environ]:
-            raise InputError(f"the environment variable {missing[0]} is not set: export {missing[0]}=…")
-        return {name: os.environ[name] for name in self.variables}
+        """Return the environment variables that the server gets. Raise an `InputError` if one is not set."""
+        used = {name for text in self.headers.values() for name in Template(text).get_identifiers()}
+        for name in used.union(self.environment):
+            if name not in os.environ:
+                raise InputError(
+                    f"the environment variable {name}, which a server needs, is not set: export {name}=…"
+                )
+        return {name: os.environ[name] for name in used.union(self.environment)}
 
 
 class ToolSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -100,16 +78,25 @@ class ToolSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     limits: ToolLimits = ToolLimits()
 
     def __post_init__(self) -> None:
-        for name in self.servers:
-            if not _SERVER.fullmatch(name):
-                raise InputError(
-                    f"the name of a server must be up to 32 letters, digits, hyphens and underscores, not {shown(name)}"
-                )
+        if dots := [name for name in self.servers if "." in check_name(f"mcp:{name}")]:
+            raise InputError(f"the name of a server must not contain a dot: {shown(dots[0])}")
         self.rules()
 
     def rules(self) -> list[Rule]:
         """Return what `allow` contains."""
-        return [_read_rule(entry) for entry in self.allow]
+        found = [(entry, _ENTRY.fullmatch(entry)) for entry in self.allow]
+        if wrong := [entry for entry, match in found if match is None]:
+            raise InputError(
+                f'cannot read {shown(wrong[0])} in allow: write NAME or NAME(argument="pattern")'
+            )
+        return [
+            Rule(
+                check_name(match[1]),
+                {one[1]: json.loads(one[2]) for one in _PATTERN.finditer(match[2] or "")},
+            )
+            for _, match in found
+            if match
+        ]
 
 
 class Rule(NamedTuple):
@@ -126,38 +113,35 @@ class Rule(NamedTuple):
 def check_name(name: str) -> str:
     """Return the name of a tool or server. Raise an `InputError` if it is not one."""
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{shown(name)} is not the name of a tool: use python, mcp:SERVER, mcp:SERVER.TOOL or module:function"
-        )
+        kinds = "python, mcp:SERVER, mcp:SERVER.TOOL and module:function"
+        raise InputError(f"{shown(name)} is not the name of a tool. Names are {kinds}")
     return name
 
 
 def check_allowed(named: Iterable[str], settings: ToolSettings) -> None:
     """Raise an `InputError` unless `allow` covers every tool and server in `named`."""
-    missing = [name for name in dict.fromkeys(map(check_name, named)) if rules_for(name, settings) is None]
+    missing = [name for name in dict.fromkeys(named) if not rules_for(check_name(name), settings)]
     if not missing:
         return
-    line = json.dumps([*settings.allow, *missing], ensure_ascii=False)
-    starts = "".join(
-        f". mcp:{name} starts the command {shown(shlex.join(server.command))} on this computer"
+    commands = {
+        f"mcp:{name} starts the command `{shlex.join(server.command)}`"
         for name, server in settings.servers.items()
-        if server.command and any(server_of(one) == name for one in missing)
-    )
+        if server.command and name in map(server_of, missing)
+    }
     raise InputError(
-        f"the scenario uses {', '.join(missing)}, which you have not allowed{starts}. "
-        f"If you trust it, add this line to [tools] of your configuration: allow = {line}"
+        f"the scenario uses {', '.join(missing)}, which you have not allowed{''.join(f'. {one}' for one in commands)}. "
+        f"If you trust it, set in [tools] of your configuration: allow = {json.dumps([*settings.allow, *missing])}"
     )
 
 
-def rules_for(name: str, settings: ToolSettings) -> list[Rule] | None:
-    """Return the rules for a tool or a server, or None if there are none. Rules for a server apply to all of its tools."""
-    server = server_of(name)
-    found = [
+def rules_for(name: str, settings: ToolSettings) -> list[Rule]:
+    """Return the rules for a tool or a server. The rules for a tool include those for its server, and the other way round."""
+    server = f"mcp:{server_of(name)}"
+    return [
         rule
         for rule in settings.rules()
-        if rule.name in (name, f"mcp:{server}") or (name == f"mcp:{server}" == f"mcp:{server_of(rule.name)}")
+        if rule.name in (name, server) or (name == server and rule.name.startswith(f"{server}."))
     ]
-    return found or None
 
 
 def server_of(name: str) -> str:
@@ -165,42 +149,12 @@ def server_of(name: str) -> str:
     return name[4:].partition(".")[0] if name.startswith("mcp:") else ""
 
 
-def secret_values(settings: ToolSettings, servers: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return the values of the environment variables that servers get, for `Workplace.secrets`. Default: all servers."""
-    values = (
-        value
-        for name, server in settings.servers.items()
-        if servers is None or name in servers
-        for value in server.values().values()
-    )
-    # Longest first, because one secret may contain another. JSON writes some characters in another way.
-    forms = {form for value in values for form in (value, json.dumps(value)[1:-1]) if len(value) >= _SHORT}
+def secret_values(settings: ToolSettings) -> tuple[str, ...]:
+    """Return the values of the environment variables that servers get, for `Workplace.secrets`."""
+    values = {value for server in settings.servers.values() for value in server.values().values()}
+    # A very short value is no secret. Longest first, as one may contain another; JSON writes some characters differently.
+    forms = {form for value in values if len(value) > 3 for form in (value, json.dumps(value)[1:-1])}
     return tuple(sorted(forms, key=len, reverse=True))
-
-
-def _read_rule(entry: str) -> Rule:
-    found = _ENTRY.fullmatch(entry)
-    if found is None:
-        raise InputError(
-            f'this entry of allow cannot be read: {shown(entry)}. Write name(argument="pattern")'
-        )
-    return Rule(check_name(found[1]), dict(_patterns(entry, found[2] or "")))
-
-
-def _patterns(entry: str, text: str) -> Iterator[tuple[str, str]]:
-    place = 0
-    while text[place:].strip():
-        found = _PATTERN.match(text, place)
-        try:
-            pattern = json.loads(found[2]) if found else ""
-        except ValueError:
-            found = None
-        if found is None:
-            raise InputError(
-                f'the patterns of this entry of allow cannot be read: {shown(entry)}. Write name(argument="pattern")'
-            )
-        yield found[1], pattern  # pyright: ignore[reportPossiblyUnboundVariable]
-        place = found.end()
 
 
 def _matches(value: Any, pattern: str) -> bool:
