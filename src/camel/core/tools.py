@@ -264,8 +264,7 @@ class Toolbox:
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the tools in the settings of a run."""
-        inner: dict[str, Tool] = {name: getattr(one, "inner", one) for name, one in self.tools.items()}
-        kinds = {name: f"{type(one).__module__}.{type(one).__qualname__}" for name, one in inner.items()}
+        kinds = {one.name: f"{type(one).__module__}.{type(one).__qualname__}" for one in self.tools.values()}
         return {
             "form": self.form,
             "limits": msgspec.to_builtins(self.limits),
