@@ -25,7 +25,7 @@ from camel import (
 )
 from camel.core.message import ToolCall
 from camel.core.model import Choice, Reply
-from camel.core.world import difference, start_world, apply_change
+from camel.core.world import apply_change, difference, start_world
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -120,7 +120,8 @@ def test_a_call_that_fails_changes_nothing():
         call("sell", item="pear", count=5), call("sell", item="apple"), "Solution: Sold. Next request."
     ).run()
     failed, sold = done.messages[1].actions
-    assert "sold out" in failed.error and not failed.change
+    assert "sold out" in failed.error
+    assert not failed.change
     assert json.loads(sold.change)[1] == [["sold", 0], "apple"]
     assert done.scores["check"].value == 1.0
 

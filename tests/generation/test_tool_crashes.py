@@ -176,7 +176,8 @@ def test_a_call_that_was_interrupted_fails_its_conversation_and_no_other(tmp_pat
     recorded += [one.result for made in run for one in made.unspoken]
     lost = [text for text in executed if f"noted {text}" not in recorded]
     assert first[-1] in lost
-    assert len(lost) == len(failed) < 6
+    # A process may also be killed between the entry in the journal and the call.
+    assert len(lost) <= len(failed) < 6
     assert all(any(text in detail for detail in named) for text in lost)
     now = run.status()
     assert (now.state, now.failed, now.stops["error"]) == ("complete", len(failed), len(failed))
@@ -184,7 +185,8 @@ def test_a_call_that_was_interrupted_fails_its_conversation_and_no_other(tmp_pat
     assert not any(one.failed for one in again)
     from_the_start = [f"{one.inputs['number']}-{step}" for one in failed for step in range(2)]
     assert sorted(case.done(2)) == sorted(from_the_start)
-    assert again.status().tool_calls == len(executed) + len(from_the_start)
+    never = len(failed) - len(lost)
+    assert again.status().tool_calls == len(executed) + never + len(from_the_start)
 
 
 @pytest.mark.parametrize("kind", ["read_only", "idempotent"])

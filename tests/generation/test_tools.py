@@ -92,7 +92,7 @@ class Caller(Model):
         await asyncio.sleep(0)
         entries = request.history.entries
         said = (
-            "Instruction: Go on.\nInput: None"
+            "Instruction: Next step.\nInput: None"
             if request.speaker == "user"
             else "Solution: Done.\nNext request."
         )

@@ -16,7 +16,7 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_type_hints, overload
 
 import msgspec
@@ -192,7 +192,7 @@ class FunctionTool(Tool):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the method itself if the tool is a method of an object."""
-        return self if instance is None else self.function.__get__(instance, owner)
+        return self if instance is None else partial(self.function, instance)
 
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
         """Call the function with checked arguments."""
@@ -264,8 +264,7 @@ class Toolbox:
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the tools in the settings of a run."""
-        types = {name: type(getattr(one, "inner", one)) for name, one in self.tools.items()}
-        kinds = {name: f"{kind.__module__}.{kind.__qualname__}" for name, kind in types.items()}
+        kinds = {one.name: f"{type(one).__module__}.{type(one).__qualname__}" for one in self.tools.values()}
         return {
             "form": self.form,
             "limits": msgspec.to_builtins(self.limits),

@@ -64,16 +64,22 @@ class World:
 class WorldTool(FunctionTool):
     """A method of a world. A call has no effect outside of its world, so it may be repeated after a crash."""
 
-    repeatable, raises = True, InputError
+    raises = InputError
 
     def __init__(self, method: FunctionTool) -> None:
-        self.__dict__.update(vars(method))
+        for name, value in vars(method).items():
+            setattr(self, name, value)
+
+    @property
+    def repeatable(self) -> bool:
+        """True: without its recorded changes, a call did not happen."""
+        return True
 
     async def call(self, arguments: dict[str, Any], place: Workplace) -> Any:
         """Call the method on a copy of the world, and keep the copy if the call succeeds."""
         given, before = self.converted(arguments), self._world(place)
         world = object.__new__(type(before))
-        vars(world).update(state_of(before))
+        world.__dict__.update(state_of(before))
         result = await self.run(world, **given)
         change = difference(vars(before), state_of(world))
         if change and self.read_only:
@@ -104,7 +110,9 @@ def world_class(world: Any) -> type[World] | None:
     if isinstance(world, str) and world:
         found = import_named(world)
     if found and not (isinstance(found, type) and issubclass(found, World)):
-        raise InputError(f"world must be a subclass of World or its name as module:Class, not {shown(world)}")
+        raise InputError(
+            f"world must be a subclass of World or its name as module:Class, not {shown(cast('Any', world))}"
+        )
     return found or None
 
 
@@ -137,10 +145,9 @@ def start_world(world: Any, place: Workplace | None) -> Workplace:
     """Put the world of a conversation into its workplace, which is made if there is none."""
     place, kind = place or Workplace(), world_class(world)
     if kind is not None:
-        made = _called(
-            f"{kind.__name__}.__init__", world if isinstance(world, partial) else partial(kind, {})
-        )
-        vars(made).update(state_of(made))
+        start = cast("Any", world) if isinstance(world, partial) else partial(kind, {})
+        made = _called(f"{kind.__name__}.__init__", start)
+        made.__dict__.update(state_of(made))
         place.kept[World] = made
     return place
 
@@ -154,7 +161,7 @@ def check_world(place: Workplace, transcript: Transcript) -> None:
     found: Any = _called(name, world.check)
     named = cast("dict[Any, Any]", found) if isinstance(found, Mapping) else {"check": found}
     if not all(isinstance(key, str) and isinstance(one, bool | int | float) for key, one in named.items()):
-        raise InputError(f"{name} must return a number, or numbers by name, not {shown(found)}")
+        raise InputError(f"{name} must return a number, or numbers by name, not {shown(named)}")
     scores = {key: Score(float(one), by="check") for key, one in named.items()}
     transcript.scores = {**transcript.scores, **scores}
 
@@ -174,19 +181,19 @@ def state_of(world: World) -> dict[str, Any]:
 
 def difference(before: Any, after: Any, path: Sequence[Any] = ()) -> Change:
     """Return the changes that make `after` of `before`. Both are JSON values."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        old, new = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
-        found: Change = [[[*path, key]] for key in old if key not in new]
-        for key, value in new.items():
-            found += difference(old[key], value, (*path, key)) if key in old else [[[*path, key], value]]
+    kind = cast("Any", type(before)) if type(before) is type(after) else None
+    if kind is dict:
+        found: Change = [[[*path, key]] for key in before if key not in after]
+        for key, value in after.items():
+            found += (
+                difference(before[key], value, (*path, key)) if key in before else [[[*path, key], value]]
+            )
         return found
-    if isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
-        first, second = cast("list[Any]", before), cast("list[Any]", after)
-        each = (difference(*pair, (*path, at)) for at, pair in enumerate(zip(first, second, strict=False)))
-        added: Change = [[[*path, at], second[at]] for at in range(len(first), len(second))]
+    if kind is list and len(before) <= len(after):
+        each = (difference(*pair, (*path, at)) for at, pair in enumerate(zip(before, after, strict=False)))
+        added: Change = [[[*path, at], after[at]] for at in range(len(before), len(after))]
         return [change for changes in each for change in changes] + added
-    same = type(before) is type(after) and before == after
-    return [] if same else [[[*path], after]]
+    return [] if kind and before == after else [[[*path], after]]
 
 
 def apply_change(state: Any, change: Change) -> Any:
@@ -200,8 +207,8 @@ def apply_change(state: Any, change: Change) -> Any:
             place = place[key]
         if not value:
             del place[path[-1]]
-        elif isinstance(place, list) and path[-1] == len(cast("list[Any]", place)):
-            place += value
+        elif type(place) is list and path[-1] == len(cast("Any", place)):
+            cast("Any", place).append(value[0])
         else:
             place[path[-1]] = value[0]
     return state
@@ -209,7 +216,7 @@ def apply_change(state: Any, change: Change) -> Any:
 
 def _copied(value: Any, where: str) -> Any:
     """Return a copy of a JSON value."""
-    kind = type(value)
+    kind = cast("Any", type(value))
     if value is None or kind in (str, bool, int) or (kind is float and math.isfinite(value)):
         return value
     try:

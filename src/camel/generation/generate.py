@@ -55,8 +55,8 @@ class Generation(Job):
             if seat.budget != Budget()
         }
         object.__setattr__(self, "budgets", budgets)
-        servers = RunTools(self.config, self.config.loaded_scenario()).settings.servers.values()
-        object.__setattr__(self, "variables", [name for one in servers for name in one.variables])
+        tools = RunTools(self.config, self.config.loaded_scenario())
+        object.__setattr__(self, "variables", tools.variables)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Open or create the run's folder. Raise an `InputError` if its configuration differs."""

@@ -21,7 +21,7 @@ from camel.core.tools import Toolbox
 from camel.core.world import bound_tools, world_class
 from camel.scenarios import Meeting, RolePlay, Scenario
 from camel.tools.find import find_tools
-from camel.tools.settings import ToolSettings, check_allowed, secret_values, server_of
+from camel.tools.settings import ServerSettings, ToolSettings, check_allowed, secret_values, server_of
 
 if TYPE_CHECKING:
     from camel.generation.config import GenerateConfig
@@ -51,12 +51,10 @@ class RunTools:
         check_allowed([self.world] if self.world else [], self.settings)
         scenarios = [one for names in named.values() for one in bound_tools(names, self.world)]
         check_allowed([one for one in scenarios if isinstance(one, str)], self.settings)
-        users = {
+        users: dict[str, Any] = {
             seat: [one.tools for one in its.candidates if one.tools] for seat, its in config.models.items()
         }
-        self._named: dict[str, list[Sequence[str]]] = {
-            seat: [names] for seat, names in named.items() if names
-        }
+        self._named: dict[str, Any] = {seat: [names] for seat, names in named.items() if names}
         self._named |= {seat.removeprefix("members."): several for seat, several in users.items() if several}
 
     def __bool__(self) -> bool:
@@ -69,8 +67,16 @@ class RunTools:
     @property
     def secrets(self) -> Sequence[str]:
         """The values that results must not contain."""
-        servers = {server_of(name) for several in self._named.values() for names in several for name in names}
-        return secret_values(self.settings, servers)
+        return secret_values(replace(self.settings, servers=self._servers()))
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """Names of the environment variables that servers get."""
+        return [name for one in self._servers().values() for name in one.values()]
+
+    def _servers(self) -> dict[str, ServerSettings]:
+        used = {server_of(name) for several in self._named.values() for names in several for name in names}
+        return {name: one for name, one in self.settings.servers.items() if name in used}
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the tools in the settings of a run. Raise an `InputError` if a critic cannot have them."""

@@ -6,7 +6,7 @@ It is independent of journals: the caller passes a function that executes a step
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -44,7 +44,8 @@ def usage_in(record: bytes) -> tuple[str, Usage]:
 def tool_seconds_in(record: bytes) -> float | None:
     """Return the duration of a recorded tool call. None for other steps."""
     found = _paid(record)
-    return cast("float", found[1]) if isinstance(found, list) and len(found) > 1 else None
+    parts = cast("list[Any]", found) if isinstance(found, list) else []
+    return parts[1] if len(parts) > 1 else None
 
 
 async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:

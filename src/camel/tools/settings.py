@@ -16,7 +16,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from string import Template
 from typing import Any, NamedTuple
@@ -149,11 +149,9 @@ def server_of(name: str) -> str:
     return name[4:].partition(".")[0] if name.startswith("mcp:") else ""
 
 
-def secret_values(settings: ToolSettings, used: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return the values of the environment variables that servers get, for `Workplace.secrets`. `used` names the servers that
-    are used. Default: all."""
-    servers = [one for name, one in settings.servers.items() if used is None or name in used]
-    values = {value for server in servers for value in server.values().values()}
+def secret_values(settings: ToolSettings) -> tuple[str, ...]:
+    """Return the values of the environment variables that servers get, for `Workplace.secrets`."""
+    values = {value for server in settings.servers.values() for value in server.values().values()}
     # A very short value is no secret. Longest first, as one may contain another; JSON writes some characters differently.
     forms = {form for value in values if len(value) > 3 for form in (value, json.dumps(value)[1:-1])}
     return tuple(sorted(forms, key=len, reverse=True))
