@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -73,7 +72,11 @@ class Groups(_Shape, frozen=True, tag="groups"):
 
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the other members of the speaker's groups, each once."""
-        return _listeners(names, (pair for group in self.groups for pair in product(group, group)))
+        heard: dict[str, dict[str, None]] = {name: {} for name in names}
+        for group in self.groups:
+            for name in group:
+                heard[name].update(dict.fromkeys(group))
+        return {name: [other for other in found if other != name] for name, found in heard.items()}
 
 
 class Edges(_Shape, frozen=True, tag="edges"):
@@ -87,14 +90,10 @@ class Edges(_Shape, frozen=True, tag="edges"):
 
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the listeners of each speaker, each once."""
-        return _listeners(names, self.edges)
-
-
-def _listeners(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> Listeners:
-    heard: dict[str, dict[str, None]] = {name: {} for name in names}
-    for speaker, listener in edges:
-        heard[speaker][listener] = None
-    return {name: [other for other in found if other != name] for name, found in heard.items()}
+        heard: dict[str, dict[str, None]] = {name: {} for name in names}
+        for speaker, listener in self.edges:
+            heard[speaker][listener] = None
+        return {name: [other for other in found if other != name] for name, found in heard.items()}
 
 
 Graph = Everyone | Ring | Star | Groups | Edges

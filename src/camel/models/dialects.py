@@ -99,8 +99,9 @@ def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialec
         raise InputError(
             f"model.dialect must be one of {', '.join(tables)}, not {name!r}{similar(name, tables)}. Remove it for other endpoints"
         )
-    hosts = {_of_host(url) for url in urls}
-    name = name or (hosts.pop() if len(hosts) == 1 else "")  # none if it is not the same for all
+    if not name:
+        hosts = {_of_host(url) for url in urls}
+        name = hosts.pop() if len(hosts) == 1 else ""  # none if it is not the same for all
     return _of_model(name, model.rpartition("/")[2].lower())
 
 
