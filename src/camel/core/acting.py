@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -263,11 +263,9 @@ def _arguments(call: ToolCall) -> dict[str, Any] | str:
         given: Any = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
         return f"the arguments are not valid JSON: {error}"
-    return (
-        given
-        if isinstance(given, dict)
-        else f"the arguments must be a JSON object, not {type(given).__name__}"
-    )
+    if isinstance(given, dict):
+        return cast("dict[str, Any]", given)
+    return f"the arguments must be a JSON object, not {type(given).__name__}"
 
 
 def _written(action: Action) -> str:

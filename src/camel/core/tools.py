@@ -234,7 +234,7 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
     """Make a tool of a function; also used as a decorator. Without settings, a plain function in a list of tools does the same."""
     if function is not None:
         return FunctionTool(function)
-    return lambda function: FunctionTool(function, **settings)
+    return partial(FunctionTool, **settings)
 
 
 class Toolbox:
@@ -244,7 +244,8 @@ class Toolbox:
         self, tools: Sequence[Any], *, form: ToolForm = "native", limits: ToolLimits | None = None
     ) -> None:
         """`tools` are functions, `Tool`s, and names of tools such as `python`."""
-        if isinstance(tools, str) or not isinstance(tools, Sequence):
+        listed: Any = tools
+        if isinstance(listed, str) or not isinstance(listed, Sequence):
             raise InputError(f"tools must be a list, not {shown(tools)}")
         if form not in ("native", "text"):
             raise InputError(f'the form of tool calls must be "native" or "text", not {shown(form)}')
