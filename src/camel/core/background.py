@@ -8,14 +8,14 @@ daemons, so a function that never returns does not keep the process alive.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
-_Job = tuple[concurrent.futures.Future[Any], Callable[[], Any]]
+_Job = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
 class Threads:
@@ -28,14 +28,14 @@ class Threads:
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """Run a function on a thread and return its result. If the caller is cancelled first, the function is not started."""
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._lock:
             start = self._idle <= self._jobs.qsize() and self._started < self._most
             self._started += start
         self._jobs.put((future, function))
         if start:
             threading.Thread(target=self._work, name="camel-tool", daemon=True).start()
-        return await asyncio.wrap_future(future)
+        return await future
 
     def _work(self) -> None:
         while True:
@@ -44,13 +44,25 @@ class Threads:
             future, function = self._jobs.get()
             with self._lock:
                 self._idle -= 1
-            if not future.set_running_or_notify_cancel():
+            if future.cancelled():
                 continue
+            found, error = None, None
             try:
-                future.set_result(function())
-            except BaseException as error:  # a tool must not end the thread; a future refuses StopIteration
-                is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
-                future.set_exception(error if is_plain else RuntimeError(repr(error)))
+                found = function()
+            except BaseException as raised:  # a tool must not end the thread; a future refuses StopIteration
+                is_plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+                error = raised if is_plain else RuntimeError(repr(raised))
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                future.get_loop().call_soon_threadsafe(_deliver, future, found, error)
+
+
+def _deliver(future: asyncio.Future[Any], found: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(found)
+    else:
+        future.set_exception(error)
 
 
 @cache
