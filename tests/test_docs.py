@@ -748,7 +748,9 @@ def test_examples_run(tmp_path: Path, environment: dict[str, str]):
     for script in sorted((ROOT / "examples").rglob("*.py")):
         if "plugin" in script.parts:  # a package, which tests/integration/test_plugin_template.py installs
             continue
-        if script.parent.name == "agents":  # programs in seats, which tests/integration/test_seats.py starts
+        if (
+            script.parent.name == "agents"
+        ):  # programs in seats, which tests/integration/test_command_seats.py starts
             continue
         done = in_process.script(script, folder=tmp_path, environment=environment)
         assert done.status == 0, done.stdout + done.stderr

@@ -66,7 +66,8 @@ def test_what_was_heard_is_what_was_sent(graph: Graph, turns: Policy, limit: int
         sent = [(entry.role, entry.content) for entry in model.heard[len(said) - 1]] if said else []
         expected = [*sent, ("assistant", said[-1])] if said else []
         assert [(entry.role, entry.content) for entry in heard_by(back, name)] == expected
-        assert turns_of(back, name, system=True)[-1:] == expected[-1:]
+        last = [(entry.role, entry.content) for entry in turns_of(back, name, system=True)][-1:]
+        assert last == expected[-1:]
 
 
 async def test_a_wording_without_a_name_is_not_taken_for_the_usual_one():

@@ -142,7 +142,7 @@ def test_recorded_changes_restore_the_state_without_a_call():
         from camel.core.message import Action
 
         await Shop.sell.recall({"item": "apple"}, Action("sell", change=outcome.change), again)
-        with pytest.raises(InputError, match="depend only on the row"):
+        with pytest.raises(InputError, match="Shop"):
             await Shop.sell.recall({}, Action("sell", change='[[["gone", 1], 2]]'), again)
 
     asyncio.run(run())
@@ -198,7 +198,7 @@ def test_mistakes_in_the_code_of_a_world_are_errors_that_name_it():
     with pytest.raises(InputError, match=r"Raising\.__init__ raised KeyError"):
         play("Solution: x", world=Raising).run()
     for wrong in (int, "nowhere:Shop", "json:loads", 3):
-        with pytest.raises(InputError, match="world"):
+        with pytest.raises(InputError, match=r"int|nowhere|json|3"):
             play("Solution: x", world=wrong).run()
 
 

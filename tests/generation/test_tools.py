@@ -385,7 +385,7 @@ def test_societies_and_dialogues_of_a_scenario_have_tools(tmp_path: Path, module
         head
         + '[dialogue]\n[[dialogue.seats]]\nname = "a"\ntools = "python"\n[[dialogue.seats]]\nname = "b"\n'
     )
-    with pytest.raises(InputError, match="name of a tool"):
+    with pytest.raises(InputError, match="tool"):
         settings.loaded_scenario()
 
 

@@ -23,8 +23,8 @@ from camel.runs.verify import verify
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "src" / "camel" / "gallery"
 REQUESTS = ROOT / "tests" / "fixtures" / "gallery" / "requests.jsonl.xz"
-REPLAYED = ("critic", "code_limit", "society", "science")
-"""Seven conversations: role plays with and without a critic, a society, and problems. `thorough` replays all."""
+REPLAYED = ("acting", "critic", "code_limit", "society", "science")
+"""Ten conversations: role plays with tools, with and without a critic, a society, and problems. `thorough` replays all."""
 
 
 @pytest.fixture(scope="module")

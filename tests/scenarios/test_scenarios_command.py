@@ -27,7 +27,7 @@ def test_list():
     assert "ai_society AI Society 50 × 50 × 10 = 25,000 conversations" in rows
     assert "table1_code Table 1: Code 20 × 5 × 1 = 100 conversations" in rows
     assert any(line.startswith("misalignment") and line.endswith("misalignment") for line in lines)
-    assert len(lines) == 14
+    assert len(lines) == 16
     assert "\x1b" not in output
 
 

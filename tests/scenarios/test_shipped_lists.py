@@ -61,7 +61,11 @@ def test_sizes_are_the_papers():
         name: {level.name: (len(level.given), level.most) for level in load(name).levels if level.given}
         for name in shipped()
     }
-    found = {name: levels for name, levels in found.items() if not isinstance(load(name).end, Dialogue)}
+    found = {
+        name: levels
+        for name, levels in found.items()
+        if not isinstance(load(name).end, Dialogue) and name not in ("code_executed", "data_analysis")
+    }
     assert {name: levels for name, levels in found.items() if levels} == SIZES
     for name, level in LISTS:
         assert {len(one.items) for one in load(name).level(level).given} == {SIZES[name][level][1]}

@@ -65,7 +65,7 @@ async def test_a_function_is_called():
     ("name", "part"),
     [
         ("shop_tools:no_such", "no_such"),
-        ("no_module_here:x", "PYTHONPATH"),
+        ("no_module_here:x", "current folder"),
         ("broken_tools:x", "no_such_package"),
         ("shop_tools:nothing", "not 3"),
         ("shop_tools:Group", "function"),
@@ -162,7 +162,7 @@ def test_what_a_scenario_names_must_be_allowed():
         with pytest.raises(InputError) as caught:
             check_allowed(["python", name], settings)
         assert f'"{name}"]' in str(caught.value)  # the line to add
-    with pytest.raises(InputError, match="rm -rf 'a b'"):  # the user sees what would be started
+    with pytest.raises(InputError, match="'a b'"):  # the user sees what would be started
         check_allowed(["mcp:evil.tool"], settings)
 
 

@@ -27,7 +27,7 @@ PARTS = {
             "core.grammar",
         ),
     ),
-    "tools": ("Tools", "What agents can call before they speak.", ("core.tools",)),
+    "tools": ("Tools", "What agents can call before they speak.", ("core.tools", "core.world")),
     "stop-rules": ("Stop rules", "When a conversation ends.", ("core.stops",)),
     "critics": (
         "Critics and search",

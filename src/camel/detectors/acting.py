@@ -41,7 +41,7 @@ def _sorted(arguments: str) -> str:
     """Return arguments in a form that does not depend on spaces and the order of keys."""
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="sorted").decode()
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return arguments
 
 

@@ -20,6 +20,7 @@ from camel.core.errors import InputError
 from camel.core.toml import plain_message
 from camel.generation.config import GenerateConfig
 from camel.generation.plan import make_plan
+from camel.generation.toolboxes import named_tools
 from camel.models.discovery import find_replicas
 from camel.models.endpoint import checked_name
 from camel.models.local import LOCAL
@@ -205,6 +206,8 @@ def _text(
                 "concurrent conversations; may change when a run is resumed",
             ),
         ]
+    if tools := named_tools(scenario):
+        lines += ["", "[tools]", _line(f"allow = {json.dumps(tools)}", "what this scenario may use")]
     money = answers.money
     lines += ["", "[budget]" if money else "# [budget]"]
     budget = f"usd = {money:g}" if money else "# usd = 5"

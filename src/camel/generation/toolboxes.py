@@ -32,7 +32,7 @@ class RunTools:
 
     def __init__(self, config: GenerateConfig, scenario: Scenario) -> None:
         """Raise an `InputError` for tools that the user does not allow."""
-        self._critic, end = config.critic_of(scenario), scenario.end
+        self._critic = config.critic_of(scenario)
         own, given, usual = config.tools or ToolSettings(), scenario.tools or ToolSettings(), ToolSettings()
         self.settings = replace(
             own,
@@ -40,14 +40,7 @@ class RunTools:
             form=given.form if own.form == usual.form else own.form,
             limits=given.limits if own.limits == usual.limits else own.limits,
         )
-        world: Any = getattr(end.society if isinstance(end, Meeting) else end, "world", None)
-        self.world = str(world or "")
-        named: dict[str, Any] = {}
-        if isinstance(end, RolePlay):
-            named = {ASSISTANT: end.assistant_tools or (), USER: end.user_tools or ()}
-        elif isinstance(end, Dialogue | Meeting):
-            seats = end.seats if isinstance(end, Dialogue) else end.society.members
-            named = {seat.name: tuple(map(str, seat.tools)) for seat in seats}
+        self.world, named = _world_of(scenario), _named_in(scenario)
         check_allowed([self.world] if self.world else [], self.settings)
         scenarios = [one for names in named.values() for one in bound_tools(names, self.world)]
         check_allowed([one for one in scenarios if isinstance(one, str)], self.settings)
@@ -95,6 +88,28 @@ class RunTools:
                 schemas = hashlib.sha256(msgspec.json.encode(box.schemas)).hexdigest()[:16] if served else ""
                 found[seat].append({**box.identity(), "schemas": schemas})
         return found
+
+
+def named_tools(scenario: Scenario) -> list[str]:
+    """Return the names of the tools and of the world that a scenario uses, as `allow` lists them."""
+    names = [name for several in _named_in(scenario).values() for name in several]
+    return list(dict.fromkeys([*names, *filter(None, [_world_of(scenario)])]))
+
+
+def _world_of(scenario: Scenario) -> str:
+    end = scenario.end
+    return str(getattr(end.society if isinstance(end, Meeting) else end, "world", None) or "")
+
+
+def _named_in(scenario: Scenario) -> dict[str, Sequence[str]]:
+    """Return the names of tools, by seat."""
+    end = scenario.end
+    if isinstance(end, RolePlay):
+        return {ASSISTANT: end.assistant_tools or (), USER: end.user_tools or ()}
+    seats = (
+        end.seats if isinstance(end, Dialogue) else end.society.members if isinstance(end, Meeting) else ()
+    )
+    return {seat.name: tuple(map(str, seat.tools)) for seat in seats}
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ def open_gallery(folder: str | Path = "camel-demo/gallery") -> dict[str, Run]:
         runs["ai-society"][0].show()
 
     Everything that works on a run works on these, without a model or a network. `README.md` in the folder describes the
-    runs: a large language model composed them through CAMEL's own loop, and eight of them fail on purpose.
+    runs: a large language model composed them through CAMEL's own loop, and nine of them fail on purpose.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
