@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
@@ -47,6 +48,12 @@ def add(a: int, b: int = 2) -> int:
         the sum
     """
     return a + b
+
+
+@tool(version=3)
+def decorated(a: int) -> int:
+    """Return the number."""
+    return a
 
 
 class Told:
@@ -466,3 +473,10 @@ def test_old_declarations_keep_their_identity():
     acting = RolePlaying("Do it", assistant="A", user="U", model=ScriptedModel([]), assistant_tools=[add])
     assert not [name for name in plain.identity() if "tools" in name or "action" in name]
     assert msgspec.json.encode(acting.identity()["assistant_tools"])
+
+
+async def test_tools_can_be_sent_to_another_process():
+    made = pickle.loads(pickle.dumps(FunctionTool(add, read_only=True, seconds=5, version=2)))
+    assert (made.name, made.read_only, made.seconds, made.version) == ("add", True, 5, 2)
+    assert await made.call({"a": 1}, Workplace()) == 3
+    assert pickle.loads(pickle.dumps(decorated)) is decorated

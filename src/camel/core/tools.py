@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
@@ -185,6 +186,20 @@ class FunctionTool(Tool):
         self._type = _arguments_type(self.name, function, arguments)
         self.parameters = _schema_of(self._type)
         self._threads = Threads(concurrency)
+        self._settings = {
+            "name": name,
+            "description": description,
+            "read_only": read_only,
+            "version": version,
+        }
+        self._settings |= {"idempotent": idempotent, "seconds": seconds, "concurrency": concurrency}
+
+    def __reduce__(self) -> Any:
+        """Pickle the function and the settings, for workers of a cluster. The name of a decorated function means the tool."""
+        self.__module__, name = self.function.__module__, self.function.__qualname__
+        if self.__module__ != "__main__" and getattr(sys.modules.get(self.__module__), name, None) is self:
+            return name
+        return partial(FunctionTool, **self._settings), (self.function,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself."""

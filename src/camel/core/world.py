@@ -70,6 +70,10 @@ class WorldTool(FunctionTool):
         for name, value in vars(method).items():
             setattr(self, name, value)
 
+    def __reduce__(self) -> Any:
+        """Pickle the method and the settings."""
+        return WorldTool, (FunctionTool(self.function, **self._settings),)
+
     @property
     def repeatable(self) -> bool:
         """True: without its recorded changes, a call did not happen."""
