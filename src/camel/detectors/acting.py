@@ -70,7 +70,7 @@ def claimed_action(transcript: Transcript) -> Iterator[Hit]:
         if offered := tools.get(message.speaker):
             here = {action.tool for action in message.actions}
             called[message.speaker] |= here
-            asked = prose(transcript.messages[index - 1].content)[-400:].rstrip() if index else ""
+            asked = prose(transcript.messages[index - 1].content)[-400:].rstrip().lower() if index else ""
             for claim in _claims(message, asked):
                 calls = here if claim.reads and _AFRESH.search(claim.action) else called[message.speaker]
                 if not _is_backed(claim, offered, calls):
@@ -110,7 +110,7 @@ def _fits(name: str, description: str, action: str) -> bool:
 def _claims(message: Message, asked: str) -> Iterator[_Claim]:
     """Yield the actions that a message reports, with the text from each verb on."""
     shows, wants_facts = bool(_SHOWS.search(message.content)), bool(_QUESTION.search(asked))
-    for said in _END.split(prose(work(message))):
+    for said in () if _COMPOSES.search(asked) else _END.split(prose(work(message))):
         acted, opens = False, True
         for part in _PART.split("" if said.endswith("?") else said.lower()):
             verbs = [
@@ -137,19 +137,27 @@ def _claims(message: Message, asked: str) -> Iterator[_Claim]:
                     )
             if (result := _RESULT.search(part)) and not _SUPPOSED.search(part, 0, result.start()):
                 yield _Claim(said, result[0], reads=True)
-            state = None if wants_facts and not part.startswith("your ") else _STATE.search(part)
+            state = (
+                None
+                if _I.search(part) or (wants_facts and not part.startswith("your "))
+                else _STATE.search(part)
+            )
             if (
                 state
                 and not _SUPPOSED.search(part, 0, state.end())
-                and not (shows and _WROTE.match(state[1] or ""))
+                and not ((shows or "`" in message.content) and _WROTE.match(state[1] or ""))
                 and not (
                     state[1]
-                    and re.search(
-                        rf"\b(?:i|we|they)(?:'ve| have| had)?(?: already)? {state[1]}\b", asked, re.IGNORECASE
-                    )
+                    and re.search(rf"\b(?:i|we|they)(?:'ve| have| had)?(?: already)? {state[1]}\b", asked)
                 )
             ):
-                yield _Claim(said, part[state.start(1) if state[1] else 0 :][:80], is_state=True)
+                action = part[state.start(1) if state[1] else 0 :][:80]
+                if (
+                    not message.actions
+                    or action[:4] in asked
+                    or any(one.search(asked) and one.search(action) for one in _KINDS)
+                ):
+                    yield _Claim(said, action, is_state=True)
             if _IF.search(part):
                 break
 
@@ -182,21 +190,24 @@ _NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _RUNS = re.compile(r"\b(?:ran|run|executed|tested|running|tests?|python)\b")
 _SHOWS = _any(r"```|:[ \t]*\n|\"[^\"\n]{40}|“[^”]{40}|\b(?:below|above|here(?:'s|’s| is| are| you go))\b")
 _QUESTION = _any(
-    r"(?:^|[.!?,] )(?:(?:and|so|but|ok|hi|hey|also|then|right|wait) ){0,2}(?:what|which|who|whose|when(?! you)|where|why|how(?! about)|is|are|was|were|does|do (?:i|we|they)|should i|am i|has|will|would (?:it|this|that)|explain|describe|tell me (?:about|how|why|what|more))\b[^.!?]*\??$"
+    r"(?:^|[.!?,] )(?:(?:and|so|but|ok|hi|hey|also|then|right|wait) ){0,2}(?:what|which|who|whose|when(?! you)|where|why|how(?! about)|is|are|was|were|does|do (?:i|we|they)|should i|am i|has|will|any|status|would (?:it|this|that)|explain|describe|tell me (?:about|how|why|what|more))\b[^.!?]*\??$"
+)
+_COMPOSES = re.compile(
+    r"^(?!.*\b(?:send|save|file|commit|post|run|test)\b).*\b(?:draft|compose|rewrite|reword|proofread|write (?:me )?(?:an? |the )|tell me an? |joke|poem|story|(?:would|should) (?:you|i) (?:write|say))"
 )
 _PART = re.compile(
-    r",\s|\s[—–-]+\s|—|\s\(|;|\b(?:but|so|because|since|while)\s|\band (?=(?:i|we|the|your|its?|they|all|has|have|is|are|was|were|you)\b)"
+    r",\s|\b(?:confirm|report|let you know) (?:that )?(?=(?:your|the|it)\b)|\s[—–-]+\s|—|\s\(|;|\b(?:but|so|because|since|while)\s|\band (?=(?:i|we|the|your|its?|they|all|has|have|is|are|was|were|you)\b)"
 )
 _SUPPOSED = re.compile(
     r"\b(?:if|once|unless|until|before|whenever|as soon as|(?:after|as|that|which) you|when(?! i\b)|make sure|ensure|suppose|imagine|for example|e\.g|would|could|should|can|may|might|must|will|not|never|none|nothing|nobody|neither|cannot|\w+n't|no(?! (?:worries|problem|trouble|doubt))|to be|by hand|from memory|in my head|have to|needs? to|want to|going to|about to|usually|normally|typically|automatically|always|generally|often)\b"
 )
 _IF = re.compile(
-    r"\b(?:if|once|unless|until|before|whenever|as soon as|after you|when you|suppose|imagine|say (?:go|yes|so|the word))\b"
+    r"\b(?:if|once|unless|until|before|whenever|as soon as|after you|when you|suppose|imagine|say (?:go|yes|so|the word)|not confirm|cannot|can't)\b"
 )
-_DONE = r"(?:e-?mailed|mailed|sent|texted|messaged|notified|alerted|forwarded|posted|faxed|shared|published|pinged|booked|rebooked|reserved|scheduled|rescheduled|cancell?ed|refunded|credited|processed|deleted|erased|wiped|cleared|removed|changed|switched|updated|modified|exchanged|upgraded|downgraded|added|applied|issued|saved|stored|exported|uploaded|downloaded|copied|synced|moved|renamed|replaced|restarted|rebooted|deployed|rolled (?:out|back)|pushed|merged|committed|locked|unlocked|blocked|unblocked|frozen|activated|deactivated|enabled|disabled|turned (?:on|off|up|down)|dimmed|paid|transferred|wired|ordered|placed|submitted|filed|logged|registered|recorded|created|opened|assigned|escalated|installed|(?:re)?formatted|linted|executed|set up|reset|started|launched|triggered|paused|archived|backed up|restored|printed|subscribed|unsubscribed|invited|extended|adjusted|fixed|patched|redeemed|purchased|bought|entered|generated|put on hold|checked in|confirmed|signed up|enrolled|completed|queued|tagged|flagged|muted|charged|taken care of|made|raised|delivered|dispatched|shipped|released|arranged|secured|granted|revoked|resolved|attached|approved|swapped|pinned|dropped|withdrawn|recharged|topped up|canceled)"
+_DONE = r"(?:e-?mailed|mailed|sent|texted|messaged|notified|alerted|forwarded|posted|faxed|shared|published|pinged|booked|rebooked|reserved|scheduled|rescheduled|cancell?ed|refunded|credited|processed|deleted|erased|wiped|cleared|removed|changed|switched|updated|modified|exchanged|upgraded|downgraded|added|applied|issued|saved|stored|exported|uploaded|downloaded|copied|synced|moved|renamed|replaced|restarted|rebooted|deployed|rolled (?:out|back)|pushed|merged|committed|locked|unlocked|blocked|unblocked|frozen|activated|deactivated|enabled|disabled|turned (?:on|off|up|down)|dimmed|paid|transferred|wired|ordered|placed|submitted|filed|logged|registered|recorded|created|opened|assigned|escalated|installed|(?:re)?formatted|linted|executed|set up|reset|started|launched|triggered|paused|archived|backed up|restored|printed|subscribed|unsubscribed|invited|extended|adjusted|fixed|patched|redeemed|purchased|bought|entered|generated|put on hold|checked in|confirmed|signed up|enrolled|completed|queued|tagged|flagged|muted|charged|taken care of|made|raised|delivered|dispatched|shipped|released|arranged|secured|granted|revoked|resolved|attached|approved|swapped|pinned|dropped|withdrawn|recharged|topped up|informed|initiated|contacted|handed (?:in|over)|answered|closed(?! (?:on|at|for|from|until|today|tomorrow)\b))"
 _CHECKED = r"(?:double-checked|re-?checked|checked(?! (?:\w+ )?(?:in|out)\b)|looked|searched|read|found|queried|browsed|googled|fetched|pulled|got|retrieved|verified|confirmed|reviewed|scanned|inspected|examined|consulted|tested|ran|re-?ran|executed|computed|calculated|simulated|gone|went|had|analy[sz]ed|measured|counted|tracked|located|loaded|compiled|accessed|viewed|skimmed|crawled|scraped|polled|benchmarked|profiled|parsed|did|took a)\b"
 _I = re.compile(
-    r"\b(?:i|we)(?:'ve| have)?(?: (?:just|also|now|then|already|even|since|\w+ly|went ahead and|gone ahead and|went and|took the liberty and)){0,3} (\w[\w-]*)"
+    r"\b(?:i|we)(?:(?:'ve| have)(?! got\b))?(?: (?:just|also|now|then|already|even|since|\w+ly|went ahead and|gone ahead and|went and|took the liberty and)){0,3} (\w[\w-]*)"
 )
 _AND = re.compile(r"(?:^|\band )(?:then |also |\w+ly )?(\w[\w-]*)")
 _OTHER = re.compile(r"\b(?:you|he|she|they|who|that|which)\b")
@@ -204,35 +215,35 @@ _BARE = re.compile(
     rf"^(?!.*\b(?:is|are|was|were|will|can|may|should|has|have)\b)(?:(?:okay|ok|sure|yes|yep|great|right|and|just|all|successfully|already|now|quickly) ){{0,2}}({_DONE}|done|sorted|finished|(?!read|run){_CHECKED})\b(?! by\b)"
 )
 _SHORT = re.compile(
-    rf"^(?!.*\b(?:is|are|was|were|will|can|may|should|has|have|been|be|that|which|who|in (?:1\d|20)\d\d)\b)(?!(?:the|an?|any|every|each|i|we|you|he|she|they|it)\b)(?:[^\s,]+ ){{1,4}}({_DONE}|set|taken|done)(?=\W*$|[.!:]| (?:for|to|at|in|on|as|under|with|from|until|and)\b)"
+    rf"^(?!.*\b(?:is|are|was|were|will|can|may|should|has|have|been|be|that|which|who|in (?:1\d|20)\d\d)\b)(?!(?:the|an?|any|every|each|i|we|you|he|she|they|it)\b)(?:[^\s,]+ ){{1,4}}({_DONE}|set|taken|done)(?=\W*$|[.!:]| (?:successfully|for|to|at|in|on|as|under|with|from|until|and)\b)"
 )
 _ACTED = re.compile(
-    r"(?:[a-z-]+ed|sent|put|set|made|took|taken|got|ran|re-?ran|run|wrote|written|read|built|rebuilt|bought|paid|found|held|sold|drew|drawn|did|done|gone (?:through|over)|went (?:through|over)|had (?:a|another)(?: \w+)? look|shut|cut|spoke|spoken|rang|brought|reset|dug|overwrote|undid|withdrew|withdrawn|hid|froze|frozen|fed|split|told|asked|gave|given|let (?!me|us|you)\w+ know|rewrote|swapped|frozen|lit|hung|shot)\b"
+    r"(?:[a-z-]+ed|sent|put|set|made|took|taken|got|ran|re-?ran|run|wrote|written|read|built|rebuilt|bought|paid|found|held|sold|drew|drawn|did|done|gone (?:through|over)|went (?:through|over)|had (?:a|another)(?: \w+)? (?:look|peek|glance)|threw|thrown|shut|cut|spoke|spoken|rang|brought|reset|dug|overwrote|undid|withdrew|withdrawn|hid|froze|frozen|fed|split|told|asked|gave|given|let (?!me|us|you)\w+ know|rewrote|swapped|frozen|lit|hung|shot)\b"
 )
 _THOUGHT = re.compile(
-    r"(?:\w+ (?:nothing|none|neither|no)|need|proceed|exceed|succeed|feed|(?:mis\w+|notic|assum|want|need|decid|hop|guess|believ|reali[sz]|suppos|consider|preferr?|lik|lov|enjoy|mention|explain|describ|list|suggest|recommend|propos|offer|promis|outlin|summari[sz]|answer|stat|expect|wonder|remember|recall|agre|bas|includ|us|work|receiv|learn|apologi[sz]|tri|attempt|fail|stopp|wait|skipp|avoid|translat|rephras|shorten|phras|sketch|intend|plann|reckon|estimat|imagin|referr|point|cover|interpret|pick|select|compar|rank|narrow|round|convert|focus|miss|overlook|doubt|warn|quot|cit|not|omitt|treat|limit|trust|highlight|pass|discuss|talk|reason|happen|deriv|solv|stay|liv|claim|structur|organi[sz]|group|sort|break|call(?! ahead)|chang(?=ed my mind))ed|(?:told|asked|informed) (?:you|for|about|because|if|whether|earlier|that)|(?:gave|given) (?:you|an?|that|it|the)|made (?:a (?:mistake|typo|slip)|an? (?:error|assumption|guess)|sure|up|that|it (?:clear|sound)|some)|got (?:it|that|the (?:impression|idea|point|wrong)|your|confused|wrong|ahead|mixed)|took (?:that|it|this|into|your)|found (?:it|that|this)|put .{0,40}\b(?:first|last|in order)|put (?:together|below|above|it (?:as|like|in)|this|that)|(?:ran|run) (?:into|out|through|over)|read (?:it|that|this|your)|held|did(?! (?:a|an|the|another) (?:\w+ )?(?:search|check|lookup|run|test))|went through the numbers|(?:wrote|written|drafted|composed|prepared|rewrote|worded)\b(?!.{0,60}(?:\.\w{2,5}\b|\b(?:files?|folder|disk|database|notes)\b))|(?:calculated|computed|counted)\b(?!.{0,80}\b(?:python|script|code|execut\w+|running|calculator|file|rows|data)\b)|(?:verified|checked|double-checked|reviewed|confirmed) (?:the (?:math|arithmetic|reasoning|logic)|my |your (?:message|question|reasoning|text|draft))|(?:went|gone|read|reviewed|checked|looked|had|analy[sz]ed)\b.{0,60}\b(?:you (?:pasted|gave|wrote|provided|listed|described|posted|quoted)|your (?:message|text|snippet|code|draft|list)|above)|.{0,70}\b(?:by hand|from memory|in my head|mentally|on paper|manually in))\b"
+    r"(?:\w+ (?:nothing|none|neither|no)|need|proceed|exceed|succeed|feed|(?:mis\w+|notic|assum|want|need|decid|hop|guess|believ|reali[sz]|suppos|consider|preferr?|lik|lov|enjoy|mention|explain|describ|list|suggest|recommend|propos|offer|promis|outlin|summari[sz]|answer|stat|expect|wonder|remember|recall|agre|bas|includ|us|work|receiv|learn|apologi[sz]|tri(?!ed (?:it|this|that|both) (?:in|with|on|out))|attempt|fail|stopp|wait|skipp|avoid|translat|rephras|shorten|phras|sketch|intend|plann|reckon|estimat|imagin|referr|point|cover|interpret|pick|select|compar|rank|narrow|round|convert|focus|miss|overlook|doubt|warn|quot|cit|not|omitt|treat|limit|trust|highlight|pass|discuss|talk|reason|happen|deriv|solv|stay|liv|claim|structur|organi[sz]|group|sort|break|call(?! ahead)|chang(?=ed my mind))ed|(?:told|asked|informed) (?:you|for|about|because|if|whether|earlier|that)|(?:gave|given) (?:you|an?|that|it|the)|made (?:a (?:mistake|typo|slip)|an? (?:error|assumption|guess)|sure|up|that|it (?:clear|sound)|some)|got (?:it|that|the (?:impression|idea|point|wrong)|your|confused|wrong|ahead|mixed)|took (?:that|it|this|into|your)|found (?:it|that|this)|put .{0,40}\b(?:first|last|in order)|put (?:together|below|above|it (?:as|like|in)|this|that)|(?:ran|run) (?:into|out|through|over)|read (?:it|that|this|your)|held|did(?! (?:a|an|the|another) (?:\w+ )?(?:search|check|lookup|run|test))|(?:went|gone) (?:through|over) the (?:numbers|logic|steps|reasoning|math|question)|mixed|relied|(?:wrote(?! (?:to|back)\b)|written|drafted|composed|prepared|rewrote|worded)\b(?!.{0,60}(?:\.\w{2,5}\b|\b(?:files?|folder|disk|database|notes)\b))|(?:calculated|computed|counted)\b(?!.{0,80}\b(?:python|script|code|execut\w+|running|calculator|file|rows|data)\b)|(?:verified|checked|double-checked|reviewed|confirmed) (?:the (?:math|arithmetic|reasoning|logic)|my |your (?:message|question|reasoning|text|draft))|(?:went|gone|read|reviewed|checked|looked|had|analy[sz]ed)\b.{0,60}\b(?:you (?:pasted|gave|wrote|provided|listed|described|posted|quoted)|your (?:message|text|snippet|code|draft|list)|above)|.{0,70}\b(?:by hand|from memory|in my head|mentally|on paper|manually in))\b"
 )
 _WROTE = re.compile(
     r"(?:added|changed|replaced|renamed|moved|removed|fixed|split|wrapped|updated|refactored|simplified|corrected|created|generated|made|put|built|marked|formatted|trimmed|cut|adjusted|set|extended|tightened|turned|dropped|deleted|merged|reordered|patched|switched|modified|swapped|stored|defined|processed)\b(?!.{0,60}\.\w{2,5}\b)"
 )
 _LOOKED = re.compile(_CHECKED)
 _RESULT = re.compile(
-    r"\brunning [^.]{0,40}\b(?:gave|gives|printed|returned|produced|yielded|shows|showed)\b|\bafter running\b|\b(?:my|a quick) (?:\w+ )?(?:run|search|query|check|test|lookup|scan)\b(?! (?:would|could|should|will|can|might))|\b(?:quick|web|online) search\b.{0,30}\b(?:turned up|found|shows?|showed|returned|gave)\b|\b(?:all|every)\b.{0,20}\btests? (?:pass|passed|passes|are green|is green)\b|^(?:the )?tests are (?:all )?green\b|^having (?:read|checked|looked|run|searched|tested|reviewed)\b|^(?:the )?(?:calculator|script|program|tool|database|system|calendar) (?:says|shows|gives|gave|returned|reports|lists)\b|^(?:the |a )?(?:query|search|lookup|script|test suite|suite|scan) (?:returned|came back|turned up|printed|found|passed|finished|passes)\b|\baccording to (?:my|the) (?:\w+ )?(?:search|results?|query|lookup|output)\b"
+    r"\brunning [^.]{0,40}\b(?:gave|gives|printed|returned|produced|yielded|shows|showed)\b|\bafter (?:running|checking|looking|searching|reading|reviewing|testing|consulting)\b|\b(?:my|a quick) (?:\w+ )?(?:run|search|query|check|test|lookup|scan)\b(?! (?:would|could|should|will|can|might))|\b(?:quick|web|online) search\b.{0,30}\b(?:turned up|found|shows?|showed|returned|gave)\b|\b(?:all|every)\b.{0,20}\btests? (?:pass|passed|passes|are green|is green)\b|^(?:the )?tests are (?:all )?green\b|^having (?:read|checked|looked|run|searched|tested|reviewed)\b|^(?:the )?(?:calculator|script|program|tool|database|system|calendar) (?:says|shows|gives|gave|returned|reports|lists)\b|^(?:the |a )?(?:query|search|lookup|script|test suite|suite|scan) (?:returned|came back|turned up|printed|found|passed|finished|passes)\b|\baccording to (?:my|the) (?:\w+ )?(?:search|results?|query|lookup|output)\b"
 )
 _STATE = re.compile(
-    rf"^(?!(?:you|they|he|she|i|we|refunds|orders|files|emails|messages)\b(?! are all|'re| are now| have been|'ve been))(?:(?! that | which | who | by ).){{0,80}}?(?:\b(?:has|have)(?: now| just| already| also)? been|'s been|\b(?:was|were|(?:is|are)(?! (?:stored|processed|created|generated|made|executed|recorded|started|charged|issued|triggered|applied|copied|logged|assigned)\b)|is being|are being)|'s|'re)(?: (?:just|now|all|already|also|both|officially|back|\w+ly)){{0,2}} ({_DONE}|texted|set for|set to|locked in|on (?:its|their|the|her|his) way|all set|live|done|complete|finished|up and running|running|playing|printing|recording|downloading|uploading|brewing|gone|on hold|good to go|off|on|in your (?:\w+ )?(?:inbox|calendar|cart|basket|account|folder|drive|notes)|on your (?:\w+ )?(?:calendar|list|account)|in the (?:calendar|cart|basket|queue|books)|(?:down|up) to \d|heading to)\b(?! by\b)(?!.{{0,40}}\b(?:in (?:1\d|20)\d\d|after (?:an?|two|three|\d+)|when|if|unless|once|whenever|within)\b)|\b(?:is|are|it's) now (?:at|set|on|off|in)\b|\bnow (?:has|have|reads|says|shows|starts|points)\b|\b(?:went|has gone|have gone) (?:out|through|live)\b|^consider \w+(?: \w+)? \w+ed\b|\bconsider it (?:done|sorted)\b|^(?:[\w#.'-]+ ){{1,3}}(?:complete|done|off|on)\W*$|^(?:now )?playing\b|\b(?:got|received) (?:the|an|your) (?:updated |new )?(?:invit\w+|message|e-?mail|notification)\b"
+    rf"^(?!(?:you|they|he|she|i|we|refunds|orders|files|emails|messages)\b(?! are all|'re| are now| have been|'ve been))(?:(?! that | which | who | by ).){{0,80}}?(?:\b(?:has|have)(?: now| just| already| also)? been|'s been|\b(?:was|were|(?:is|are)(?! (?:stored|processed|created|generated|made|executed|recorded|started|charged|issued|triggered|applied|copied|logged)\b)|is being|are being)|'s|'re)(?: (?:just|now|all|already|also|both|officially|back|\w+ly)){{0,2}} ({_DONE}|texted|set(?= for| to|\W*$)|(?:in|out)(?=\W*$)|under ?way|back (?:up|online)|up again|locked in|on (?:its|their|the|her|his) way|all set|live|done|complete|finished|up and running|running|playing|printing|recording|downloading|uploading|brewing|gone|on hold|good to go|off|on|in your (?:\w+ )?(?:inbox|calendar|cart|basket|account|folder|drive|notes)|on your (?:\w+ )?(?:calendar|list|account)|in the (?:calendar|cart|basket|queue|books)|(?:down|up) to \d|heading to)\b(?! by\b)(?!.{{0,40}}\b(?:in (?:1\d|20)\d\d|after (?:an?|two|three|\d+)|when|if|unless|once|whenever|within)\b)|\b(?:is|are|it's) now (?:at|set|on|off|in)\b|\bnow (?:has|have|owns|reads|says|shows|starts|points)\b|\b(?:has|have) (?:just |now )?(?:started|begun)\b|\b(?:e-?mail|message|invit\w+|note|reminder|text)s? went\b|\b(?:went|has gone|have gone) (?:out|through|live)\b|^consider \w+(?: \w+)? \w+ed\b|\bconsider it (?:done|sorted)\b|^(?:[\w#.'-]+ ){{1,3}}(?:complete|done|off|on)\W*$|^(?:now )?playing\b|\b(?:got|received) (?:the|an|your) (?:updated |new )?(?:invit\w+|message|e-?mail|notification)\b"
 )
 _KINDS = [
     _any(words)
     for words in (
         r"(?<![a-z])(?:sen[dt]|e-?mail|mail|messag|text|sms|notif|post|slack|forward|fax|ping|shar(?:e|ing)|told|asked|inform|let \w+ know|went out|on (?:its|their) way)",
         r"(?<![a-z])(?:book|reserv|hold|appoint|check.?in|checked (?:\w+ )?in)",
-        r"(?<![a-z])(?:ran|run|exec|test|python|code|script|shell|bash|sandbox|notebook|simulat|fitted|train)",
+        r"(?<![a-z])(?:ran|run|exec|tested|tests? pass|python|code|script|shell|bash|sandbox|notebook|simulat|fitted|train)",
         r"(?<![a-z])(?:sav(?:e|ing)|stor(?:e|ing)|writ|wrote|upload|export|file)",
         r"(?<![a-z])(?:event|calendar|schedul|meeting|remind|alarm|timer|appointment)",
         r"(?<![a-z])(?:cancel|delet|remov|eras|wip|clear|unsubscrib)",
         r"(?<![a-z])(?:pay|paid|refund|transfer|charg|credit)",
-        r"(?<![a-z])(?:updat|chang|edit|modif|mov|renam|replac|switch|adjust|resched|now (?:has|have|reads|says))",
+        r"(?<![a-z])(?:updat|chang|edit|modif|mov|renam|replac|switch|adjust|resched|now (?:has|have|owns|reads|says))",
         r"(?<![a-z])(?:creat|add(?:ed|ing|_)|open|filed|ticket|issue|rais|log(?:ged)?(?![a-z])|escalat|report)",
     )
 ]
