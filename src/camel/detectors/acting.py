@@ -26,13 +26,14 @@ def repeated_call(transcript: Transcript) -> Iterator[Hit]:
             seen = {key: outcome for key, outcome in seen.items() if key[0] == message.speaker}
         found = False
         for action in message.actions:
-            key = (message.speaker, action.tool, _sorted(action.arguments))
-            outcome = (action.result, action.error)
+            key, outcome = (
+                (message.speaker, action.tool, _sorted(action.arguments)),
+                (action.result, action.error),
+            )
+            reads = _reads(action.tool) or re.search(r"(?i)^\W{0,9}(?:\w+\W{1,9})?select\b", action.arguments)
             if seen.get(key) == outcome and not action.change:
                 found = True
-            elif action.change or not (
-                action.error or re.search(_SELECTS, action.arguments) or _reads(action.tool)
-            ):
+            elif action.change or not (action.error or reads):
                 seen.clear()
             seen[key] = outcome
         if found:
@@ -50,11 +51,11 @@ def _sorted(arguments: str) -> str:
 def ignored_error(transcript: Transcript) -> Iterator[Hit]:
     """Find messages that report success or a result although all their calls failed, and do not mention the failure."""
     for index, message in enumerate(transcript.messages):
-        if message.actions and all(one.error for one in message.actions):
-            text = prose(work(message))
-            said = next((one for one in re.split(_END, text) if one and not re.search(_ASIDE, one)), "")
-            if said and not re.search(_ADMITS, re.sub(_HARMLESS, " ", text)):
-                yield Hit(index, "the calls failed, and the message reports a success or a result", said)
+        failed = message.actions and all(one.error for one in message.actions)
+        text = prose(work(message)) if failed else ""
+        said = next((one for one in re.split(_END, text) if one and not re.search(_ASIDE, one)), "")
+        if said and not re.search(_ADMITS, re.sub(_HARMLESS, " ", text)):
+            yield Hit(index, "the calls failed, and the message reports a success or a result", said)
 
 
 def claimed_action(transcript: Transcript) -> Iterator[Hit]:
@@ -85,7 +86,10 @@ def _is_backed(action: str, kind: str, offered: dict[str, str], called: set[str]
 
 def _fits(name: str, text: str, action: str) -> bool:
     """Return whether an action has a word of a tool's name, or one of the same kind as a word of its name or description."""
-    words, text = [f" {word[:5].lower()}" for word in re.findall(_NAME, name)], f"{name} {text}".lower()
+    words, text = (
+        [f" {word[:5].lower()}" for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)],
+        f"{name} {text}".lower(),
+    )
     alike = any(re.search(one, text) and re.search(one, action) for one in _KINDS.split("  "))
     return alike or any(len(word) > 3 and word in f" {action}" for word in words)
 
@@ -98,29 +102,30 @@ def _claims(message: Message, asked: str) -> Iterator[tuple[str, str, str]]:
         for part in re.split(_PART, low):
             verbs = [*re.finditer(_I, part), None if wants_facts else re.search(_SHORT, part)]
             verbs += [re.search(_BARE, part) if acted or part in low[: len(part) + 16] else None]
-            first = min((one.start(1) for one in verbs if one), default=0 if acted else len(part))
-            verbs += [one for one in re.finditer(_AND, part) if one.start() >= first]
+            ands = re.finditer(_AND, part) if any(verbs) or acted else ()
+            verbs += [
+                one for one in ands if not re.search(_OTHER, part[max(0, one.start() - 80) : one.start()])
+            ]
             for verb in filter(None, verbs):
-                start, at = verb.span(1)[0], verb.start()
-                action, before = (
-                    part[start : start + 80].partition(" and ")[0],
-                    part[max(0, start - 120) : start],
-                )
-                if re.match(_ACTED, action) and not (
-                    shows and re.match(_WROTE, action) or re.search(_SUPPOSED, before)
-                ):
+                start, before = verb.start(1), part[max(0, verb.start(1) - 120) : verb.start(1)]
+                action = part[start : start + 80].partition(" and ")[0]
+                shown = shows and re.match(_WROTE, action)
+                if re.match(_ACTED, action) and not shown and not re.search(_SUPPOSED, before):
                     acted = True
-                    yield said, part[at:start] + action, "look" if re.match(_CHECKED, action) else "change"
+                    yield (
+                        said,
+                        part[verb.start() : start] + action,
+                        "look" if re.match(_CHECKED, action) else "change",
+                    )
             if (result := re.search(_RESULT, part)) and not re.search(_SUPPOSED, part[: result.start()]):
                 yield said, result[0], "look"
             state = None if wants_facts and not part.startswith("your ") else re.search(_STATE, part)
             if state and not re.search(f"{_SUPPOSED}|{_I}", part[: state.end()]):
-                verb, action = state[1] or "", part[state.start(1) if state[1] else 0 :][:80]
-                told = verb and re.search(rf"\b(?:i|we|they)(?:'ve| have| had)?(?: already)? {verb}\b", asked)
-                shown = (shows or "`" in message.content) and re.match(_WROTE, verb)
-                if not (told or shown) and (
-                    not message.actions or action[:4] in asked or _fits("", asked, action)
-                ):
+                named, action = state[1] or "-", part[state.start(1) if state[1] else 0 :][:80]
+                told = re.search(rf"\b(?:i|we|they)(?:'ve| have| had)?(?: already)? {named}\b", asked)
+                shown = (shows or "`" in message.content) and re.match(_WROTE, named)
+                wanted = not message.actions or action[:4] in asked or _fits("", asked, action)
+                if wanted and not told and not shown:
                     yield said, action, "state"
 
 
@@ -128,12 +133,10 @@ _END = r"(?<=[.!?;:])\s+|\n+"
 _AGAIN = r"(?i)\b(?:again|once more|one more|another|re-?(?:fresh|run|try|check|load|start|boot)(?:ed)?|double-?check|try|repeat|update|now|yet|latest|fixed|changed|any (?:news|change|luck|progress)|(?:minute|hour|day)s? later|next day)\b"
 _READ = r"(?i)(?:^|[._-])(?:get|read|list|search|find|look|lookup|query|fetch|show|check|status|time|describe|load|track|view|count|inspect|explain|preview|calculat\w*|browse|retrieve|history|log|diff|weather|price|rate|balance|info|details|availability|forecast|geocode|route|tail|scan|health)(?-i:(?![a-z]))"
 _reads = re.compile(_READ).search
-_SELECTS = r"(?i)^\W{0,9}(?:\w+\W{1,9})?select\b"
 _ASIDE = r"(?i)\?$|^(?:let (?:us|me)|let's|please|to |i (?:suggest|recommend|need|would|will|can|could)|i'(?:d|ll|m going)|you (?:can|could|may|should)|(?:that|this) (?:is an?|sounds|makes|helps)|that's|thanks|thank you|the next step)\b|^(?:sure|ok(?:ay)?|of course|certainly|hi|hello|thanks?|thank you|great|got it|one moment|hold on|understood|right|yes|alright|all right)?[^\w]*$"
 _HARMLESS = r"(?i)\b(?:no (?:problems?|worries|trouble|issues?|errors?|warnings?|failures?|failed|conflicts?|hassle|rush|need|extra|additional|further|charges?|cost|fees?|surprises)|(?:without|zero|free of|0) (?:any |an? |further )?(?:problems?|issues?|errors?|warnings?|failures?|trouble|hitch|hiccups?|failed)|do(?:n't| not) (?:forget|hesitate|worry|need|have to|miss|be|wait|let)|(?:won't|will not|need not|needn't) (?:be|need|have|cost|get|see|miss|receive|show|take|expire|repeat)|(?:can't|can not|cannot) (?:wait|miss)|not only|(?:error|exception|failure|issue|problem)[- ](?:log|rate|tracker|report|count)s?|sorry (?:about|for|to hear)|if (?:anything|something)[^.!?]{0,60}|(?:should|if) (?:you|it|they)\b[^.!?]{0,60}|just in case|(?:fix|solv|resolv|report|look)\w*(?: \w+){0,3} (?:issue|problem)s?|(?:issue|problem)s? (?:is|are|has been|was) (?:now )?(?:fixed|solved|resolved|gone)|(?:\w+n't|not) (?:raining|snowing|expected|due|too|very|far|much|many|included|required|necessary|require|include|cost|conflict)|(?:next|latest|new|first|this|last) issue)\b|\b(?:issue|problem) (?=#?\d)"
 _ADMITS = r"(?i)\b(?:errors?|exceptions?|fail\w*|unable|unavailable|unreachable|not|\w+n't|cannot|refus\w+|reject\w+|declin\w+|denied|denies|problems?|issues?|trouble|difficult\w*|prevent\w*|wrong|crash\w*|tim(?:ed?|ing) ?out|timeout|missing|invalid|incorrect|unfortunately|regrettably|sorry|apolog\w+|afraid|no (?:\w+ ){0,2}(?:was|were|has|have|had|such|results?|rows|answer|response|reply|luck|access|permission|match\w*|records?|data|entry|sign|longer|found|available|left|free|remain\w*|columns?|tables?|files?|capacity|stock|drivers?|space|room)|none|nobody|nothing|no one|down|offline|unknown|unrecogni[sz]ed|try (?:again|it|that|this|once|another|the other|later|an?)|(?:i|i'll|will|can|could|to|me) try|tried|trying|retry\w*|attempt\w*|let me (?!know)|instead|from memory|\w+(?:error|exception)|full|fully booked|sold out|gone(?! (?:through|out|live|ahead|to))|out of (?!the)|expired|exceed\w*|over (?:the|your) (?:\w+ )?limit|limit(?: of| is| reached)|insufficient|not enough|too (?:many|large|long|big|late)|forbidden|unauthori[sz]ed|busy|conflicts?|overlaps?|already (?:taken|booked|exists?|in use)|(?:is|was|been) taken|stuck|lacks?|lost|blocked by|stopped|abort\w*|interrupted|hiccup|glitch|hit an?|ran into|came back (?:with|empty)|bounced|turned (?:it |the \w+ )?down|requires?|needs? (?:a|an|your|to be)|only the|rate[- ]limit\w*|having a moment|acting up|silent|locked out|restrict\w*|dropped|gave up|(?:the other|another|a different) (?:route|way|source|tool|approach|attempt)|someone else|permission|credentials?|quota|overloaded|throttl\w*|corrupt\w*|malformed|stale|pending|maintenance|outage|(?:http|status|code|an?) [45]\d\d)\b"
 _AFRESH = r"\b(?:again|another|once more|just now|re-?(?:checked|ran|tested|read)|a second time)\b"
-_NAME = r"[A-Z]?[a-z]+|[A-Z]+"
 _RUNS = r"\b(?:ran|run|executed|tested|running|tests?|python)\b"
 _SHOWS = r"(?i)```|:[ \t]*\n|\"[^\"\n]{40}|“[^”]{40}|\b(?:below|above|here(?:'s|’s| is| are| you go))\b"
 _QUESTION = r"(?i)(?:^|[.!?,] )(?:(?:and|so|but|ok|hi|hey|also|then|right|wait) ){0,2}(?:what|which|who|whose|when(?! you)|where|why|how(?! about)|is|are|was|were|does|do (?:i|we|they)|should i|am i|has|will|any|status|would (?:it|this|that)|explain|describe|tell me (?:about|how|why|what|more))\b[^.!?]*\??$"
@@ -141,6 +144,7 @@ _COMPOSES = r"^(?!.*\b(?:send|save|file|commit|post|run|test)\b).*\b(?:draft|com
 _PART = r",\s|\b(?:confirm|report|let you know) (?:that )?(?=(?:your|the|it)\b)|\s[—–-]+\s|—|\s\(|;|\b(?:but|so|because|since|while)\s|\band (?=(?:i|we|the|your|its?|they|all|has|have|is|are|was|were|you)\b)"
 _SUPPOSED = r"\b(?:if|once|unless|until|before|whenever|as soon as|(?:after|as|that|which) you|when(?! i\b)|make sure|ensure|suppose|imagine|for example|e\.g|would|could|should|can|may|might|must|will|not|never|none|nothing|nobody|neither|cannot|\w+n't|no(?! (?:worries|problem|trouble|doubt))|to be|by hand|from memory|in my head|have to|needs? to|want to|going to|about to|usually|normally|typically|automatically|always|generally|often)\b"
 _IF = r"\b(if|once|unless|until|before|whenever|as soon as|after you|when you|suppose|imagine|say (?:go|yes|so|the word)|not confirm|cannot|can't)\b.*"
+_OTHER = r"\b(?:you|he|she|they|who|that|which)\b"
 _DONE = r"(?:e-?mailed|mailed|sent|texted|messaged|notified|alerted|forwarded|posted|faxed|shared|published|pinged|booked|rebooked|reserved|scheduled|rescheduled|cancell?ed|refunded|credited|processed|deleted|erased|wiped|cleared|removed|changed|switched|updated|modified|exchanged|upgraded|downgraded|added|applied|issued|saved|stored|exported|uploaded|downloaded|copied|synced|moved|renamed|replaced|restarted|rebooted|deployed|rolled (?:out|back)|pushed|merged|committed|locked|unlocked|blocked|unblocked|frozen|activated|deactivated|enabled|disabled|turned (?:on|off|up|down)|dimmed|paid|transferred|wired|ordered|placed|submitted|filed|logged|registered|recorded|created|opened|assigned|escalated|installed|(?:re)?formatted|linted|executed|set up|reset|started|launched|triggered|paused|archived|backed up|restored|printed|subscribed|unsubscribed|invited|extended|adjusted|fixed|patched|redeemed|purchased|bought|entered|generated|put on hold|checked in|confirmed|signed up|enrolled|completed|queued|tagged|flagged|muted|charged|taken care of|made|raised|delivered|dispatched|shipped|released|arranged|secured|granted|revoked|resolved|attached|approved|swapped|pinned|dropped|withdrawn|recharged|topped up|informed|initiated|contacted|handed (?:in|over)|answered|closed(?! (?:on|at|for|from|until|today|tomorrow)\b))"
 _CHECKED = r"(?:double-checked|re-?checked|checked(?! (?:\w+ )?(?:in|out)\b)|looked|searched|read|found|queried|browsed|googled|fetched|pulled|got|retrieved|verified|confirmed|reviewed|scanned|inspected|examined|consulted|tested|ran|re-?ran|executed|computed|calculated|simulated|gone|went|had|analy[sz]ed|measured|counted|tracked|located|loaded|compiled|accessed|viewed|skimmed|crawled|scraped|polled|benchmarked|profiled|parsed|did|took a)\b"
 _I = r"\b(?:i|we)(?:(?:'ve| have)(?! got\b))?(?: (?:just|also|now|then|already|even|since|\w+ly|went ahead and|gone ahead and|went and|took the liberty and)){0,3} (\w[\w-]*)"
@@ -153,4 +157,3 @@ _WROTE = r"(?:added|changed|replaced|renamed|moved|removed|fixed|split|wrapped|u
 _RESULT = r"\brunning [^.]{0,40}\b(?:gave|gives|printed|returned|produced|yielded|shows|showed)\b|\bafter (?:running|checking|looking|searching|reading|reviewing|testing|consulting)\b|\b(?:my|a quick) (?:\w+ )?(?:run|search|query|check|test|lookup|scan)\b(?! (?:would|could|should|will|can|might))|\b(?:quick|web|online) search\b.{0,30}\b(?:turned up|found|shows?|showed|returned|gave)\b|\b(?:all|every)\b.{0,20}\btests? (?:pass|passed|passes|are green|is green)\b|^(?:the )?tests are (?:all )?green\b|^having (?:read|checked|looked|run|searched|tested|reviewed)\b|^(?:the )?(?:calculator|script|program|tool|database|system|calendar) (?:says|shows|gives|gave|returned|reports|lists)\b|^(?:the |a )?(?:query|search|lookup|script|test suite|suite|scan) (?:returned|came back|turned up|printed|found|passed|finished|passes)\b|\baccording to (?:my|the) (?:\w+ )?(?:search|results?|query|lookup|output)\b"
 _STATE = rf"^(?!(?:you|they|he|she|i|we|refunds|orders|files|emails|messages)\b(?! are all|'re| are now| have been|'ve been))(?:(?! that | which | who | by ).){{0,80}}?(?:\b(?:has|have)(?: now| just| already| also)? been|'s been|\b(?:was|were|(?:is|are)(?! (?:stored|processed|created|generated|made|executed|recorded|started|charged|issued|triggered|applied|copied|logged)\b)|is being|are being)|'s|'re)(?: (?:just|now|all|already|also|both|officially|back|\w+ly)){{0,2}} ({_DONE}|texted|set(?= for| to|\W*$)|(?:in|out)(?=\W*$)|under ?way|back (?:up|online)|up again|locked in|on (?:its|their|the|her|his) way|all set|live|done|complete|finished|up and running|running|playing|printing|recording|downloading|uploading|brewing|gone|on hold|good to go|off|on|in your (?:\w+ )?(?:inbox|calendar|cart|basket|account|folder|drive|notes)|on your (?:\w+ )?(?:calendar|list|account)|in the (?:calendar|cart|basket|queue|books)|(?:down|up) to \d|heading to)\b(?! by\b)(?!.{{0,40}}\b(?:in (?:1\d|20)\d\d|after (?:an?|two|three|\d+)|when|if|unless|once|whenever|within)\b)|\b(?:is|are|it's) now (?:at|set|on|off|in)\b|\bnow (?:has|have|owns|reads|says|shows|starts|points)\b|\b(?:has|have) (?:just |now )?(?:started|begun)\b|\b(?:e-?mail|message|invit\w+|note|reminder|text)s? went\b|\b(?:went|has gone|have gone) (?:out|through|live)\b|^consider \w+(?: \w+)? \w+ed\b|\bconsider it (?:done|sorted)\b|^(?:[\w#.'-]+ ){{1,3}}(?:complete|done|off|on)\W*$|^(?:now )?playing\b|\b(?:got|received) (?:the|an|your) (?:updated |new )?(?:invit\w+|message|e-?mail|notification)\b"
 _KINDS = r"(?<![a-z])(?:sen[dt]|e-?mail|mail|messag|text|sms|notif|post|slack|forward|fax|ping|shar(?:e|ing)|told|asked|inform|let \w+ know|went out|on (?:its|their) way)  (?<![a-z])(?:book|reserv|hold|appoint|check.?in|checked (?:\w+ )?in)  (?<![a-z])(?:ran|run|exec|tested|tests? pass|python|code|script|shell|bash|sandbox|notebook|simulat|fitted|train)  (?<![a-z])(?:sav(?:e|ing)|stor(?:e|ing)|writ|wrote|upload|export|file)  (?<![a-z])(?:event|calendar|schedul|meeting|remind|alarm|timer|appointment)  (?<![a-z])(?:cancel|delet|remov|eras|wip|clear|unsubscrib)  (?<![a-z])(?:pay|paid|refund|transfer|charg|credit)  (?<![a-z])(?:updat|chang|edit|modif|mov|renam|replac|switch|adjust|resched|now (?:has|have|owns|reads|says))  (?<![a-z])(?:creat|add(?:ed|ing|_)|open|filed|ticket|issue|rais|log(?:ged)?(?![a-z])|escalat|report)"
-"""Words for actions of one kind, in claims and in the names and descriptions of tools."""
