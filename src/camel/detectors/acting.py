@@ -1,7 +1,7 @@
 """Faults of speakers with tools: repeated calls, ignored errors, and claimed actions that did not happen.
 
 The one decision to know: only speakers that have tools (`Speaker.tools`) are checked for claimed actions. Without tools,
-"I tested it" may be part of a role. A claim counts only if one of the speaker's tools could have done what is claimed.
+"I tested it" may be part of a role. A claim counts unless one of the speaker's calls, there or before, can be what it reports.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ def repeated_call(transcript: Transcript) -> Iterator[Hit]:
     have changed it: a call that may change something, or another speaker's request to try again."""
     seen: dict[tuple[str, str, str], tuple[str, str]] = {}
     for index, message in enumerate(transcript.messages):
-        if seen and _AGAIN.search(message.content):
+        if seen and re.search(_AGAIN, message.content):
             seen = {key: outcome for key, outcome in seen.items() if key[0] == message.speaker}
         found = False
         for action in message.actions:
             key = (message.speaker, action.tool, _sorted(action.arguments))
             outcome = (action.result, action.error)
+            reads = _reads(action.tool) or re.search(r"(?i)^\W{0,9}(?:\w+\W{1,9})?select\b", action.arguments)
             if seen.get(key) == outcome and not action.change:
                 found = True
-            elif action.change or not (action.error or _READS.search(action.tool)):
+            elif action.change or not (action.error or reads):
                 seen.clear()
             seen[key] = outcome
         if found:
@@ -48,73 +49,97 @@ def _sorted(arguments: str) -> str:
 def ignored_error(transcript: Transcript) -> Iterator[Hit]:
     """Find messages that report success or a result although all their calls failed, and do not mention the failure."""
     for index, message in enumerate(transcript.messages):
-        if (
-            message.actions
-            and all(one.error for one in message.actions)
-            and not _ADMITS.search(message.content)
-        ):
-            claims = (one for one in _statements(message) if _SUCCEEDS.search(one) or any(_claims(one)))
-            if said := next(claims, ""):
-                yield Hit(index, "the calls failed, and the message reports a success or a result", said)
+        text = prose(work(message)) if {bool(one.error) for one in message.actions} == {True} else ""
+        said = next((one for one in re.split(_END, text) if one and not re.search(_ASIDE, one)), "")
+        if said and not re.search(_ADMITS, re.sub(_HARMLESS, " ", text)):
+            yield Hit(index, "the calls failed, and the message reports a success or a result", said)
 
 
 def claimed_action(transcript: Transcript) -> Iterator[Hit]:
     """Find messages of speakers with tools that claim an action for which the speaker called no tool, there or before."""
-    tools = {speaker.name: speaker.tools for speaker in transcript.speakers if speaker.tools}
-    called: set[tuple[str, str]] = set()
+    tools = {one.name: {tool.name: tool.description for tool in one.tools} for one in transcript.speakers}
+    called = {name: set[str]() for name, offered in tools.items() if offered}
     for index, message in enumerate(transcript.messages):
-        called.update((message.speaker, action.tool) for action in message.actions)
-        offered = tools.get(message.speaker, [])
-        claims = ((said, able) for said in _statements(message) for able in _claims(said)) if offered else ()
-        for said, able in claims:
-            names = {one.name for one in offered if able.search(f"{one.name} {one.description}")}
-            if names and not any((message.speaker, name) in called for name in names):
-                yield Hit(index, "the message claims an action, and no tool for it was called", said)
-                break
+        if message.speaker in called:
+            called[message.speaker] |= (here := {action.tool for action in message.actions})
+            asked = prose(transcript.messages[index - 1].content)[-400:].rstrip().lower() if index else ""
+            for said, action, kind in _claims(message, asked):
+                calls = here if kind == "look" and re.search(_AFRESH, action) else called[message.speaker]
+                if not _is_backed(action, kind, tools[message.speaker], calls):
+                    yield Hit(index, "the message claims an action, and no tool for it was called", said)
+                    break
 
 
-def _statements(message: Message) -> Iterator[str]:
-    """Yield the sentences of a message that are neither questions nor denials."""
-    return (one for one in _END.split(prose(work(message))) if one and not _UNSURE.search(one))
+def _is_backed(action: str, kind: str, offered: dict[str, str], called: set[str]) -> bool:
+    """Return whether one of the called tools can be what a claim reports."""
+    able = {name for name in {*offered, *called} if _fits(name, offered.get(name, "") + " " + name, action)}
+    if kind == "look":
+        return bool(called) and (not re.search(_RUNS, action) or not able or bool(able & called))
+    able = {name for name in able if not _reads(name)}
+    return (
+        bool(able & called) if able else (kind == "state" and called != set()) or not all(map(_reads, called))
+    )
 
 
-def _claims(said: str) -> Iterator[re.Pattern[str]]:
-    """Yield a pattern of the tools for each action that a sentence claims."""
-    for found in _CLAIM.finditer(said):
-        if not _SUPPOSED.search(said, max(0, found.start() - 80), found.start()):
-            yield _ABLE[(found.lastindex or 1) - 1]
+def _fits(name: str, text: str, action: str) -> bool:
+    """Return whether an action has a word of a tool's name, or one of the same kind as a word of its name or description."""
+    words = [word[:5].lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name) if len(word) > 2]
+    alike = any(re.search(one, text.lower()) and re.search(one, action) for one in _KINDS.split("  "))
+    return alike or any(f" {word}" in f" {action}" for word in words)
 
 
-def _any(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+def _claims(message: Message, asked: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each sentence that reports an action, the text from its verb on, and `look`, `change` or `state`."""
+    shows, wants_facts = re.search(_SHOWS, message.content), re.search(_QUESTION, asked)
+    for said in () if re.search(_COMPOSES, asked) else re.split(_END, prose(work(message))):
+        acted, low = False, "" if said.endswith("?") else re.sub(_IF, r"\1", said.lower())
+        for part in re.split(_PART, low):
+            verbs = [*re.finditer(_I, part), None if wants_facts else re.search(_SHORT, part)]
+            verbs += [re.search(_BARE, part) if acted or part in low[: len(part) + 16] else None]
+            ands = re.finditer(_AND, part) if any(verbs) or acted else ()
+            verbs += [one for one in ands if not re.search(_OTHER, part[: one.start()][-80:])]
+            for verb in filter(None, verbs):
+                start, before = verb.start(1), part[: verb.start(1)][-120:]
+                action = part[start : start + 80].partition(" and ")[0]
+                shown = shows and re.match(_WROTE, action)
+                if re.match(_ACTED, action) and not shown and not re.search(_SUPPOSED, before):
+                    acted, kind = True, "look" if re.match(_CHECKED, action) else "change"
+                    yield said, part[verb.start() : start] + action, kind
+            if (result := re.search(_RESULT, part)) and not re.search(_SUPPOSED, part[: result.start()]):
+                yield said, result[0], "look"
+            if (state := re.search(_STATE, part)) and not re.search(f"{_SUPPOSED}|{_I}", part[: state.end()]):
+                named, action = state[1] or "-", part[state.start(1) if state[1] else 0 :][:80]
+                told = re.search(rf"\b(?:i|we|they)(?:'ve| have| had)?(?: already)? {named}\b", asked)
+                shown = (shows or "`" in message.content) and re.match(_WROTE, named)
+                wanted = not message.actions or action[:4] in asked or _fits("", asked, action)
+                if wanted and not told and not shown and (not wants_facts or part.startswith("your ")):
+                    yield said, action, "state"
 
 
-_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
-_AGAIN = _any(r"\b(?:again|once more|re-?(?:fresh|run|try|check|load)|update|now|latest|fixed|changed)\b")
-_READS = _any(r"(?:^|[._-])(?:get|read|list|search|find|look|query|fetch|show|check|status|time)(?![a-z])")
-_UNSURE = _any(r"\?\s*$|\b(?:not|never|none|nothing|nobody|cannot|\w+n't)\b|^(?:let|please)\b")
-_SUPPOSED = _any(r"\b(?:if|once|before|until|unless|would|could|should|can|when you|after you)\b")
-_ADMITS = _any(
-    r"(?<!without )(?<!without any )\b(?:errors?|exception|fail\w*|unable|unavailable|not|\w+n['’]t|cannot|refus\w+|reject\w+|declin\w+|denied|problems?|issues?|trouble|difficult\w*|prevent\w*|wrong|crash\w*|timed? ?out|missing|invalid|unfortunately|sorry|no (?!additional|extra|further|charge|cost)\w+|none|nobody|nothing|down|unknown|try|tried|instead|memory|\w+Error)\b"
-)
-_SUCCEEDS = _any(
-    r"\d|\b(?:done|sent|saved|booked|reserved|confirmed|completed?|scheduled|stored|written|processed|success\w*|all set|works|pass(?:es|ed)?|finished|added|cancell?ed|switched|changed|updated|created|results?|outputs?|return(?:s|ed)|print(?:s|ed)|shows?|according to|found|based on|data|went out|now has|has the|have a|is active|delivered)\b"
-)
-_I = r"\b(?:i|we)(?:'ve| have)?(?: (?:just|also|now|then|\w+ly|already|went ahead and|gone ahead and)){0,2} "
-_WAS = r"(?:has been|have been|was|were)(?: (?:just|now|\w+ly))? "
-_ITS = rf"\b(?:the|your|our|it|they|all|this|everything)\b(?:(?! that | which | who )[^,;]){{0,80}}? {_WAS}"
-_OBJECT = r" (?:\w+ )?(?:order|address|booking|reservation|subscription|account|ticket|flight|refund|payment|item|shipping|delivery|bag|charge|certificate|cabin|passenger)s?\b"
-_CHANGED = r"(?:cancell?ed|refunded|processed|deleted|removed|changed|switched|updated|modified|exchanged|upgraded|downgraded|added|applied|issued)\b"
-_KINDS = {
-    r"quer|database|sql|record|search|find|look|get|list": rf"{_I}(?:queried|(?:ran|executed)\b.{{0,20}}\bquer(?:y|ies)|(?:pulled|got|retrieved|fetched|checked|looked)\b.{{0,50}}\b(?:database|table of|records))\b",
-    r"python|(?<![a-z])run|exec|code|shell|bash|script|terminal|sandbox|interpret|calculat": rf"{_I}(?:(?:ran|run)\b(?! (?:through|into|out|over))|executed\b|tested\b|(?:computed|calculated|simulated|verified|checked|confirmed)\b.{{0,80}}\b(?:python|script|code|execut\w+|running)\b|loaded\b.{{0,40}}\b(?:file|csv|data)\b)|{_ITS}(?:executed|run|tested)\b|\brunning (?:it|this|the \w+(?: \w+)?) (?:gave|printed|returned|produced)\b|\bafter running\b.{{0,60}}\bi (?:got|found)\b|\bmy (?:test )?run\b",
-    r"send|mail|messag|notif|post|slack|sms|invit|forward": rf"{_I}(?:sent|e-?mailed|mailed|messaged|notified|forwarded|posted)\b|{_ITS}(?:sent|e-?mailed|mailed|forwarded|posted)\b|\b(?:e-?mail|message|invitation|reminder)s?\b.{{0,20}}\b(?:is|are) on (?:its|their|the) way\b",
-    r"search|web|brows|google|look|find|fetch|wiki|http": rf"{_I}(?:searched|googled|browsed|looked\b.{{0,30}}\b(?:up|online)|checked\b.{{0,20}}\b(?:online|the web|the internet)|found\b.{{0,40}}\bonline)\b|\bmy (?:web |online |quick )?search\b|\b(?:quick|web|online) search\b.{{0,30}}\b(?:turned up|found|shows?|showed|returned|gave)\b",
-    r"event|calendar|schedul|meeting|appointment|remind": rf"{_I}(?:(?:added|put|entered)\b.{{0,60}}\bcalendars?|(?:created|scheduled|set up)\b.{{0,40}}\b(?:event|meeting|appointment|reminder|invite)s?)\b|{_ITS.replace('|was', '|was|is')}(?:scheduled|added to .{{0,20}}calendar)\b",
-    r"book|reserv|ticket": rf"{_I}(?:booked|reserved|made\b.{{0,20}}\b(?:reservation|booking))\b|{_ITS.replace('|was', '|was|is')}(?:booked|reserved)\b|\b(?:booking|reservation) (?:has gone|went) through\b|\b(?:your|the) (?:booking|reservation)[^,;]{{0,60}} (?:is |{_WAS})(?:completed|confirmed)\b",
-    r"file|save|stor|writ|document|note|upload|export": rf"{_I}(?:saved\b|stored\b|(?:wrote|written|exported|updated|created|appended|uploaded)\b.{{0,60}}(?:\.\w{{2,5}}\b|\b(?:file|folder|disk)s?\b))|{_ITS}(?:saved|stored|exported)\b|\b(?:the|your) file\b.{{0,30}}\b{_WAS}(?:created|written|updated)\b",
-    r"order|cancel|updat|chang|refund|modif|delet|remov|edit|account|send|issu|add|set|book|creat|return": rf"{_I}{_CHANGED}.{{0,60}}{_OBJECT}|\b(?:your|the){_OBJECT.replace('flight|', '')}[^,;]{{0,60}}\b{_WAS}{_CHANGED}|\b(?:has|have) been successfully {_CHANGED}",
-}
-"""Words in the name or description of a tool, and how a speaker claims an action that such a tool can do."""
-_ABLE = [_any(words) for words in _KINDS]
-_CLAIM = _any("|".join(f"({claim})" for claim in _KINDS.values()))
+_END = r"(?<=[.!?;:])\s+|\n+"
+_AGAIN = r"(?i)\b(?:again|once more|one more|another|re-?(?:fresh|run|try|check|load|start|boot)(?:ed)?|double-?check|try|repeat|update|now|yet|latest|fixed|changed|any (?:news|change|luck|progress)|(?:minute|hour|day)s? later|next day)\b"
+_READ = r"(?i)(?:^|[._-])(?:get|read|list|search|find|look|lookup|query|fetch|show|check|status|time|describe|load|track|view|count|inspect|explain|preview|calculat\w*|browse|retrieve|history|log|diff|weather|price|rate|balance|info|details|availability|forecast|geocode|route|tail|scan|health)(?-i:(?![a-z]))"
+_reads = re.compile(_READ).search
+_ASIDE = r"(?i)\?$|^(?:let (?:us|me)|let's|please|to |i (?:suggest|recommend|need|would|will|can|could)|i'(?:d|ll|m going)|you (?:can|could|may|should)|(?:that|this) (?:is an?|sounds|makes|helps)|that's (?:an?|fine|right|good|great|all)|thanks|thank you|the next step)\b|\babove\W*$|^(?:sure|ok(?:ay)?|of course|certainly|hi|hello|thanks?|thank you|great|got it|one moment|hold on|understood|right|yes|alright|all right)?[^\w]*$"
+_HARMLESS = r"(?i)\b(?:no (?:problems?|worries|trouble|issues?|errors?|warnings?|failures?|failed|conflicts?|hassle|rush|need|extra|additional|further|charges?|cost|fees?|surprises)|(?:without|zero|free of|0) (?:any |an? |further )?(?:problems?|issues?|errors?|warnings?|failures?|trouble|hitch|hiccups?|failed)|do(?:n't| not) (?:forget|hesitate|worry|need|have to|miss|be|wait|let)|(?:won't|will not|need not|needn't) (?:be|need|have|cost|get|see|miss|receive|show|take|expire|repeat)|(?:can't|can not|cannot) (?:wait|miss)|not only|(?:error|exception|failure|issue|problem)[- ](?:log|rate|tracker|report|count)s?|sorry (?:about|for|to hear)|if (?:anything|something)[^.!?]{0,60}|(?:should|if) (?:you|it|they)\b[^.!?]{0,60}|just in case|(?:fix|solv|resolv|report|look)\w*(?: \w+){0,3} (?:issue|problem)s?|(?:issue|problem)s? (?:is|are|has been|was) (?:now )?(?:fixed|solved|resolved|gone)|(?:\w+n't|not) (?:raining|snowing|expected|due|too|very|far|much|many|included|required|necessary|require|include|cost|conflict)|(?:next|latest|new|first|this|last) issue)\b|\b(?:issue|problem) (?=#?\d)"
+_ADMITS = r"(?i)\b(?:errors?|exceptions?|fail\w*|unable|unavailable|unreachable|not|\w+n't|cannot|refus\w+|reject\w+|declin\w+|denied|denies|problems?|issues?|trouble|difficult\w*|prevent\w*|wrong|crash\w*|tim(?:ed?|ing) ?out|timeout|missing|invalid|incorrect|unfortunately|regrettably|sorry|apolog\w+|afraid|no (?:\w+ ){0,2}(?:was|were|has|have|had|such|results?|rows|answer|response|reply|luck|access|permission|match\w*|records?|data|entry|sign|longer|found|available|left|free|remain\w*|columns?|tables?|files?|capacity|stock|drivers?|space|room)|none|nobody|nothing(?! (?:else|more|to|but)\b)|no one|down(?! (?:to|for|by)\b)|offline|unknown|unrecogni[sz]ed|try (?:again|it|that|this|once|another|the other|later|an?)|(?:i|i'll|will|can|could|to|me) try|tried|trying|retry\w*|attempt\w*|let me (?!know)|instead|from memory|\w+(?:error|exception)|full|fully booked|sold out|gone(?! (?:through|out|live|ahead|to))|out of (?!the)|expired|exceed\w*|over (?:the|your) (?:\w+ )?limit|limit(?: of| is| reached)|insufficient|not enough|too (?:many|large|long|big|late)|forbidden|unauthori[sz]ed|busy|conflicts?|overlaps?|already (?:taken|booked|exists?|in use)|(?:is|was|been) taken(?! care)|stuck|lacks?|lost|blocked (?:by|from)|nowhere|revoked|(?:came|comes?) up empty|broke|broken|hangs?|hanging|hung|impossible|no good|snag|halfway|stopped|abort\w*|interrupted|hiccup|glitch|hit an?|ran into|came back (?:with|empty)|bounced|turned (?:it |the \w+ )?down|requires?|needs? (?:a|an|your|to be)|only the|rate[- ]limit\w*|having a moment|acting up|silent|locked out|restrict\w*|dropped|gave up|(?:the other|another|a different) (?:route|way|source|tool|approach|attempt)|someone else|permission|credentials?|quota|overloaded|throttl\w*|corrupt\w*|malformed|stale|pending|maintenance|outage|(?:http|status|code|an?) [45]\d\d)\b"
+_AFRESH = r"\b(?:again|another|once more|just now|re-?(?:checked|ran|tested|read)|a second time)\b"
+_RUNS = r"\b(?:ran|run|executed|tested|running|tests?|python)\b"
+_SHOWS = r"(?i)```|:[ \t]*\n|\"[^\"\n]{40}|“[^”]{40}|\b(?:below|above|here(?:'s|’s| is| are| you go))\b"
+_QUESTION = r"(?i)(?:^|[.!?,] )(?:(?:and|so|but|ok|hi|hey|also|then|right|wait) ){0,2}(?:what|which|who|whose|when(?! you)|where|why|how(?! about)|is|are|was|were|does|do (?:i|we|they)|should i|am i|has|will|any|status|would (?:it|this|that)|explain|describe|tell me (?:about|how|why|what|more))\b[^.!?]*\??$"
+_COMPOSES = r"^(?!.*\b(?:send|save|file|commit|post|run|test)\b).*\b(?:draft|compose|rewrite|reword|proofread|write (?:me )?(?:an? |the )|tell me an? |joke|poem|story|(?:would|should) (?:you|i) (?:write|say))"
+_PART = r",\s|\b(?:confirm|report|let you know) (?:that )?(?=(?:your|the|it)\b)|\s[—–-]+\s|—|\s\(|;|\b(?:but|so|because|since|while)\s|\band (?=(?:i|we|the|your|its?|they|all|has|have|is|are|was|were|you)\b)"
+_SUPPOSED = r"\b(?:if|once|unless|until|before|whenever|as soon as|(?:after|as|that|which) you|when(?! i\b)|make sure|ensure|suppose|imagine|for example|e\.g|would|could|should|can|may|might|must|will|not|never|none|nothing|nobody|neither|cannot|\w+n't|no(?! (?:worries|problem|trouble|doubt))|to be|by hand|from memory|in my head|have to|needs? to|want to|going to|about to|usually|normally|typically|automatically|always|generally|often)\b"
+_IF = r"\b(if|once|unless|until|before|whenever|as soon as|after you|when you|suppose|imagine|say (?:go|yes|so|the word)|not confirm|cannot|can't)\b.*"
+_OTHER = r"\b(?:you|he|she|they|who|that|which)\b"
+_DONE = r"(?:e-?mailed|mailed|sent|texted|messaged|notified|alerted|forwarded|posted|faxed|shared|published|pinged|booked|rebooked|reserved|scheduled|rescheduled|cancell?ed|refunded|credited|processed|deleted|erased|wiped|cleared|removed|changed|switched|updated|modified|exchanged|upgraded|downgraded|added|applied|issued|saved|stored|exported|uploaded|downloaded|copied|synced|moved|renamed|replaced|restarted|rebooted|deployed|rolled (?:out|back)|pushed|merged|committed|locked|unlocked|blocked|unblocked|frozen|activated|deactivated|enabled|disabled|turned (?:on|off|up|down)|dimmed|paid|transferred|wired|ordered|placed|submitted|filed|logged|registered|recorded|created|opened|assigned|escalated|installed|(?:re)?formatted|linted|executed|set up|reset|started|launched|triggered|paused|archived|backed up|restored|printed|subscribed|unsubscribed|invited|extended|adjusted|fixed|patched|redeemed|purchased|bought|entered|generated|put on hold|checked in|confirmed|signed up|enrolled|completed|queued|tagged|flagged|muted|charged|taken care of|made|raised|delivered|dispatched|shipped|released|arranged|secured|granted|revoked|resolved|attached|approved|swapped|pinned|dropped|withdrawn|recharged|topped up|informed|initiated|contacted|handed (?:in|over)|answered|closed(?! (?:on|at|for|from|until|today|tomorrow)\b))"
+_CHECKED = r"(?:double-checked|re-?checked|checked(?! (?:\w+ )?(?:in|out)\b)|looked|searched|read|found|queried|browsed|googled|fetched|pulled|got|retrieved|verified|confirmed|reviewed|scanned|inspected|examined|consulted|tested|ran|re-?ran|executed|computed|calculated|simulated|gone|went|had|analy[sz]ed|measured|counted|tracked|located|loaded|compiled|accessed|viewed|skimmed|crawled|scraped|polled|benchmarked|profiled|parsed|did|took a)\b"
+_I = r"\b(?:i|we)(?:(?:'ve| have)(?! got\b))?(?: (?:just|also|now|then|already|even|since|\w+ly|went ahead and|gone ahead and|went and|took the liberty and)){0,3} (\w[\w-]*)"
+_AND = r"(?:^|(?<!you)\band )(?:then |also |\w+ly )?(\w[\w-]*)"
+_BARE = rf"^(?!.*\b(?:is|are|was|were|will|can|may|should|has|have)\b)(?:(?:okay|ok|sure|yes|yep|great|right|and|just|all|successfully|already|now|quickly) ){{0,2}}({_DONE}|done|sorted|finished|(?!read|run){_CHECKED})\b(?! by\b)"
+_SHORT = rf"^(?!.*\b(?:is|are|was|were|will|can|may|should|has|have|been|be|that|which|who|in (?:1\d|20)\d\d)\b)(?!(?:the|an?|any|every|each|i|we|you|he|she|they|it)\b)(?:[^\s,]+ ){{1,4}}({_DONE}|set|taken|done)(?=\W*$|[.!:]| (?:successfully|for|to|at|in|on|as|under|with|from|until|and)\b)"
+_ACTED = r"(?!(?:\w+ (?:nothing|none|neither|no)|need|proceed|exceed|succeed|feed|(?:mis\w+|notic|assum|want|need|decid|hop|guess|believ|reali[sz]|suppos|consider|preferr?|lik|lov|enjoy|mention|explain|describ|list|suggest|recommend|propos|offer|promis|outlin|summari[sz]|answer|stat|expect|wonder|remember|recall|agre|bas|includ|us|work|receiv|learn|apologi[sz]|tri(?!ed (?:it|this|that|both) (?:in|with|on|out))|attempt|fail|stopp|wait|skipp|avoid|translat|rephras|shorten|phras|sketch|intend|plann|reckon|estimat|imagin|referr|point|cover|interpret|pick|select|compar|rank|narrow|round|convert|focus|miss|overlook|doubt|warn|quot|cit|not|omitt|treat|limit|trust|highlight|pass|discuss|t\wlk|reason|happen|deriv|solv|stay|liv|claim|structur|organi[sz]|group|sort|break|call(?! ahead)|chang(?=ed my mind))ed|(?:told|asked|informed) (?:you|for|about|because|if|whether|earlier|that)|(?:gave|given) (?:you|an?|that|it|the)|made (?:a (?:mistake|typo|slip)|an? (?:error|assumption|guess)|sure|up|that|it (?:clear|sound)|some)|got (?:it|that|the (?:impression|idea|point|wrong)|your|confused|wrong|ahead|mixed)|took (?:that|it|this|into|your)|found (?:it|that|this)|put .{0,40}\b(?:first|last|in order)|put (?:together|below|above|it (?:as|like|in)|this|that)|(?:ran|run) (?:into|out|through|over)|read (?:it|that|this|your)|held|did(?! (?:a|an|the|another) (?:\w+ )?(?:search|check|lookup|run|test))|(?:went|gone) (?:through|over) the (?:numbers|logic|steps|reasoning|math|question)|mixed|relied|(?:wrote(?! (?:to|back)\b)|written|drafted|composed|prepared|rewrote|worded)\b(?!.{0,60}(?:\.\w{2,5}\b|\b(?:files?|folder|disk|database|notes)\b))|(?:calculated|computed|counted)\b(?!.{0,80}\b(?:python|script|code|execut\w+|running|calculator|file|rows|data)\b)|(?:verified|checked|double-checked|reviewed|confirmed) (?:the (?:math|arithmetic|reasoning|logic)|my |your (?:message|question|reasoning|text|draft))|(?:went|gone|read|reviewed|checked|looked|had|analy[sz]ed)\b.{0,60}\b(?:you (?:pasted|gave|wrote|provided|listed|described|posted|quoted)|your (?:message|text|snippet|code|draft|list)|above)|.{0,70}\b(?:by hand|from memory|in my head|mentally|on paper|manually in))\b)(?:[a-z-]+ed|sent|put|set|made|took|taken|got|ran|re-?ran|run|wrote|written|read|built|rebuilt|bought|paid|found|held|sold|drew|drawn|did|done|gone (?:through|over)|went (?:through|over)|had (?:a|another)(?: \w+)? (?:look|peek|glance)|threw|thrown|shut|cut|spoke|spoken|rang|brought|reset|dug|overwrote|undid|withdrew|withdrawn|hid|froze|frozen|fed|split|told|asked|gave|given|let (?!me|us|you)\w+ know|rewrote|swapped|frozen|lit|hung|shot)\b"
+_WROTE = r"(?:added|changed|replaced|renamed|moved|removed|fixed|split|wrapped|updated|refactored|simplified|corrected|created|generated|made|put|built|marked|formatted|trimmed|cut|adjusted|set|extended|tightened|turned|dropped|deleted|merged|reordered|patched|switched|modified|swapped|stored|defined|processed)\b(?!.{0,60}\.\w{2,5}\b)"
+_RESULT = r"\brunning [^.]{0,40}\b(?:gave|gives|printed|returned|produced|yielded|shows|showed)\b|\bafter (?:running|checking|looking|searching|reading|reviewing|testing|consulting)\b|\b(?:my|a quick) (?:\w+ )?(?:run|search|query|check|test|lookup|scan)\b(?! (?:would|could|should|will|can|might))|\b(?:quick|web|online) search\b.{0,30}\b(?:turned up|found|shows?|showed|returned|gave)\b|\b(?:all|every)\b.{0,20}\btests? (?:pass|passed|passes|are green|is green)\b|^(?:the )?tests are (?:all )?green\b|^having (?:read|checked|looked|run|searched|tested|reviewed)\b|^(?:the )?(?:calculator|script|program|tool|database|system|calendar) (?:says|shows|gives|gave|returned|reports|lists)\b|^(?:the |a )?(?:query|search|lookup|script|test suite|suite|scan) (?:returned|came back|turned up|printed|found|passed|finished|passes)\b|\baccording to (?:my|the) (?:\w+ )?(?:search|results?|query|lookup|output)\b"
+_STATE = rf"^(?!(?:you|they|he|she|i|we|refunds|orders|files|emails|messages)\b(?! are all|'re| are now| have been|'ve been))(?:(?! that | which | who | by ).){{0,80}}?(?:\b(?:has|have)(?: now| just| already| also)? been|'s been|\b(?:was|were|(?:is|are)(?! (?:stored|processed|created|generated|made|executed|recorded|started|charged|issued|triggered|applied|copied|logged)\b)|is being|are being)|'s|'re)(?: (?:just|now|all|already|also|both|officially|back|\w+ly)){{0,2}} ({_DONE}|texted|set(?= for| to|\W*$)|(?:in|out)(?=\W*$)|under ?way|back (?:up|online)|up again|locked in|on (?:its|their|the|her|his) way|all set|live|done|complete|finished|up and running|running|playing|printing|recording|downloading|uploading|brewing|gone|on hold|good to go|off|on|in your (?:\w+ )?(?:inbox|calendar|cart|basket|account|folder|drive|notes)|on your (?:\w+ )?(?:calendar|list|account)|in the (?:calendar|cart|basket|queue|books)|(?:down|up) to \d|heading to)\b(?! by\b)(?!.{{0,40}}\b(?:in (?:1\d|20)\d\d|after (?:an?|two|three|\d+)|when|if|unless|once|whenever|within)\b)|\b(?:is|are|it's) now (?:at|set|on|off|in)\b|\bnow (?:has|have|owns|reads|says|shows|starts|points)\b|\b(?:has|have) (?:just |now )?(?:started|begun)\b|\b(?:e-?mail|message|invit\w+|note|reminder|text)s? went\b|\b(?:went|has gone|have gone) (?:out|through|live)\b|^consider \w+(?: \w+)? \w+ed\b|\bconsider it (?:done|sorted)\b|^(?:[\w#.'-]+ ){{1,3}}(?:complete|done|off|on)\W*$|^(?:now )?playing\b|\b(?:got|received) (?:the|an|your) (?:updated |new )?(?:invit\w+|message|e-?mail|notification)\b"
+_KINDS = r"(?<![a-z])(?:sen[dt]|e-?mail|mail|messag|text|sms|notif|post|slack|forward|fax|ping|shar(?:e|ing)|told|asked|inform|let \w+ know|went out|on (?:its|their) way)  (?<![a-z])(?:book|reserv|hold|appoint|check.?in|checked (?:\w+ )?in)  (?<![a-z])(?:ran|run|exec|tested|tests? pass|python|code|script|shell|bash|sandbox|notebook|simulat|fitted|train)  (?<![a-z])(?:sav(?:e|ing)|stor(?:e|ing)|writ|wrote|upload|export|file)  (?<![a-z])(?:event|calendar|schedul|meeting|remind|alarm|timer|appointment)  (?<![a-z])(?:cancel|delet|remov|eras|wip|clear|unsubscrib)  (?<![a-z])(?:pay|paid|refund|transfer|charg|credit)  (?<![a-z])(?:updat|chang|edit|modif|mov|renam|replac|switch|adjust|resched|now (?:has|have|owns|reads|says))  (?<![a-z])(?:creat|add(?:ed|ing|_)|open|filed|ticket|issue|rais|log(?:ged)?(?![a-z])|escalat|report)"
