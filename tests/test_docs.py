@@ -392,7 +392,7 @@ SLOW = {
             id=str(page.relative_to(ROOT)),
             marks=[
                 *([pytest.mark.slow] if page.name in SLOW else []),
-                *([pytest.mark.xdist_group("ray-shared")] if page.name == "cluster.md" else []),
+                *([pytest.mark.xdist_group("ray")] if page.name == "cluster.md" else []),
             ],
         )
         for page in PAGES
@@ -625,7 +625,7 @@ def test_batches(body: str, tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray-shared")
+@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("body", shell_blocks("ray"))
 def test_a_cluster_of_two_nodes(body: str, tmp_path: Path, environment: dict[str, str]):
     pytest.importorskip("ray")
