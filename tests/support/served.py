@@ -186,7 +186,7 @@ class ServedProcess:
             for one in folder.markers("conversations", folder.committed("conversations"))
         )
         return committed + sum(
-            used.calls for _, used in journaled(folder, "conversations", lambda damage: None)
+            used.calls for _, used, _ in journaled(folder, "conversations", lambda damage: None)
         )
 
     def kill(self) -> None:
