@@ -3,7 +3,7 @@
     python -m benchmarks.orchestration            # 200 conversations of 20 messages, 15 rounds
     python -m benchmarks.orchestration --short    # for CI
 
-Each variant runs in a process of its own against one simulated endpoint at zero latency, in alternating rounds;
+Each variant runs in a process of its own against one simulated endpoint at zero latency, in rounds with changing order;
 the figure is CPU time (user and system) per LLM call, the least of the rounds, because noise only adds. For the same
 reason, more rounds follow while a limit seems to be exceeded: the least figures come closer to the true ones. The
 endpoint's ledger witnesses that both variants sent the same requests. Then 1,000 conversations are held open at
@@ -105,7 +105,9 @@ def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bo
         for number in range(max(rounds, MOST_ROUNDS)):
             if number >= rounds and all(map(operator.le, ratios(cpu), (MOST_RATIO, MOST_DURABLE))):
                 break
-            for variant in VARIANTS:
+            # In another order each time, in case the machine is slow at regular times.
+            first = number % len(VARIANTS)
+            for variant in (*tuple(VARIANTS)[first:], *tuple(VARIANTS)[:first]):
                 endpoint.reset()
                 result = _spawn_child(variant, endpoint.base_url, conversations)
                 ledger = endpoint.ledger()
