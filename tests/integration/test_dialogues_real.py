@@ -43,7 +43,7 @@ def test_a_short_dialogue_of_each_scenario(name: str, small_model: ChatModel):
     judged = [message for message in transcript.messages if goal and message.speaker == goal.after]
     assert transcript.usage.calls == len(transcript.messages) + len(judged)
     assert all(message.content and message.usage.completion for message in transcript.messages)
-    roles = [role for role, _ in turns_of(transcript, default_seat(transcript), system=True)]
+    roles = [turn.role for turn in turns_of(transcript, default_seat(transcript), system=True)]
     assert roles in ([], ["system", "user", "assistant"])
     assert not any(
         isinstance(rule, MaxMessages) and rule.limit != MESSAGES for rule in short.rules(small_model)
