@@ -147,7 +147,9 @@ class Job:
             assert f"{budget} calls" in process.out
         ledger = self.gate.ledger()
         assert ledger.billed == budget, "what a dead worker has not spent goes to the other"
-        assert ledger.billed_repeats <= IN_FLIGHT, "only calls in flight; all of them if the other had not begun"
+        assert ledger.billed_repeats <= IN_FLIGHT, (
+            "only calls in flight; all of them if the other had not begun"
+        )
 
     def pause_and_kill_the_driver(self) -> None:
         before = self.gate.ledger()
