@@ -14,11 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from camel.core import inception as prompts
 from camel.core.checks import shown
 from camel.core.errors import BadReply, InputError
 from camel.core.history import PER_ENTRY_TOKENS, Entry, History, estimate_tokens
-from camel.core.inception import fill
+from camel.core.inception import fill, texts
 from camel.core.message import Usage, well_formed
 from camel.core.model import Model, Request
 
@@ -90,7 +89,7 @@ async def summarize(
         most = min(_REPLY_TOKENS, room // 4)
         room -= most
     longest = min(_SUMMARY_TOKENS, forgotten.room // 8, most // 2)
-    template = fill(prompts.summary(), {"WORDS": str(longest // 2)})
+    template = fill(texts()["summary"], {"WORDS": str(longest // 2)})
     said = [f"{_HEADS[one.role]}\n{_quoted(one.text)}" for one in forgotten.pending]
     room_bytes = 3 * int(room / max(1.0, _scale(request.history)) - _size(Entry("user", template)))
     if sum(len(text.encode()) + 2 for text in said) > room_bytes:

@@ -22,12 +22,12 @@ from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
 from camel.core.heard import by_name
 from camel.core.identity import identity_of
-from camel.core.inception import fill, placeholders
+from camel.core.inception import fill, placeholders, texts
 from camel.core.member import Member, Names
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
-from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
+from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.core.stops import (
@@ -260,8 +260,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
         """Yield each member with its system prompt and its opening."""
-        texts = prompts()
-        prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
+        shipped = texts("society")
+        prompt, opening = self.prompt or shipped["member"], self.opening or shipped["opening"]
         known = {member.name: member for member in self.members}
         near = self._near()
         for member in self.members:
