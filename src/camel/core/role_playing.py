@@ -95,30 +95,13 @@ class RolePlaying(Play, Declaration):
         workplace: Workplace | None = None,
     ) -> None:
         self._given: dict[str, Any] = {
-            "task": task,
-            "assistant": assistant,
-            "user": user,
-            "model": model,
-            "user_model": user_model,
-            "temperature": temperature,
-            "max_messages": max_messages,
-            "specify": specify,
-            "sampling": sampling,
-            "user_sampling": user_sampling,
-            "specifier": specifier,
-            "rules": rules,
-            "critic": critic,
-            "user_critic": user_critic,
-            "inception": inception,
-            "history": history,
-            "user_history": user_history,
-            "values": values,
+            **locals(),  # all arguments, for `again`
             "assistant_tools": world_toolbox(assistant_tools, world),
             "user_tools": world_toolbox(user_tools, world),
-            "hear_actions": hear_actions,
             "world": world_class(world) if isinstance(world, str) else world,
-            "watch": watch,
         }
+        for name in ("self", "id", "workplace"):
+            del self._given[name]
         self._workplace = workplace
         self._roles = {
             **(values or {}),
@@ -194,15 +177,9 @@ class RolePlaying(Play, Declaration):
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the models and the rows."""
-        usual = {
-            "history": "full",
-            "user_history": None,
-            "values": None,
-            "assistant_tools": None,
-            "user_tools": None,
-            "hear_actions": False,
-            "world": None,
-        }  # omitted, so that older runs keep their identity
+        # Omit later arguments that have their defaults, so that older runs keep their identity.
+        unset = ("user_history", "values", "assistant_tools", "user_tools", "world")
+        usual = {"history": "full", "hear_actions": False, **dict.fromkeys(unset)}
         left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
             "kind": "role playing",
