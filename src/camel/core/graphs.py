@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from camel.core.checks import shown
-from camel.core.errors import InputError
+from camel.core.checks import at_least
 
 Listeners = Mapping[str, Sequence[str]]
 """The listeners of each speaker."""
@@ -36,8 +35,7 @@ class Ring(_Shape, frozen=True, tag="ring"):
     """Number of next members that hear each speaker."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.reach, bool) or self.reach < 1:
-            raise InputError(f"reach must be a whole number of at least 1, not {shown(self.reach)}")
+        at_least(1, reach=self.reach)
 
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the next `reach` members around the ring."""

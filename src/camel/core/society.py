@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.checks import shown
+from camel.core.checks import at_least, shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.errors import InputError, ModelError
 from camel.core.grammar import DONE_TOKEN
@@ -135,9 +135,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         if self.roles is None and self.turns.round(len(self.members)) < 1:
             raise InputError("the moderator is the only member: add another member")
         for name in ("max_messages", "max_rounds"):
-            value: Any = getattr(self.stop, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InputError(f"stop.{name} must be a whole number of at least 1, not {shown(value)}")
+            if (value := getattr(self.stop, name)) is not None:
+                at_least(1, **{f"stop.{name}": value})
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import at_least, shown
 from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.inception import fill
@@ -50,9 +50,8 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
     """The model to ask. Default: the assistant's model."""
 
     def __post_init__(self) -> None:
-        limit, sampling = cast("Any", self.word_limit), cast("Any", self.sampling)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InputError(f"word_limit must be a whole number of at least 1, not {shown(limit)}")
+        at_least(1, word_limit=self.word_limit)
+        sampling: Any = self.sampling
         if not isinstance(sampling, Sampling):
             raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
         if self.model is not None:
