@@ -42,7 +42,7 @@ from camel.models.connections import (
     read_whole,
     unreachable,
 )
-from camel.models.dialects import Dialect, default_url, find_dialect
+from camel.models.dialects import default_url, find_dialect
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import (
     checked_headers,
@@ -138,12 +138,13 @@ class ChatModel(Model):
             )
         entry = prices.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
-        self._wire = WIRES[spoken.wire](
+        self.wire = WIRES[spoken.wire](
             name, spoken, guided=guided, max_choices=max_choices, session_field=session_field
         )
+        """The endpoint's protocol."""
         asked = {**spoken.query, **checked_headers(query or {}, "query")}
         self._query = f"?{urlencode(asked)}" if asked else ""
-        self._path = self._wire.path + self._query
+        self._path = self.wire.path + self._query
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # No compression: replies are small, and decompressing them costs more than it saves.
@@ -171,17 +172,7 @@ class ChatModel(Model):
     @property
     def adjustments(self) -> list[str]:
         """Fields that calls omit or rename because the endpoint rejects them."""
-        return self._wire.adjustments
-
-    @property
-    def dialect(self) -> Dialect:
-        """The endpoint's dialect."""
-        return self._wire.dialect
-
-    @property
-    def guided(self) -> Guide | None:
-        """The kind of grammar that constrains replies."""
-        return self._wire.guided
+        return self.wire.adjustments
 
     def served_models(self, url: str) -> dict[str, int | None]:
         """Return the names of the models that an endpoint lists, with their context windows if it reports them."""
@@ -194,7 +185,7 @@ class ChatModel(Model):
     async def reply(self, request: Request) -> Reply:
         """Send one call, with retries until the deadline."""
         loop = asyncio.get_running_loop()
-        body = self._wire.encode(request)
+        body = self.wire.encode(request)
         started = loop.time()
         deadline = started + self._deadline
         pool, limited, moved, slot = self.pool, 0, 0, None
@@ -214,7 +205,7 @@ class ChatModel(Model):
                 async with asyncio.timeout_at(limit):
                     reply = await self._attempt(request, body, slot.replica)
                 pool.served(slot, reply.usage, request.speaker)
-                latency, constraint = loop.time() - started, self._wire.constraint(request)
+                latency, constraint = loop.time() - started, self.wire.constraint(request)
                 model = reply.model or self.name
                 return Reply(reply.choices, reply.usage, model, latency, attempt, constraint, limited)
             except TimeoutError:
@@ -236,10 +227,10 @@ class ChatModel(Model):
                     moved, wait = moved + 1, 0.0
                 slot = None
             if type(error) is RequestRejected:
-                field = self._wire.adjust(str(error), request.sampling)
+                field = self.wire.adjust(str(error), request.sampling)
                 if field and field not in adjusted:  # rejected again, so the reason is another
                     adjusted.add(field)
-                    body, wait = self._wire.encode(request), 0.0
+                    body, wait = self.wire.encode(request), 0.0
             limited += isinstance(error, RateLimited)
             if wait is None or loop.time() + wait >= (started + UNREACHED if pool.unreached else deadline):
                 error.attempts, error.limited = attempt, limited
@@ -272,7 +263,7 @@ class ChatModel(Model):
                 **headers,
                 "X-Session-ID": session if is_plain(session) else quote(session, errors="replace"),
             }
-        if request.watch and not self._wire.dialect.hosts:
+        if request.watch and not self.wire.dialect.hosts:
             # llama.cpp announces keep-alive but closes the connection after a stream, and the next call on it would fail.
             headers = {**headers, "Connection": "close"}
         # Above a megabyte, pass it as a file: aiohttp then sends it in pieces without blocking.
@@ -304,13 +295,13 @@ class ChatModel(Model):
             # Read a stream even if none was requested: it was paid for.
             if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
                 return await self._streamed(request, response, replica.url)
-            reply = self._wire.read(await read_whole(response, replica.url, self._max_bytes))
+            reply = self.wire.read(await read_whole(response, replica.url, self._max_bytes))
         if request.watch:
             request.watch(Text(request.speaker, reply.content))
         return reply
 
     async def _streamed(self, request: Request, response: aiohttp.ClientResponse, url: str) -> Reply:
-        streamed = self._wire.stream()
+        streamed = self.wire.stream()
         try:
             async with (
                 asyncio.timeout(None) as patience,
@@ -325,11 +316,6 @@ class ChatModel(Model):
                 raise
         _tell(request, streamed.feed(b"\n"))  # a last line without its newline
         return streamed.finished()
-
-    @property
-    def wire(self) -> Wire:
-        """The endpoint's protocol."""
-        return self._wire
 
     async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
         """Call another path of the endpoint once, such as batches. Yield the body of a 2xx response as it arrives."""
