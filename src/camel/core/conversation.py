@@ -106,24 +106,12 @@ class Agent:
                         "that are declared read_only, or remove the critic"
                     )
 
-    @property
-    def context_tokens(self) -> int | None:
-        """The context window of the agent's model in tokens, or None if unknown."""
-        return self.model.context_tokens
-
     def without_critic(self) -> Agent:
         """Return the agent without its critic. A person is replaced by the person's stand-in model, if there is one."""
         stand_in = self.model.stand_in
         if self.critic is None and stand_in is None:
             return self
         return replace_fields(self, critic=None, model=stand_in or self.model)
-
-    def opened(self) -> History:
-        """Return the agent's history before the first message: the system prompt and the opening."""
-        history = History(self.system)
-        if self.opening:
-            history.add("user", self.opening)
-        return history
 
     def described(self) -> Speaker:
         """Return the agent as the transcript records it."""
@@ -249,7 +237,7 @@ class Conversation:
         for agent in self._next_speakers():
             history = self._opened(agent.name)
             call = NextCall(
-                agent.name, history.tokens, agent.sampling.max_tokens, agent.context_tokens, len(calls)
+                agent.name, history.tokens, agent.sampling.max_tokens, agent.model.context_tokens, len(calls)
             )
             if agent.history != "full" and (shorter := self._forget(agent, call)):
                 history, call = shorter, replace(call, prompt_tokens=shorter.tokens)

@@ -17,6 +17,7 @@ from camel.core.checks import shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.critic import BestOf
 from camel.core.errors import InputError, ModelError, NoRoom
+from camel.core.history import History
 from camel.core.identity import identity_of
 from camel.core.inception import Inception, fill
 from camel.core.judge import ModelJudge
@@ -290,9 +291,10 @@ class RolePlaying(Play, Declaration):
         """Raise `NoRoom` if an agent's first prompt does not fit the model's context window, before any call is paid for."""
         limits = [rule for rule in self._rules if isinstance(rule, TokenLimit)] or [TokenLimit(reserve=1)]
         for agent in self._drafted:
-            call = NextCall(
-                agent.name, agent.opened().tokens, agent.sampling.max_tokens, agent.context_tokens
-            )
+            history = History(agent.system)
+            if agent.opening:
+                history.add("user", agent.opening)
+            call = NextCall(agent.name, history.tokens, agent.sampling.max_tokens, agent.model.context_tokens)
             for limit in limits:
                 if stop := limit.check((), call):
                     raise NoRoom(f"{stop.detail}: shorten the task or the roles, or lower max_tokens")
