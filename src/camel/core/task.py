@@ -38,7 +38,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def inserted(self) -> str:
         """The text that prompts put inside a sentence: exactly as given, or as specified without its final period."""
-        return as_sentence_part(self.specified) if self.specified else self.original
+        if not self.specified:
+            return self.original
+        text = self.specified.strip()
+        return text[:-1] if text.endswith(".") and not text.endswith("..") else text
 
 
 class TaskSpecifier(msgspec.Struct, frozen=True):
@@ -79,12 +82,6 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
 
 SPECIFIER = "specifier"
 """The speaker name of the specifier's calls."""
-
-
-def as_sentence_part(text: str) -> str:
-    """Drop a final period of a text that a model wrote: the prompts put the task inside a sentence."""
-    text = text.strip()
-    return text[:-1] if text.endswith(".") and not text.endswith("..") else text
 
 
 def checked_text(name: str, value: object, limit: int) -> str:
