@@ -184,27 +184,14 @@ def _lines(text: str) -> Iterator[_Line]:
         blank = False
 
 
-_HEADER_CELLS = {
-    "no",
-    "no.",
-    "nr",
-    "nr.",
-    "number",
-    "name",
-    "role",
-    "task",
-    "topic",
-    "subtopic",
-    "problem",
-    "item",
-}
+_HEADER_CELL = re.compile(r"n[or]\.?|number|name|role|task|(?:sub)?topic|problem|item")
 
 
 def _cell(line: str) -> str | None:
     """Return the first cell of a table row that has letters. Return None for a header or a rule."""
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     named = [cell for cell in cells if any(map(str.isalpha, cell))]
-    return None if not named or named[0].strip("*").lower().rstrip("s") in _HEADER_CELLS else named[0]
+    return None if not named or _HEADER_CELL.fullmatch(named[0].strip("*").lower().rstrip("s")) else named[0]
 
 
 def _is_aside(line: _Line, margin: int) -> bool:
