@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, cast
 
-import msgspec
-
 from camel.core.errors import MalformedReply, RequestRejected
 from camel.core.history import Entry
 from camel.core.message import FinishReason, Usage, well_formed
@@ -20,7 +18,7 @@ from camel.models.calls import Calls, plain
 from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
-from camel.models.wire import UNKNOWN, as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 _FINISH: dict[Any, FinishReason] = {
     "end_turn": "stop",
@@ -137,29 +135,15 @@ def _texts(blocks: list[Any], kind: str) -> str:
     return "".join(well_formed(one) for one in found if isinstance(one, str))
 
 
-class _Details(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: _Details | None = None
-
-
 def _usage(counts: Any) -> Usage:
     """Convert token counts. In this protocol, prompt tokens read from or written to the cache are counted separately."""
-    try:
-        told = msgspec.convert(counts, _Usage)
-    except msgspec.ValidationError:
-        return UNKNOWN
-    if told.input_tokens is None or told.output_tokens is None:
-        return UNKNOWN
-    read, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
-    thought = (told.output_tokens_details.thinking_tokens if told.output_tokens_details else 0) or 0
-    return as_usage(told.input_tokens + read + written, told.output_tokens, read, thought, written)
+    fresh, completion = field_of(counts, "input_tokens"), field_of(counts, "output_tokens")
+    read = field_of(counts, "cache_read_input_tokens") or 0
+    written = field_of(counts, "cache_creation_input_tokens") or 0
+    thought = field_of(field_of(counts, "output_tokens_details"), "thinking_tokens") or 0
+    parts = fresh, read, written
+    prompt = sum(parts) if all(type(part) is int for part in parts) else None
+    return as_usage(prompt, completion, read, thought, written)
 
 
 class MessageStream(EventStream):

@@ -135,9 +135,10 @@ def _error_words(body: bytes) -> list[str]:
     return list(dict.fromkeys(filter(None, words))) or [body[:2_000].decode("utf-8", "replace")]
 
 
-def as_usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, written: int = 0) -> Usage:
-    """Return a usage from an endpoint's counts. It counts as unknown if one of them is impossible."""
-    if not all(0 <= count < _MOST_TOKENS for count in (prompt, completion, cached, reasoning, written)):
+def as_usage(prompt: Any, completion: Any, cached: Any = 0, reasoning: Any = 0, written: Any = 0) -> Usage:
+    """Return a usage from an endpoint's counts. It counts as unknown if one of them is missing or impossible."""
+    counts = prompt, completion, cached, reasoning, written
+    if not all(type(count) is int and 0 <= count < _MOST_TOKENS for count in counts):
         return UNKNOWN
     written = min(written, max(0, prompt - cached))
     return Usage(prompt, completion, cached, 1, reasoning=min(reasoning, completion), written=written)
