@@ -7,9 +7,9 @@ from code that is not async.
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from camel.core.conversation import Conversation
@@ -119,36 +119,25 @@ def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None
     except RuntimeError:
         return asyncio.run(work)
     # A loop is running already (a notebook): use one of our own on another thread.
-    outcome: list[T] = []
-    failure: list[BaseException] = []
     begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
 
     async def noted() -> T:
         begun.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
-    def target() -> None:
+    with ThreadPoolExecutor(1, "camel-run") as thread:
+        outcome = thread.submit(asyncio.run, noted())
         try:
-            outcome.append(asyncio.run(noted()))
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=target, name="camel-run")
-    thread.start()
-    try:
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            if interrupted is None:
-                raise
-            interrupted()
-            thread.join()
-    except BaseException:  # Ctrl-C: without this the thread would continue, and so would the cost
-        for loop, task in begun:
-            if task is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise
-    if failure:
-        raise failure[0]
-    return outcome[0]
+            try:
+                wait([outcome])
+            except KeyboardInterrupt:
+                if interrupted is None:
+                    raise
+                interrupted()
+                wait([outcome])
+        except BaseException:  # Ctrl-C: without this the thread would continue, and so would the cost
+            for loop, task in begun:
+                if task is not None and not loop.is_closed():
+                    loop.call_soon_threadsafe(task.cancel)
+            raise
+    return outcome.result()
