@@ -22,7 +22,7 @@ from camel.models.simulator.settings import SimulatorSettings
 _PATIENCE = 10.0
 
 
-@dataclass
+@dataclass(eq=False)
 class SimulatorProcess:
     """A running simulator process. It prints these fields as a line of JSON when it is ready."""
 
