@@ -69,10 +69,17 @@ class Play(ABC):
     """A conversation: not yet prepared, in progress, or ended."""
 
     transcript: Transcript
+    _conversation: Conversation | None = None
 
-    @abstractmethod
     async def prepare(self) -> Conversation:
         """Run the preparation if it has not run yet, and return the conversation, ready to start."""
+        if self._conversation is None:
+            self._conversation = await self._prepared()
+        return self._conversation
+
+    @abstractmethod
+    async def _prepared(self) -> Conversation:
+        """Run the preparation and return the conversation."""
 
     @abstractmethod
     def asked(self) -> Iterable[Model | None]:

@@ -120,7 +120,6 @@ class RolePlaying(Play, Declaration):
         self._watch = watch
         if watch is not None and not callable(watch):
             raise InputError(f"watch must be a function, not {shown(watch)}")
-        self._conversation: Conversation | None = None
         self.transcript = Transcript(_checked("id", id, str) or uuid.uuid4().hex, self._task)
         self._drafted: list[Agent] = []
         """The agents for the task as given."""
@@ -221,23 +220,19 @@ class RolePlaying(Play, Declaration):
 
     # --- as a conversation -------------------------------------------------------------------------------------------
 
-    async def prepare(self) -> Conversation:
-        """Specify the task if that has not been done yet, and return the conversation, ready to start."""
-        if self._conversation is None:
-            self._seat()
-            if self._specifier and self.transcript.stop is None:
-                await self._specify(self._specifier)
-            task = self.transcript.task
-            agents = self._agents(task) if task.specified else self._drafted
-            self._conversation = Conversation(
-                agents,
-                self.transcript,
-                rules=self._rules,
-                watch=self._watch,
-                hear_actions=self._given["hear_actions"],
-                workplace=start_world(self._given["world"], self._workplace),
-            )
-        return self._conversation
+    async def _prepared(self) -> Conversation:
+        self._seat()
+        if self._specifier and self.transcript.stop is None:
+            await self._specify(self._specifier)
+        task = self.transcript.task
+        return Conversation(
+            self._agents(task) if task.specified else self._drafted,
+            self.transcript,
+            rules=self._rules,
+            watch=self._watch,
+            hear_actions=self._given["hear_actions"],
+            workplace=start_world(self._given["world"], self._workplace),
+        )
 
     async def _specify(self, specifier: TaskSpecifier) -> None:
         try:

@@ -339,29 +339,25 @@ class SocietyPlay(Play):
         self._settings = sampling, seed, critics
         self._rules = None if rules is None else checked_rules(rules)
         self._watch = watch
-        self._conversation: Conversation | None = None
         text = checked_text("the task", task or society.task, MAX_TASK_CHARS)
         self.transcript = Transcript(id or uuid.uuid4().hex, Task(text))
 
-    async def prepare(self) -> Conversation:
-        """Plan the task and propose roles if declared, and return the conversation, ready to start."""
-        if self._conversation is None:
-            if self.transcript.stop is None:
-                await self._plan()
-                await self._cast()
-            society = self.society
-            self._conversation = Conversation(
-                society.agents(self.transcript.task.text, self._models, *self._settings),
-                self.transcript,
-                rules=society.rules() if self._rules is None else self._rules,
-                turns=society.turns.turns(society.names),
-                hears=society.hears.listeners(society.names),
-                wording=by_name if len(society.names) > 2 else None,
-                watch=self._watch,
-                hear_actions=society.hear_actions,
-                workplace=start_world(society.world, self._workplace),
-            )
-        return self._conversation
+    async def _prepared(self) -> Conversation:
+        if self.transcript.stop is None:
+            await self._plan()
+            await self._cast()
+        society = self.society
+        return Conversation(
+            society.agents(self.transcript.task.text, self._models, *self._settings),
+            self.transcript,
+            rules=society.rules() if self._rules is None else self._rules,
+            turns=society.turns.turns(society.names),
+            hears=society.hears.listeners(society.names),
+            wording=by_name if len(society.names) > 2 else None,
+            watch=self._watch,
+            hear_actions=society.hear_actions,
+            workplace=start_world(society.world, self._workplace),
+        )
 
     def asked(self) -> Collection[Model]:
         """Return the members' models."""
