@@ -294,7 +294,7 @@ class DialoguePlay(Play):
         self._judge = checked_model(judge or self._models.get("") or next(iter(self._models.values())))
         self.transcript = Transcript(id or uuid.uuid4().hex, Task(dialogue.task))
 
-    async def _prepared(self) -> Conversation:
+    async def _open(self) -> Conversation:
         dialogue, first = self.dialogue, self.dialogue.first
         agents = [
             Agent(

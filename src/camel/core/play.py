@@ -74,11 +74,11 @@ class Play(ABC):
     async def prepare(self) -> Conversation:
         """Run the preparation if it has not run yet, and return the conversation, ready to start."""
         if self._conversation is None:
-            self._conversation = await self._prepared()
+            self._conversation = await self._open()
         return self._conversation
 
     @abstractmethod
-    async def _prepared(self) -> Conversation:
+    async def _open(self) -> Conversation:
         """Run the preparation and return the conversation."""
 
     @abstractmethod

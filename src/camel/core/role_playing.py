@@ -220,7 +220,7 @@ class RolePlaying(Play, Declaration):
 
     # --- as a conversation -------------------------------------------------------------------------------------------
 
-    async def _prepared(self) -> Conversation:
+    async def _open(self) -> Conversation:
         self._seat()
         if self._specifier and self.transcript.stop is None:
             await self._specify(self._specifier)

@@ -217,45 +217,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         `sampling` replaces the members' declared settings, and `rules` the declared ending. `critics` maps members to
         critics that choose what they say.
         """
-        return SocietyPlay(
-            self,
-            model,
-            task=task,
-            sampling=sampling,
-            seed=seed,
-            rules=rules,
-            critics=critics or {},
-            watch=watch,
-            id=id,
-            workplace=workplace,
-        )
-
-    def agents(
-        self,
-        task: str,
-        models: Mapping[str, Model],
-        sampling: Sampling | None = None,
-        seed: int | None = None,
-        critics: Mapping[str, Critic] | None = None,
-    ) -> list[Agent]:
-        """Return the members as agents, with their models and with the placeholders in their prompts filled."""
-        agents: list[Agent] = []
-        for member, system, opening in self.prompts(task):
-            chosen = sampling or member.sampling or self.usual_sampling
-            agents.append(
-                Agent(
-                    name=member.name,
-                    role=member.title,
-                    model=models[member.name] if member.name in models else models[""],
-                    system=system,
-                    opening=opening,
-                    sampling=chosen if seed is None else replace(chosen, seed=seed),
-                    critic=(critics or {}).get(member.name),
-                    history=member.history or self.history or "full",
-                    tools=world_toolbox(member.tools, self.world),
-                )
-            )
-        return agents
+        return SocietyPlay(self, model, task, sampling, seed, rules, critics or {}, watch, id, workplace)
 
     def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
         """Yield each member with its system prompt and its opening."""
@@ -323,7 +285,6 @@ class SocietyPlay(Play):
         self,
         society: Society,
         model: Model | Mapping[str, Model],
-        *,
         task: str,
         sampling: Sampling | None,
         seed: int | None,
@@ -331,24 +292,24 @@ class SocietyPlay(Play):
         critics: Mapping[str, Critic],
         watch: Watch | None,
         id: str,
-        workplace: Workplace | None = None,
+        workplace: Workplace | None,
     ) -> None:
         self.society, self._workplace = society, workplace
         self._models = seat_models(model, society.names)
         Names(society.names).check("critics", critics)
-        self._settings = sampling, seed, critics
+        self._sampling, self._seed, self._critics = sampling, seed, critics
         self._rules = None if rules is None else checked_rules(rules)
         self._watch = watch
         text = checked_text("the task", task or society.task, MAX_TASK_CHARS)
         self.transcript = Transcript(id or uuid.uuid4().hex, Task(text))
 
-    async def _prepared(self) -> Conversation:
+    async def _open(self) -> Conversation:
         if self.transcript.stop is None:
             await self._plan()
             await self._cast()
         society = self.society
         return Conversation(
-            society.agents(self.transcript.task.text, self._models, *self._settings),
+            [self._agent(*found) for found in society.prompts(self.transcript.task.text)],
             self.transcript,
             rules=society.rules() if self._rules is None else self._rules,
             turns=society.turns.turns(society.names),
@@ -357,6 +318,20 @@ class SocietyPlay(Play):
             watch=self._watch,
             hear_actions=society.hear_actions,
             workplace=start_world(society.world, self._workplace),
+        )
+
+    def _agent(self, member: Member, system: str, opening: str) -> Agent:
+        chosen = self._sampling or member.sampling or self.society.usual_sampling
+        return Agent(
+            name=member.name,
+            role=member.title,
+            model=self._models[member.name if member.name in self._models else ""],
+            system=system,
+            opening=opening,
+            sampling=chosen if self._seed is None else replace(chosen, seed=self._seed),
+            critic=self._critics.get(member.name),
+            history=member.history or self.society.history or "full",
+            tools=world_toolbox(member.tools, self.society.world),
         )
 
     def asked(self) -> Collection[Model]:
@@ -405,8 +380,7 @@ class SocietyPlay(Play):
         return self._models.get("") or next(iter(self._models.values()))
 
     def _seeded(self, step: T) -> T:
-        seed = self._settings[1]
-        return step if seed is None else replace(step, sampling=replace(step.sampling, seed=seed))
+        return step if self._seed is None else replace(step, sampling=replace(step.sampling, seed=self._seed))
 
     def _failed(self, error: ModelError, speaker: str) -> None:
         self.transcript.stop = Stop.failed(error, speaker)
