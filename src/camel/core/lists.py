@@ -135,9 +135,8 @@ def _from_lines(text: str, names: bool) -> Iterable[str]:
     loose: list[str] = []  # looks like a remark right below an item; it is one only if no item follows
     for line in lines:
         if line.style == first.style and line.indent < first.indent + 2:
-            if (
-                held or loose
-            ):  # separate paragraphs belong to an item only if another item follows; at the end they are remarks
+            if held or loose:
+                # Separate paragraphs belong to an item only if another item follows; at the end they are remarks.
                 items[-1] += [*held, *(text for text in loose if not text.endswith(":"))]
                 held, loose = [], []
             items.append([line.text])
@@ -165,9 +164,8 @@ def _lines(text: str) -> Iterator[_Line]:
             continue
         indent = len(line) - len(line.lstrip(" "))
         line = " " * min(indent, 80) + " ".join(line.split())
-        if (
-            not listed and line.endswith("|") and line.lstrip().startswith("|")
-        ):  # in a list it is |x|, or an item's table
+        if not listed and line.endswith("|") and line.lstrip().startswith("|"):
+            # A row of a table. In a list it is |x|, or an item's table.
             if (cell := _cell(line)) is not None:
                 yield _Line(indent, "bullet", cell, 0, blank)
         elif number := _NUMBER.match(line):

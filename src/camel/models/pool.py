@@ -175,9 +175,8 @@ class Pool:
                 session.busy -= 1
             if not broken:
                 if isinstance(error, MalformedReply | DeadlineExceeded):
-                    replica.probing = (
-                        False  # this says nothing about its health: the next call may probe again
-                    )
+                    # This says nothing about its health: the next call may probe again.
+                    replica.probing = False
                 else:
                     replica.answered(str(error) if isinstance(error, RateLimited) else "")
             else:
