@@ -17,8 +17,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from msgspec.structs import replace
-
 from camel.core.errors import (
     DeadlineExceeded,
     MalformedReply,
@@ -42,7 +40,6 @@ from camel.models.replica import (
     give_back,
     is_misplaced,
     running_loop,
-    state_of,
 )
 
 IDLE = 30.0
@@ -232,15 +229,7 @@ class Pool:
         now = self._clock()
         with self._lock:
             spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
-            return {
-                r.url: replace(
-                    r.governor.report(now, len(r.queue) + spread),
-                    open=r.open,
-                    broken=not r.usable(now),
-                    failing=r.failures,
-                )
-                for r in self._replicas
-            }
+            return {replica.url: replica.report(now, spread) for replica in self._replicas}
 
     def allow(self, shares: Mapping[str, Share]) -> None:
         """Set this worker's share of each endpoint. A worker of a cluster begins with `allow({})`, which allows no call."""
@@ -268,7 +257,7 @@ class Pool:
         """Return the current state of the replicas."""
         now = self._clock()
         with self._lock:
-            return [state_of(replica, now) for replica in self._replicas]
+            return [replica.state(now) for replica in self._replicas]
 
     def described(self) -> str:
         """Return the replicas with their last errors, in one line."""
