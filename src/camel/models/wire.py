@@ -167,9 +167,8 @@ def status_in(error: Any) -> int:
 def load_loosely(body: bytes) -> Any:
     """Decode JSON leniently: invalid UTF-8 is replaced, and NaN becomes None. Return None if it is not JSON."""
     try:
-        return json.loads(
-            body.decode("utf-8-sig", "replace"), parse_int=_parse_int, parse_constant=_parse_constant
-        )
+        text = body.decode("utf-8-sig", "replace")
+        return json.loads(text, parse_int=_parse_int, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return None
 
@@ -177,10 +176,6 @@ def load_loosely(body: bytes) -> Any:
 def _parse_int(digits: str) -> int | float:
     # Longer numbers are not counts, cannot be written as JSON again, and raise above 4,300 digits.
     return int(digits) if len(digits) < 19 else float(digits)
-
-
-def _parse_constant(_: str) -> None:
-    """Replace NaN and infinities, which are not JSON."""
 
 
 def field_of(data: Any, key: str) -> Any:
