@@ -339,12 +339,8 @@ class _PluggedRule(msgspec.Struct, frozen=True):
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Check the plug-in's rule."""
-        try:
+        with self.plugin.guard("raised an error in its method check()"):
             return self.rule.check(messages, call)
-        except Exception as error:
-            raise self.plugin.failed(
-                f"raised an error in its method check() ({type(error).__name__}: {error})"
-            ) from error
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
