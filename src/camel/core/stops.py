@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from math import ceil
 from typing import Any, Literal, Protocol
 
@@ -116,19 +116,11 @@ class NoInstruction(msgspec.Struct, frozen=True):
         """Stop when the user's last `rounds` messages carry no instruction."""
         if not messages or messages[-1].speaker != self.by:
             return None
-        silent = 0
-        for message in reversed(messages):
-            if message.speaker == self.by:
-                if message.move.instruction is not None:
-                    return None
-                silent += 1
-                if silent == self.rounds:
-                    return Stop(
-                        "user_no_instruction",
-                        f"the {self.by} gave no instruction for {silent} rounds",
-                        self.by,
-                    )
-        return None
+        latest = islice(_said_by(self.by, messages), self.rounds)
+        silent = sum(1 for _ in takewhile(lambda message: message.move.instruction is None, latest))
+        if silent < self.rounds:
+            return None
+        return Stop("user_no_instruction", f"the {self.by} gave no instruction for {silent} rounds", self.by)
 
 
 class AssistantInstructs(msgspec.Struct, frozen=True):
