@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from camel.core.conversation import Conversation
+from camel.core.errors import ModelError
 from camel.core.message import Message
 from camel.core.model import Model
 from camel.core.stops import Stop, StopReason, StopRule
@@ -95,6 +97,15 @@ class Play(ABC):
         async for _ in await self.prepare():
             pass
         return self.transcript
+
+    @contextmanager
+    def _record_failure(self, speaker: str) -> Iterator[None]:
+        """Record a call of the preparation that fails as the reason why the conversation ended."""
+        try:
+            yield
+        except ModelError as error:
+            self.transcript.stop = Stop.failed(error, speaker)
+            raise
 
     def end(self, detail: str, reason: StopReason = "stopped") -> None:
         """End the conversation from outside, unless it has ended. The transcript keeps its messages."""

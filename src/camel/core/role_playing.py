@@ -16,7 +16,7 @@ from camel.core import inception as prompts
 from camel.core.checks import shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.critic import BestOf
-from camel.core.errors import InputError, ModelError, NoRoom
+from camel.core.errors import InputError, NoRoom
 from camel.core.history import History
 from camel.core.identity import identity_of
 from camel.core.inception import Inception, fill
@@ -25,7 +25,7 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
-from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, play_rules
+from camel.core.stops import MAX_MESSAGES, NextCall, StopRule, TokenLimit, checked_rules, play_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
@@ -235,7 +235,7 @@ class RolePlaying(Play, Declaration):
         )
 
     async def _specify(self, specifier: TaskSpecifier) -> None:
-        try:
+        with self._record_failure(SPECIFIER):
             self.transcript.task = await specifier.specify(
                 self._task,
                 self._inception.specifier,
@@ -244,9 +244,6 @@ class RolePlaying(Play, Declaration):
                 self.transcript.id,
                 self._watch,
             )
-        except ModelError as error:
-            self.transcript.stop = Stop.failed(error, SPECIFIER)
-            raise
 
     def asked(self) -> list[Model | None]:
         """Return the models of both agents and of the task specifier."""

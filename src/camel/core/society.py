@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from camel.core.checks import at_least, shown
 from camel.core.conversation import Agent, Conversation, Critic
-from camel.core.errors import InputError, ModelError
+from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
 from camel.core.heard import by_name
@@ -36,7 +36,6 @@ from camel.core.stops import (
     MaxMessages,
     MaxRounds,
     MessageLoop,
-    Stop,
     StopRule,
     TokenLimit,
     Vote,
@@ -342,7 +341,7 @@ class SocietyPlay(Play):
         planner, task = self.society.planner, self.transcript.task
         if planner is None or task.specified:
             return
-        try:
+        with self._record_failure(PLANNER):
             plan = await plan_task(
                 self._any_model(),
                 task.original,
@@ -350,9 +349,6 @@ class SocietyPlay(Play):
                 session=self.transcript.id,
                 watch=self._watch,
             )
-        except ModelError as error:
-            self._failed(error, PLANNER)
-            raise
         text = plan.text(task.original) if plan.steps else ""
         self.transcript.task = replace(task, specified=text, model=plan.model, usage=task.usage + plan.usage)
 
@@ -361,7 +357,7 @@ class SocietyPlay(Play):
         if casting is None:
             return
         task = self.transcript.task
-        try:
+        with self._record_failure(CASTING):
             cast = await assign_roles(
                 self._any_model(),
                 task.text,
@@ -370,9 +366,6 @@ class SocietyPlay(Play):
                 session=self.transcript.id,
                 watch=self._watch,
             )
-        except ModelError as error:
-            self._failed(error, CASTING)
-            raise
         self.society = replace(society, members=(*society.members, *cast.members), roles=None)
         self.transcript.task = replace(task, model=task.model or cast.model, usage=task.usage + cast.usage)
 
@@ -381,9 +374,6 @@ class SocietyPlay(Play):
 
     def _seeded(self, step: T) -> T:
         return step if self._seed is None else replace(step, sampling=replace(step.sampling, seed=self._seed))
-
-    def _failed(self, error: ModelError, speaker: str) -> None:
-        self.transcript.stop = Stop.failed(error, speaker)
 
 
 def seat_models(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
