@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from camel.core.checks import shown
 from camel.core.errors import BadReply, InputError
 from camel.core.history import PER_ENTRY_TOKENS, Entry, History, estimate_tokens
 from camel.core.inception import fill, texts
@@ -40,12 +39,6 @@ class Forgotten(NamedTuple):
     room: int = 0
     summary: str = ""
     usage: Usage = Usage()
-
-
-def checked_policy(policy: Any) -> None:
-    """Raise an `InputError` unless it is a known policy."""
-    if policy not in ("full", "window", "summarize"):
-        raise InputError(f'history must be "full", "window" or "summarize", not {shown(policy)}')
 
 
 def remembered(entries: Sequence[Entry], opening: str, turns: int, summary: str = "") -> list[Entry]:
