@@ -26,14 +26,7 @@ from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
 from camel.core.stops import MAX_MESSAGES, NextCall, StopRule, TokenLimit, checked_rules, play_rules
-from camel.core.task import (
-    MAX_ROLE_CHARS,
-    MAX_TASK_CHARS,
-    SPECIFIER,
-    Task,
-    TaskSpecifier,
-    checked_text,
-)
+from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, SPECIFIER, Task, TaskSpecifier, checked_text
 from camel.core.tools import Toolbox, Workplace
 from camel.core.transcript import Transcript
 from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox

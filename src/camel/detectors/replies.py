@@ -13,15 +13,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.prose import (
-    asked_before,
-    is_shown,
-    prose,
-    said_by,
-    sentences,
-    words,
-    work,
-)
+from camel.detectors.prose import asked_before, is_shown, prose, said_by, sentences, words, work
 
 
 def _pieces(text: str) -> list[str]:

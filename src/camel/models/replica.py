@@ -12,13 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.errors import (
-    InputError,
-    MalformedReply,
-    ModelError,
-    NotAuthorized,
-    RequestRejected,
-)
+from camel.core.errors import InputError, MalformedReply, ModelError, NotAuthorized, RequestRejected
 from camel.models.endpoint import proxy_for
 from camel.models.governor import EndpointReport, Governor, Rates
 
