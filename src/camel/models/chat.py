@@ -158,11 +158,6 @@ class ChatModel(Model):
         if opened := self._opened.pop(asyncio.get_running_loop(), None):
             await opened[1].aclose()
 
-    @property
-    def adjustments(self) -> list[str]:
-        """Fields that calls omit or rename because the endpoint rejects them."""
-        return self.wire.adjustments
-
     def served_models(self, url: str) -> dict[str, int | None]:
         """Return the names of the models that an endpoint lists, with their context windows if it reports them."""
         return endpoint.served_models(url, self._key, headers=self._headers, query=self._query)
