@@ -238,7 +238,7 @@ class Pool:
             self._shared = True
             for replica in self._replicas:
                 share = shares.get(replica.url)
-                if share is not None or not replica.governor.shared:
+                if share is not None or replica.governor.share is None:
                     replica.governor.allow(share or _NOTHING, now)
             self._counts_tokens = self._counts_tokens or any(share.tpm for share in shares.values())
             self._pump(self._replicas)
@@ -353,7 +353,7 @@ class Pool:
         now = self._clock()
         self._replicas = [known.pop(url, None) or Replica(url, self.settings, now) for url in urls]
         for replica in self._replicas:
-            if self._shared and not replica.governor.shared:
+            if self._shared and replica.governor.share is None:
                 replica.governor.allow(_NOTHING, now)
         for waiter in self._fresh:
             waiter.order = None
