@@ -183,11 +183,8 @@ class Dialogue(
         """All texts that may have placeholders, by name."""
         goal = {"stops.goal": self.stops.goal.text} if self.stops.goal else {}
         own = {name: getattr(self, name) for name in _TEXTS}
-        return (
-            own
-            | goal
-            | {f"{one.name}.{name}": getattr(one, name) for one in self.seats for name in _SEAT_TEXTS}
-        )
+        seats = {f"{one.name}.{name}": getattr(one, name) for one in self.seats for name in _SEAT_TEXTS}
+        return own | goal | seats
 
     @property
     def placeholders(self) -> frozenset[str]:

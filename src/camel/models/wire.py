@@ -124,11 +124,8 @@ def _error_words(body: bytes) -> list[str]:
     """Return the readable texts in an error body, in any format."""
     data = load_loosely(body)
     error = field_of(data, "error") or data
-    parts = (
-        [field_of(error, key) for key in ("message", "detail", "type", "code")]
-        if isinstance(error, dict)
-        else [error]
-    )
+    keys = ("message", "detail", "type", "code")
+    parts = [field_of(error, key) for key in keys] if isinstance(error, dict) else [error]
     # Structured details, such as a list of invalid fields, are shown as JSON.
     texts = [json.dumps(part) if isinstance(part, list | dict) else part for part in parts]
     words = [well_formed(str(part)).strip() for part in texts if isinstance(part, str | int)]
@@ -157,9 +154,8 @@ def status_in(error: Any) -> int:
         return 429
     if "api_key" in kind or "auth" in kind:
         return 401
-    if "invalid_request" in kind or _OVERFLOW.search(
-        f"{kind} {str(field_of(error, 'message') or error)[:2_000]}"
-    ):
+    said = f"{kind} {str(field_of(error, 'message') or error)[:2_000]}"
+    if "invalid_request" in kind or _OVERFLOW.search(said):
         return 400
     return 500
 

@@ -78,10 +78,9 @@ def _encode(value: Any, parts: list[bytes], depth: int) -> None:
             _encode(key, parts, depth + 1)
             _encode(item, parts, depth + 1)
     elif isinstance(value, set | frozenset):
-        plain = isinstance(value, set)
-        items = set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)
-        members = sorted(_alone(item, depth + 1) for item in items)
-        parts.append((b"S" if plain else b"Z") + len(members).to_bytes(4, "big"))
+        tag, kind = (b"S", set) if isinstance(value, set) else (b"Z", frozenset)
+        members = sorted(_alone(item, depth + 1) for item in kind.__iter__(value))
+        parts.append(tag + len(members).to_bytes(4, "big"))
         parts += members
     elif value is ...:
         parts.append(b"E")
