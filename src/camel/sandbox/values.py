@@ -67,10 +67,13 @@ def _encode(value: Any, parts: list[bytes], depth: int) -> None:
     elif isinstance(value, bytes | bytearray):
         tag, data = (b"b" if isinstance(value, bytes) else b"a"), bytes(memoryview(value))
         parts.append(tag + len(data).to_bytes(4, "big") + data)
-    elif isinstance(value, list | tuple):
-        tag, kind = (b"l", list) if isinstance(value, list) else (b"t", tuple)
-        parts.append(tag + kind.__len__(value).to_bytes(4, "big"))
-        for item in kind.__iter__(value):
+    elif isinstance(value, list):
+        parts.append(b"l" + list.__len__(value).to_bytes(4, "big"))
+        for item in list.__iter__(value):
+            _encode(item, parts, depth + 1)
+    elif isinstance(value, tuple):
+        parts.append(b"t" + tuple.__len__(value).to_bytes(4, "big"))
+        for item in tuple.__iter__(value):
             _encode(item, parts, depth + 1)
     elif isinstance(value, dict):
         parts.append(b"d" + dict.__len__(value).to_bytes(4, "big"))
@@ -78,9 +81,10 @@ def _encode(value: Any, parts: list[bytes], depth: int) -> None:
             _encode(key, parts, depth + 1)
             _encode(item, parts, depth + 1)
     elif isinstance(value, set | frozenset):
-        tag, kind = (b"S", set) if isinstance(value, set) else (b"Z", frozenset)
-        members = sorted(_alone(item, depth + 1) for item in kind.__iter__(value))
-        parts.append(tag + len(members).to_bytes(4, "big"))
+        plain = isinstance(value, set)
+        items = set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)
+        members = sorted(_alone(item, depth + 1) for item in items)
+        parts.append((b"S" if plain else b"Z") + len(members).to_bytes(4, "big"))
         parts += members
     elif value is ...:
         parts.append(b"E")
