@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -99,7 +99,7 @@ class Play(ABC):
         return self.transcript
 
     @contextmanager
-    def _record_failure(self, speaker: str) -> Iterator[None]:
+    def _record_failure(self, speaker: str) -> Generator[None]:
         """Record a call of the preparation that fails as the reason why the conversation ended."""
         try:
             yield

@@ -8,7 +8,7 @@ plug-in with the name of a built-in part is ignored, and `camel doctor` reports 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Generator, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -46,7 +46,7 @@ class Plugin(NamedTuple):
             return EntryPoint(self.name, self.where, f"camel.{self.group}").load()
 
     @contextmanager
-    def guard(self, problem: str, passes: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    def guard(self, problem: str, passes: type[Exception] | tuple[()] = ()) -> Generator[None]:
         """Raise errors of the plug-in's code as errors that name the plug-in, except those of the class `passes`."""
         try:
             yield
