@@ -154,8 +154,9 @@ def status_in(error: Any) -> int:
         return 429
     if "api_key" in kind or "auth" in kind:
         return 401
-    said = f"{kind} {str(field_of(error, 'message') or error)[:2_000]}"
-    if "invalid_request" in kind or _OVERFLOW.search(said):
+    if "invalid_request" in kind or _OVERFLOW.search(
+        f"{kind} {str(field_of(error, 'message') or error)[:2_000]}"
+    ):
         return 400
     return 500
 
