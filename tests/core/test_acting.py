@@ -437,7 +437,7 @@ async def test_a_recorded_call_is_not_executed_again_and_an_interrupted_one_only
         steps.dies = len(model.requests) == 2
         return lines[len(model.requests) - 1]
 
-    model._author = third  # pyright: ignore[reportPrivateUsage]
+    model._script = third  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(KeyboardInterrupt):
         await first.finish()
     steps.dies = False

@@ -23,6 +23,7 @@ from camel.core.message import Usage
 from camel.core.model import Reply
 from camel.models import batch_api as module
 from camel.models.batch_api import BatchApi, MessageBatches, ProviderBatch, batch_api
+from camel.models.chat import WIRES
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 from tests.support.batch_server import BatchServer, MessagesWire, serve_batches
@@ -42,7 +43,7 @@ def server() -> Iterator[BatchServer]:
 
 def api_of(server: BatchServer, messages: bool, patch: pytest.MonkeyPatch) -> tuple[BatchApi, ChatModel]:
     if messages:
-        patch.setattr(ChatModel, "wire", MessagesWire())
+        patch.setitem(cast("Any", WIRES), "completions", MessagesWire)
     client = ChatModel("m", base_url=server.url, api_key=KEY)
     api = batch_api(client)
     assert isinstance(api, MessageBatches) == messages

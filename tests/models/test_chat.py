@@ -106,7 +106,7 @@ async def test_two_samplings_are_not_mixed_up() -> None:
 
 
 def _openai_body(**other: Any) -> bytes:
-    return ChatModel("m", api_key="sk-123456789")._wire.encode(_request(**other))
+    return ChatModel("m", api_key="sk-123456789").wire.encode(_request(**other))
 
 
 def test_openai_has_its_own_fields() -> None:
@@ -166,7 +166,7 @@ def test_encoding_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
         history = History()
         for _ in range(messages):
             history.add("user", "x" * 100)
-            model._wire.encode(Request(history, sampling))
+            model.wire.encode(Request(history, sampling))
         return encoded_bytes
 
     assert cost(400) <= 2.2 * cost(200)
@@ -421,7 +421,7 @@ def test_openai_is_asked_for_json_by_models_that_know_it() -> None:
         ("gpt-4-turbo", None),
         ("gpt-3.5-turbo", None),
     ):
-        assert ChatModel(name, api_key="sk-123456789").guided == guided
+        assert ChatModel(name, api_key="sk-123456789").wire.guided == guided
     assert "response_format" in json.loads(_openai_body(expects="choice", options=2))
     assert _openai_body(expects="instruction") == HEAD + b"}"
 

@@ -240,7 +240,7 @@ async def test_a_file_is_served_as_it_is(served: Served, file: Path):
         assert pool is not None
         assert pool.size == 1
         # No grammar, unless one is asked for.
-        assert [chat.guided for chat in (model.inner,) if isinstance(chat, ChatModel)] == [None]  # type: ignore[attr-defined]
+        assert [chat.wire.guided for chat in (model.inner,) if isinstance(chat, ChatModel)] == [None]  # type: ignore[attr-defined]
 
 
 async def test_a_model_that_is_forgotten_takes_its_server_along(served: Served, file: Path):

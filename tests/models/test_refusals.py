@@ -92,8 +92,8 @@ async def test_a_refused_field_goes_and_the_rest_stays(words: dict[str, tuple[st
         wanted = {"temperature": 0.2, "seed": 3, "stop": ["END"], "presence_penalty": 0.1, "top_p": 0.9}
         assert {name: value for name, value in wanted.items() if name not in words}.items() <= sent.items()
         assert sent["max_completion_tokens" if "max_tokens" in words else "max_tokens"] == 50
-        assert len(model.adjustments) == len(words)
-        assert all(any(name in line for line in model.adjustments) for name in words)
+        assert len(model.wire.adjustments) == len(words)
+        assert all(any(name in line for line in model.wire.adjustments) for name in words)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_many_calls_at_once_learn_the_same(serve: Any):
         replies = await asyncio.gather(*(model.reply(asked(SAMPLING)) for _ in range(20)))
     assert {reply.content for reply in replies} == {"Solution: 1"}
     assert sum("temperature" in body for body in picky.bodies) <= 20
-    assert len(model.adjustments) == 1
+    assert len(model.wire.adjustments) == 1
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_a_refusal_of_something_else_stays_one(message: str, serve: Any):
     async with ChatModel("thinker", base_url=await serve(picky), api_key="") as model:
         with pytest.raises(RequestRejected):
             await model.reply(asked(SAMPLING))
-        assert model.adjustments == []
+        assert model.wire.adjustments == []
     assert len(picky.bodies) == 1
 
 

@@ -28,7 +28,7 @@ from camel.jobs.ledger import MONEY
 from camel.jobs.replies import CheckedModel
 from camel.jobs.runner import Outcome, Runner
 from camel.jobs.signals import STOPPED
-from camel.models.chat import ChatModel
+from camel.models.chat import WIRES
 from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
@@ -116,7 +116,7 @@ def quick(*, messages: bool = False, **settings: Any) -> Generator[None]:
         fields = cast("Any", batched)._Batch.__init__
         patch.setattr(fields, "__defaults__", (*fields.__defaults__[:-1], batched.FIRST_LOOK))
         if messages:
-            patch.setattr(ChatModel, "wire", MessagesWire())
+            patch.setitem(cast("Any", WIRES), "completions", MessagesWire)
         yield
 
 

@@ -322,6 +322,10 @@ class MessagesWire:
     """Anthropic's messages, as little of them as a batch needs: stands for the client's own protocol."""
 
     path = "/messages"
+    adjustments = ()
+
+    def __init__(self, *args: object, **settings: object) -> None:
+        """Ignore the settings."""
 
     def encode(self, request: Request) -> bytes:
         messages = json.loads(b"[" + request.history.encoded() + b"]")

@@ -12,7 +12,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from camel.models.simulator import Simulator, SimulatorProcess, SimulatorSettings
-from camel.models.simulator.process import Ready
 
 
 class _Thread:
@@ -53,6 +52,6 @@ def serve(settings: SimulatorSettings | None = None) -> Generator[SimulatorProce
         simulator = Simulator(settings)
         asyncio.run_coroutine_threadsafe(simulator.__aenter__(), loop).result()
         try:
-            yield SimulatorProcess(Ready(simulator.url, simulator.base_url, os.getpid()))
+            yield SimulatorProcess(simulator.url, simulator.base_url, os.getpid())
         finally:
             asyncio.run_coroutine_threadsafe(simulator.__aexit__(None, None, None), loop).result()

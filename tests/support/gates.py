@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from camel.models.simulator import Simulator, SimulatorProcess, SimulatorSettings
-from camel.models.simulator.process import Ready
 from tests.support.endpoints import _THREAD
 from tests.support.forks import wait_until
 
@@ -24,7 +23,7 @@ class GatedEndpoint(SimulatorProcess):
     """An endpoint on a thread of this process, seen from outside."""
 
     def __init__(self, simulator: Any, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(Ready(simulator.url, simulator.base_url, os.getpid()))
+        super().__init__(simulator.url, simulator.base_url, os.getpid())
         self._simulator, self._loop = simulator, loop
         self._limit: float = float("inf")
         planner = simulator._planner

@@ -14,7 +14,6 @@ import aiohttp
 from aiohttp import web
 
 from camel.models.simulator import Simulator, SimulatorProcess, SimulatorSettings
-from camel.models.simulator.process import Ready
 from tests.support.endpoints import _THREAD, serve
 
 
@@ -86,7 +85,7 @@ class Moody:
 async def moody_here(settings: SimulatorSettings | None = None) -> AsyncGenerator[Moody]:
     """An endpoint on this event loop, for tests on a virtual clock."""
     async with Simulator(settings) as simulator:
-        endpoint = Moody("", SimulatorProcess(Ready(simulator.url, simulator.base_url, os.getpid())))
+        endpoint = Moody("", SimulatorProcess(simulator.url, simulator.base_url, os.getpid()))
         async with endpoint.listening():
             yield endpoint
 

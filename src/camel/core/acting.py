@@ -45,9 +45,8 @@ class ActingModel(WrappedModel):
             return await self.inner.reply(request)
         if request.sampling.n > 1:
             raise RequestRejected("a model that calls tools gives one choice at a time")
-        async with (
-            self._place.turn
-        ):  # a journal numbers calls in order, so exchanges of several calls take turns
+        # A journal numbers calls in order, so exchanges of several calls take turns.
+        async with self._place.turn:
             return await self._act(request)
 
     async def release_tools(self) -> None:
@@ -97,9 +96,8 @@ class ActingModel(WrappedModel):
             if parallel:
                 numbers = range(before + len(done), before + len(done) + len(several))
                 made = map(self._one, [request] * len(several), several, numbers)
-                for one in await asyncio.gather(
-                    *made, return_exceptions=True
-                ):  # all end before one is raised
+                # All end before one is raised.
+                for one in await asyncio.gather(*made, return_exceptions=True):
                     if isinstance(one, BaseException):
                         raise one
                     done.append(one)

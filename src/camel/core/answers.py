@@ -7,7 +7,6 @@ their time is bounded for any text.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -209,12 +208,7 @@ def _scores_in(found: dict[str, Any], count: int) -> Verdict | None:
 
 
 def _is_score(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and 0 <= value <= TOP_SCORE
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TOP_SCORE
 
 
 def _is_option(number: Any, count: int) -> TypeGuard[int]:

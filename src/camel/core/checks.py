@@ -22,6 +22,13 @@ def whole(name: str, value: object, low: int, high: int) -> None:
         raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
 
 
+def at_least(low: int, **values: object) -> None:
+    """Raise an `InputError` unless all values are whole numbers of at least `low`."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise InputError(f"{name} must be a whole number of at least {low}, not {shown(value)}")
+
+
 def similar(name: str, known: Iterable[str]) -> str:
     """Return a suggestion to append to the error about an unknown name. Empty if no known name is similar."""
     close = closest(name, known)

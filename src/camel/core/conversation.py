@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from copy import copy
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from camel.core.checks import shown
 from camel.core.errors import ContextOverflow, InputError, Left, ModelError
 from camel.core.heard import Hears, Wording, by_name, edges_of, everyone, listeners_of, together, with_actions
 from camel.core.history import History
-from camel.core.memory import Forgotten, HistoryPolicy, checked_policy, forget, summarize
+from camel.core.memory import Forgotten, HistoryPolicy, forget, summarize
 from camel.core.message import Message, Sampling, TokenTrace, Usage, well_formed
 from camel.core.model import Expects, Model, Reply, Request, Watch, checked_model
 from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
@@ -88,7 +88,8 @@ class Agent:
             if not isinstance(getattr(self, field_name), str):
                 raise InputError(f"agent {field_name} must be text, not {shown(getattr(self, field_name))}")
         object.__setattr__(self, "model", checked_model(self.model))
-        checked_policy(self.history)
+        if self.history not in get_args(HistoryPolicy):
+            raise InputError(f'history must be "full", "window" or "summarize", not {shown(self.history)}')
         if self.critic is not None and (
             isinstance(self.critic, type) or not callable(getattr(self.critic, "reply", None))
         ):
@@ -106,24 +107,12 @@ class Agent:
                         "that are declared read_only, or remove the critic"
                     )
 
-    @property
-    def context_tokens(self) -> int | None:
-        """The context window of the agent's model in tokens, or None if unknown."""
-        return self.model.context_tokens
-
     def without_critic(self) -> Agent:
         """Return the agent without its critic. A person is replaced by the person's stand-in model, if there is one."""
         stand_in = self.model.stand_in
         if self.critic is None and stand_in is None:
             return self
         return replace_fields(self, critic=None, model=stand_in or self.model)
-
-    def opened(self) -> History:
-        """Return the agent's history before the first message: the system prompt and the opening."""
-        history = History(self.system)
-        if self.opening:
-            history.add("user", self.opening)
-        return history
 
     def described(self) -> Speaker:
         """Return the agent as the transcript records it."""
@@ -249,7 +238,7 @@ class Conversation:
         for agent in self._next_speakers():
             history = self._opened(agent.name)
             call = NextCall(
-                agent.name, history.tokens, agent.sampling.max_tokens, agent.context_tokens, len(calls)
+                agent.name, history.tokens, agent.sampling.max_tokens, agent.model.context_tokens, len(calls)
             )
             if agent.history != "full" and (shorter := self._forget(agent, call)):
                 history, call = shorter, replace(call, prompt_tokens=shorter.tokens)

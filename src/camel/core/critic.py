@@ -20,11 +20,10 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 import msgspec
 from msgspec.structs import replace
 
-from camel.core import inception as prompts
 from camel.core.checks import shown, whole
 from camel.core.conversation import Agent, Conversation
 from camel.core.errors import InputError, RequestRejected
-from camel.core.inception import fill
+from camel.core.inception import fill, texts
 from camel.core.message import Deliberation, Proposal, Sampling, Usage, well_formed
 from camel.core.model import Choice, Reply, Request, Text
 
@@ -290,7 +289,7 @@ class Sitting:
         """Ask the speaker to revise a proposal, and return the index of the revision."""
         history = self.request.history.copy()
         history.add("assistant", self.drafts[draft].content)
-        history.add("user", fill(prompts.critic()["revise"], {"FEEDBACK": feedback.strip()}))
+        history.add("user", fill(texts("critic")["revise"], {"FEEDBACK": feedback.strip()}))
         sampling = self.settings.sampling(self.request.sampling)
         (outcome,) = await self.wave([replace(quiet(self.request, sampling), history=history)])
         reply = reply_of(outcome)

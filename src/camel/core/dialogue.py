@@ -183,11 +183,8 @@ class Dialogue(
         """All texts that may have placeholders, by name."""
         goal = {"stops.goal": self.stops.goal.text} if self.stops.goal else {}
         own = {name: getattr(self, name) for name in _TEXTS}
-        return (
-            own
-            | goal
-            | {f"{one.name}.{name}": getattr(one, name) for one in self.seats for name in _SEAT_TEXTS}
-        )
+        seats = {f"{one.name}.{name}": getattr(one, name) for one in self.seats for name in _SEAT_TEXTS}
+        return own | goal | seats
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -292,39 +289,36 @@ class DialoguePlay(Play):
         self.dialogue, self._seed, self._watch, self._workplace = dialogue, seed, watch, workplace
         self._models = seat_models(given, dialogue.names)
         self._judge = checked_model(judge or self._models.get("") or next(iter(self._models.values())))
-        self._conversation: Conversation | None = None
         self.transcript = Transcript(id or uuid.uuid4().hex, Task(dialogue.task))
 
-    async def prepare(self) -> Conversation:
-        """Return the conversation, ready to start, with its opening if one is given."""
-        if self._conversation is None:
-            dialogue, first = self.dialogue, self.dialogue.first
-            agents = [
-                Agent(
-                    name=seat.name,
-                    role=seat.title,
-                    model=self._models[seat.name if seat.name in self._models else ""],
-                    system=system,
-                    opening=texts("dialogue")["begin"] if seat.name in first else "",
-                    sampling=_seeded(seat.sampling or dialogue.sampling or SEAT_SAMPLING, self._seed),
-                    history=seat.history or dialogue.history or "full",
-                    tools=world_toolbox(seat.tools, dialogue.world),
-                )
-                for seat, system in dialogue.prompts()
-            ]
-            self._conversation = Conversation(
-                agents,
-                self.transcript,
-                rules=dialogue.rules(self._judge, self._seed),
-                turns=dialogue.turns.turns(dialogue.names),
-                wording=by_name if len(agents) > 2 else None,
-                watch=self._watch,
-                hear_actions=dialogue.hear_actions,
-                workplace=start_world(dialogue.world, self._workplace),
+    async def _open(self) -> Conversation:
+        dialogue, first = self.dialogue, self.dialogue.first
+        agents = [
+            Agent(
+                name=seat.name,
+                role=seat.title,
+                model=self._models[seat.name if seat.name in self._models else ""],
+                system=system,
+                opening=texts("dialogue")["begin"] if seat.name in first else "",
+                sampling=_seeded(seat.sampling or dialogue.sampling or SEAT_SAMPLING, self._seed),
+                history=seat.history or dialogue.history or "full",
+                tools=world_toolbox(seat.tools, dialogue.world),
             )
-            if dialogue.opening:
-                self._conversation.say(first[0], Reply((Choice(dialogue.opening),), Usage()))
-        return self._conversation
+            for seat, system in dialogue.prompts()
+        ]
+        conversation = Conversation(
+            agents,
+            self.transcript,
+            rules=dialogue.rules(self._judge, self._seed),
+            turns=dialogue.turns.turns(dialogue.names),
+            wording=by_name if len(agents) > 2 else None,
+            watch=self._watch,
+            hear_actions=dialogue.hear_actions,
+            workplace=start_world(dialogue.world, self._workplace),
+        )
+        if dialogue.opening:
+            conversation.say(first[0], Reply((Choice(dialogue.opening),), Usage()))
+        return conversation
 
     def asked(self) -> Collection[Model]:
         """Return the models of the seats and of the goal rule."""

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
-import msgspec
-
-from camel.core.checks import shown
-from camel.core.errors import InputError
+from camel.core.checks import at_least
+from camel.core.member import NamesMembers
 
 Listeners = Mapping[str, Sequence[str]]
 """The listeners of each speaker."""
 
 
-class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="graph"):
+class _Shape(NamesMembers, frozen=True, tag_field="graph"):
     """Base class of graphs that declare who hears whom."""
-
-    def mentioned(self) -> Sequence[str]:
-        """Return the members named in the declaration."""
-        return ()
 
 
 class Everyone(_Shape, frozen=True, tag="everyone"):
@@ -36,8 +31,7 @@ class Ring(_Shape, frozen=True, tag="ring"):
     """Number of next members that hear each speaker."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.reach, bool) or self.reach < 1:
-            raise InputError(f"reach must be a whole number of at least 1, not {shown(self.reach)}")
+        at_least(1, reach=self.reach)
 
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the next `reach` members around the ring."""
@@ -51,10 +45,6 @@ class Star(_Shape, frozen=True, tag="star"):
 
     center: str
 
-    def mentioned(self) -> Sequence[str]:
-        """Return the center."""
-        return (self.center,)
-
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the listeners of each member: all others hear the center, and the center hears each of them."""
         others = [name for name in names if name != self.center]
@@ -66,27 +56,16 @@ class Groups(_Shape, frozen=True, tag="groups"):
 
     groups: tuple[tuple[str, ...], ...]
 
-    def mentioned(self) -> Sequence[str]:
-        """Return everyone who is in a group."""
-        return [name for group in self.groups for name in group]
-
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the other members of the speaker's groups, each once."""
-        heard: dict[str, dict[str, None]] = {name: {} for name in names}
-        for group in self.groups:
-            for name in group:
-                heard[name].update(dict.fromkeys(group))
-        return {name: [other for other in found if other != name] for name, found in heard.items()}
+        pairs = (pair for group in self.groups for pair in permutations(group, 2))
+        return Edges(tuple(pairs)).listeners(names)
 
 
 class Edges(_Shape, frozen=True, tag="edges"):
     """An explicit list of pairs (speaker, listener)."""
 
     edges: tuple[tuple[str, str], ...]
-
-    def mentioned(self) -> Sequence[str]:
-        """Return all members that are named in an edge."""
-        return [name for edge in self.edges for name in edge]
 
     def listeners(self, names: Sequence[str]) -> Listeners:
         """Return the listeners of each speaker, each once."""

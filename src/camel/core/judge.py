@@ -14,13 +14,12 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from camel.core import inception as prompts
 from camel.core.answers import read_choice, read_ruling, read_scores
 from camel.core.checks import shown, whole
 from camel.core.critic import Case, Verdict, seeded
 from camel.core.errors import ContextOverflow, InputError
 from camel.core.history import History
-from camel.core.inception import fill
+from camel.core.inception import fill, texts
 from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Expects, Model, Request, checked_model
 from camel.core.transcript import Transcript
@@ -100,26 +99,26 @@ class ModelJudge:
 
     def _question(self, case: Case, mode: Mode, unread: str | None) -> History:
         """Return the question as a chat. After an unreadable answer, the chat also contains the last such answer."""
-        texts = prompts.critic()
+        prompts = texts("critic")
         history = History(self._system(case))
-        how = fill(texts[mode], {"COUNT": str(len(case.options))})
+        how = fill(prompts[mode], {"COUNT": str(len(case.options))})
         said = quote_messages(case.conversation.transcript.messages, "The conversation so far")
         history.add("user", f"{said}{_options(case)}{how}")
         if unread is not None:
             history.add("assistant", unread.strip()[:_MOST_QUOTED] or "…")
-            history.add("user", f"{texts['again']} {how}")
+            history.add("user", f"{prompts['again']} {how}")
         return history
 
     def _system(self, case: Case) -> str:
         task = case.conversation.transcript.task
         speakers = case.conversation.transcript.speakers
-        criteria = self.criteria or prompts.critic()["criteria"].splitlines()
+        criteria = self.criteria or texts("critic")["criteria"].splitlines()
         values = {
             "ROLES": ", ".join(f"{in_one_line(one.role)} ({in_one_line(one.name)})" for one in speakers),
             "TASK": task.inserted,
             "CRITERIA": "\n".join(f"- {in_one_line(one)}" for one in criteria),
         }
-        return fill(prompts.critic()["system"], values)
+        return fill(texts("critic")["system"], values)
 
 
 def quote_messages(messages: Iterable[Message], heading: str = "The conversation") -> str:

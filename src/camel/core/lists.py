@@ -135,9 +135,8 @@ def _from_lines(text: str, names: bool) -> Iterable[str]:
     loose: list[str] = []  # looks like a remark right below an item; it is one only if no item follows
     for line in lines:
         if line.style == first.style and line.indent < first.indent + 2:
-            if (
-                held or loose
-            ):  # separate paragraphs belong to an item only if another item follows; at the end they are remarks
+            if held or loose:
+                # Separate paragraphs belong to an item only if another item follows; at the end they are remarks.
                 items[-1] += [*held, *(text for text in loose if not text.endswith(":"))]
                 held, loose = [], []
             items.append([line.text])
@@ -165,9 +164,8 @@ def _lines(text: str) -> Iterator[_Line]:
             continue
         indent = len(line) - len(line.lstrip(" "))
         line = " " * min(indent, 80) + " ".join(line.split())
-        if (
-            not listed and line.endswith("|") and line.lstrip().startswith("|")
-        ):  # in a list it is |x|, or an item's table
+        if not listed and line.endswith("|") and line.lstrip().startswith("|"):
+            # A row of a table. In a list it is |x|, or an item's table.
             if (cell := _cell(line)) is not None:
                 yield _Line(indent, "bullet", cell, 0, blank)
         elif number := _NUMBER.match(line):
@@ -184,27 +182,14 @@ def _lines(text: str) -> Iterator[_Line]:
         blank = False
 
 
-_HEADER_CELLS = {
-    "no",
-    "no.",
-    "nr",
-    "nr.",
-    "number",
-    "name",
-    "role",
-    "task",
-    "topic",
-    "subtopic",
-    "problem",
-    "item",
-}
+_HEADER_CELL = re.compile(r"n[or]\.?|number|name|role|task|(?:sub)?topic|problem|item")
 
 
 def _cell(line: str) -> str | None:
     """Return the first cell of a table row that has letters. Return None for a header or a rule."""
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     named = [cell for cell in cells if any(map(str.isalpha, cell))]
-    return None if not named or named[0].strip("*").lower().rstrip("s") in _HEADER_CELLS else named[0]
+    return None if not named or _HEADER_CELL.fullmatch(named[0].strip("*").lower().rstrip("s")) else named[0]
 
 
 def _is_aside(line: _Line, margin: int) -> bool:

@@ -7,8 +7,8 @@ decide turns, so a name is one line of letters, digits and spaces, and no two na
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -58,6 +58,21 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     def title(self) -> str:
         """The member's role, or its name if it has no role."""
         return self.role or self.name
+
+
+class NamesMembers(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base class of declarations about members: who speaks next, who hears whom. Every text in a field is a member's name."""
+
+    def mentioned(self) -> list[str]:
+        """Return the members named in the declaration."""
+        return [*_texts_in(msgspec.structs.astuple(self))]
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for one in cast("Sequence[Any]", value) if isinstance(value, tuple | list) else ():
+        yield from _texts_in(one)
 
 
 class Names(Mapping[str, str]):

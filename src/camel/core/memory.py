@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from camel.core import inception as prompts
-from camel.core.checks import shown
 from camel.core.errors import BadReply, InputError
 from camel.core.history import PER_ENTRY_TOKENS, Entry, History, estimate_tokens
-from camel.core.inception import fill
+from camel.core.inception import fill, texts
 from camel.core.message import Usage, well_formed
 from camel.core.model import Model, Request
 
@@ -41,12 +39,6 @@ class Forgotten(NamedTuple):
     room: int = 0
     summary: str = ""
     usage: Usage = Usage()
-
-
-def checked_policy(policy: Any) -> None:
-    """Raise an `InputError` unless it is a known policy."""
-    if policy not in ("full", "window", "summarize"):
-        raise InputError(f'history must be "full", "window" or "summarize", not {shown(policy)}')
 
 
 def remembered(entries: Sequence[Entry], opening: str, turns: int, summary: str = "") -> list[Entry]:
@@ -90,7 +82,7 @@ async def summarize(
         most = min(_REPLY_TOKENS, room // 4)
         room -= most
     longest = min(_SUMMARY_TOKENS, forgotten.room // 8, most // 2)
-    template = fill(prompts.summary(), {"WORDS": str(longest // 2)})
+    template = fill(texts()["summary"], {"WORDS": str(longest // 2)})
     said = [f"{_HEADS[one.role]}\n{_quoted(one.text)}" for one in forgotten.pending]
     room_bytes = 3 * int(room / max(1.0, _scale(request.history)) - _size(Entry("user", template)))
     if sum(len(text.encode()) + 2 for text in said) > room_bytes:

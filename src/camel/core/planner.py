@@ -8,7 +8,7 @@ the members are the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -46,7 +46,7 @@ class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
     def asked(self, task: str) -> str:
         """Return the prompt with its placeholders filled."""
-        return fill(self.prompt or prompts()["roles"], {"COUNT": str(self.count), "TASK": task})
+        return fill(self.prompt or texts("society")["roles"], {"COUNT": str(self.count), "TASK": task})
 
 
 class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
     def asked(self, task: str) -> str:
         """Return the prompt with its placeholders filled."""
-        return fill(self.prompt or prompts()["plan"], {"COUNT": str(self.steps), "TASK": task})
+        return fill(self.prompt or texts("society")["plan"], {"COUNT": str(self.steps), "TASK": task})
 
 
 class ProposedMembers(NamedTuple):
@@ -149,11 +149,6 @@ def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
         brief = brief.removesuffix(")") if brief.count(")") > brief.count("(") else brief
         members.append(Member(name, name, brief.rstrip()))
     return members
-
-
-def prompts() -> Mapping[str, str]:
-    """Return the prompts that come with CAMEL, by name."""
-    return texts("society")
 
 
 async def _ask(

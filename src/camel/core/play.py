@@ -7,12 +7,14 @@ from code that is not async.
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from camel.core.conversation import Conversation
+from camel.core.errors import ModelError
 from camel.core.message import Message
 from camel.core.model import Model
 from camel.core.stops import Stop, StopReason, StopRule
@@ -69,10 +71,17 @@ class Play(ABC):
     """A conversation: not yet prepared, in progress, or ended."""
 
     transcript: Transcript
+    _conversation: Conversation | None = None
 
-    @abstractmethod
     async def prepare(self) -> Conversation:
         """Run the preparation if it has not run yet, and return the conversation, ready to start."""
+        if self._conversation is None:
+            self._conversation = await self._open()
+        return self._conversation
+
+    @abstractmethod
+    async def _open(self) -> Conversation:
+        """Run the preparation and return the conversation."""
 
     @abstractmethod
     def asked(self) -> Iterable[Model | None]:
@@ -88,6 +97,15 @@ class Play(ABC):
         async for _ in await self.prepare():
             pass
         return self.transcript
+
+    @contextmanager
+    def _record_failure(self, speaker: str) -> Generator[None]:
+        """Record a call of the preparation that fails as the reason why the conversation ended."""
+        try:
+            yield
+        except ModelError as error:
+            self.transcript.stop = Stop.failed(error, speaker)
+            raise
 
     def end(self, detail: str, reason: StopReason = "stopped") -> None:
         """End the conversation from outside, unless it has ended. The transcript keeps its messages."""
@@ -119,36 +137,25 @@ def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None
     except RuntimeError:
         return asyncio.run(work)
     # A loop is running already (a notebook): use one of our own on another thread.
-    outcome: list[T] = []
-    failure: list[BaseException] = []
     begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
 
     async def noted() -> T:
         begun.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
-    def target() -> None:
+    with ThreadPoolExecutor(1, "camel-run") as thread:
+        outcome = thread.submit(asyncio.run, noted())
         try:
-            outcome.append(asyncio.run(noted()))
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=target, name="camel-run")
-    thread.start()
-    try:
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            if interrupted is None:
-                raise
-            interrupted()
-            thread.join()
-    except BaseException:  # Ctrl-C: without this the thread would continue, and so would the cost
-        for loop, task in begun:
-            if task is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise
-    if failure:
-        raise failure[0]
-    return outcome[0]
+            try:
+                wait([outcome])
+            except KeyboardInterrupt:
+                if interrupted is None:
+                    raise
+                interrupted()
+                wait([outcome])
+        except BaseException:  # Ctrl-C: without this the thread would continue, and so would the cost
+            for loop, task in begun:
+                if task is not None and not loop.is_closed():
+                    loop.call_soon_threadsafe(task.cancel)
+            raise
+    return outcome.result()

@@ -8,7 +8,8 @@ plug-in with the name of a built-in part is ignored, and `camel doctor` reports 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Generator, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -41,12 +42,18 @@ class Plugin(NamedTuple):
         """Import the object; any failure becomes a one-line error that names the package."""
         from importlib.metadata import EntryPoint
 
-        try:
+        with self.guard(f"cannot be loaded from {self.where}"):
             return EntryPoint(self.name, self.where, f"camel.{self.group}").load()
+
+    @contextmanager
+    def guard(self, problem: str, passes: type[Exception] | tuple[()] = ()) -> Generator[None]:
+        """Raise errors of the plug-in's code as errors that name the plug-in, except those of the class `passes`."""
+        try:
+            yield
+        except passes:
+            raise
         except Exception as error:
-            raise self.failed(
-                f"cannot be loaded from {self.where} ({type(error).__name__}: {error})"
-            ) from error
+            raise self.failed(f"{problem} ({type(error).__name__}: {error})") from error
 
     def failed(self, why: str) -> PluginFailed:
         """Return an error about this plug-in."""

@@ -16,7 +16,8 @@ from camel.core import inception as prompts
 from camel.core.checks import shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.critic import BestOf
-from camel.core.errors import InputError, ModelError, NoRoom
+from camel.core.errors import InputError, NoRoom
+from camel.core.history import History
 from camel.core.identity import identity_of
 from camel.core.inception import Inception, fill
 from camel.core.judge import ModelJudge
@@ -24,15 +25,8 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
-from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, play_rules
-from camel.core.task import (
-    MAX_ROLE_CHARS,
-    MAX_TASK_CHARS,
-    SPECIFIER,
-    Task,
-    TaskSpecifier,
-    checked_text,
-)
+from camel.core.stops import MAX_MESSAGES, NextCall, StopRule, TokenLimit, checked_rules, play_rules
+from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, SPECIFIER, Task, TaskSpecifier, checked_text
 from camel.core.tools import Toolbox, Workplace
 from camel.core.transcript import Transcript
 from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
@@ -95,30 +89,13 @@ class RolePlaying(Play, Declaration):
         workplace: Workplace | None = None,
     ) -> None:
         self._given: dict[str, Any] = {
-            "task": task,
-            "assistant": assistant,
-            "user": user,
-            "model": model,
-            "user_model": user_model,
-            "temperature": temperature,
-            "max_messages": max_messages,
-            "specify": specify,
-            "sampling": sampling,
-            "user_sampling": user_sampling,
-            "specifier": specifier,
-            "rules": rules,
-            "critic": critic,
-            "user_critic": user_critic,
-            "inception": inception,
-            "history": history,
-            "user_history": user_history,
-            "values": values,
+            **locals(),  # all arguments, for `again`
             "assistant_tools": world_toolbox(assistant_tools, world),
             "user_tools": world_toolbox(user_tools, world),
-            "hear_actions": hear_actions,
             "world": world_class(world) if isinstance(world, str) else world,
-            "watch": watch,
         }
+        for name in ("self", "id", "workplace"):
+            del self._given[name]
         self._workplace = workplace
         self._roles = {
             **(values or {}),
@@ -136,7 +113,6 @@ class RolePlaying(Play, Declaration):
         self._watch = watch
         if watch is not None and not callable(watch):
             raise InputError(f"watch must be a function, not {shown(watch)}")
-        self._conversation: Conversation | None = None
         self.transcript = Transcript(_checked("id", id, str) or uuid.uuid4().hex, self._task)
         self._drafted: list[Agent] = []
         """The agents for the task as given."""
@@ -194,15 +170,9 @@ class RolePlaying(Play, Declaration):
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the models and the rows."""
-        usual = {
-            "history": "full",
-            "user_history": None,
-            "values": None,
-            "assistant_tools": None,
-            "user_tools": None,
-            "hear_actions": False,
-            "world": None,
-        }  # omitted, so that older runs keep their identity
+        # Omit later arguments that have their defaults, so that older runs keep their identity.
+        unset = ("user_history", "values", "assistant_tools", "user_tools", "world")
+        usual = {"history": "full", "hear_actions": False, **dict.fromkeys(unset)}
         left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
             "kind": "role playing",
@@ -243,26 +213,22 @@ class RolePlaying(Play, Declaration):
 
     # --- as a conversation -------------------------------------------------------------------------------------------
 
-    async def prepare(self) -> Conversation:
-        """Specify the task if that has not been done yet, and return the conversation, ready to start."""
-        if self._conversation is None:
-            self._seat()
-            if self._specifier and self.transcript.stop is None:
-                await self._specify(self._specifier)
-            task = self.transcript.task
-            agents = self._agents(task) if task.specified else self._drafted
-            self._conversation = Conversation(
-                agents,
-                self.transcript,
-                rules=self._rules,
-                watch=self._watch,
-                hear_actions=self._given["hear_actions"],
-                workplace=start_world(self._given["world"], self._workplace),
-            )
-        return self._conversation
+    async def _open(self) -> Conversation:
+        self._seat()
+        if self._specifier and self.transcript.stop is None:
+            await self._specify(self._specifier)
+        task = self.transcript.task
+        return Conversation(
+            self._agents(task) if task.specified else self._drafted,
+            self.transcript,
+            rules=self._rules,
+            watch=self._watch,
+            hear_actions=self._given["hear_actions"],
+            workplace=start_world(self._given["world"], self._workplace),
+        )
 
     async def _specify(self, specifier: TaskSpecifier) -> None:
-        try:
+        with self._record_failure(SPECIFIER):
             self.transcript.task = await specifier.specify(
                 self._task,
                 self._inception.specifier,
@@ -271,9 +237,6 @@ class RolePlaying(Play, Declaration):
                 self.transcript.id,
                 self._watch,
             )
-        except ModelError as error:
-            self.transcript.stop = Stop.failed(error, SPECIFIER)
-            raise
 
     def asked(self) -> list[Model | None]:
         """Return the models of both agents and of the task specifier."""
@@ -313,9 +276,10 @@ class RolePlaying(Play, Declaration):
         """Raise `NoRoom` if an agent's first prompt does not fit the model's context window, before any call is paid for."""
         limits = [rule for rule in self._rules if isinstance(rule, TokenLimit)] or [TokenLimit(reserve=1)]
         for agent in self._drafted:
-            call = NextCall(
-                agent.name, agent.opened().tokens, agent.sampling.max_tokens, agent.context_tokens
-            )
+            history = History(agent.system)
+            if agent.opening:
+                history.add("user", agent.opening)
+            call = NextCall(agent.name, history.tokens, agent.sampling.max_tokens, agent.model.context_tokens)
             for limit in limits:
                 if stop := limit.check((), call):
                     raise NoRoom(f"{stop.detail}: shorten the task or the roles, or lower max_tokens")

@@ -16,7 +16,7 @@ from camel.core.answers import RatedAnswer, read_rating
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
 from camel.core.history import History
-from camel.core.inception import fill, rubric
+from camel.core.inception import fill, texts
 from camel.core.judge import quoted, quoted_talk, shortened
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Model, Request
@@ -63,7 +63,7 @@ class Rubric:
         """Return what determines the ratings, except the model."""
         sampling = msgspec.to_builtins(self.sampling)
         scale = self.scale if isinstance(self.scale, str) else list(self.scale)
-        return {"rubric": self.text, "scale": scale, "prompt": rubric(), "sampling": sampling}
+        return {"rubric": self.text, "scale": scale, "prompt": texts()["rubric"], "sampling": sampling}
 
     def question(self, transcript: Transcript, window: int | None = None) -> str:
         """Return the prompt about a conversation, shortened so that it fits into a context window of `window` tokens."""
@@ -78,7 +78,7 @@ class Rubric:
             "RUBRIC": self.text.strip(),
             "ANSWER": self._form(),
         }
-        return fill(rubric(), values)
+        return fill(texts()["rubric"], values)
 
     async def rate(self, model: Model, transcript: Transcript, session: str) -> RubricAnswer:
         """Ask the model about a conversation, again if its answer has no rating on the scale."""

@@ -15,19 +15,19 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.checks import shown
+from camel.core.checks import at_least, shown
 from camel.core.conversation import Agent, Conversation, Critic
-from camel.core.errors import InputError, ModelError
+from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
 from camel.core.heard import by_name
 from camel.core.identity import identity_of
-from camel.core.inception import fill, placeholders
+from camel.core.inception import fill, placeholders, texts
 from camel.core.member import Member, Names
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
-from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
+from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.core.stops import (
@@ -36,7 +36,6 @@ from camel.core.stops import (
     MaxMessages,
     MaxRounds,
     MessageLoop,
-    Stop,
     StopRule,
     TokenLimit,
     Vote,
@@ -135,9 +134,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         if self.roles is None and self.turns.round(len(self.members)) < 1:
             raise InputError("the moderator is the only member: add another member")
         for name in ("max_messages", "max_rounds"):
-            value: Any = getattr(self.stop, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InputError(f"stop.{name} must be a whole number of at least 1, not {shown(value)}")
+            if (value := getattr(self.stop, name)) is not None:
+                at_least(1, **{f"stop.{name}": value})
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -218,50 +216,12 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         `sampling` replaces the members' declared settings, and `rules` the declared ending. `critics` maps members to
         critics that choose what they say.
         """
-        return SocietyPlay(
-            self,
-            model,
-            task=task,
-            sampling=sampling,
-            seed=seed,
-            rules=rules,
-            critics=critics or {},
-            watch=watch,
-            id=id,
-            workplace=workplace,
-        )
-
-    def agents(
-        self,
-        task: str,
-        models: Mapping[str, Model],
-        sampling: Sampling | None = None,
-        seed: int | None = None,
-        critics: Mapping[str, Critic] | None = None,
-    ) -> list[Agent]:
-        """Return the members as agents, with their models and with the placeholders in their prompts filled."""
-        agents: list[Agent] = []
-        for member, system, opening in self.prompts(task):
-            chosen = sampling or member.sampling or self.usual_sampling
-            agents.append(
-                Agent(
-                    name=member.name,
-                    role=member.title,
-                    model=models[member.name] if member.name in models else models[""],
-                    system=system,
-                    opening=opening,
-                    sampling=chosen if seed is None else replace(chosen, seed=seed),
-                    critic=(critics or {}).get(member.name),
-                    history=member.history or self.history or "full",
-                    tools=world_toolbox(member.tools, self.world),
-                )
-            )
-        return agents
+        return SocietyPlay(self, model, task, sampling, seed, rules, critics or {}, watch, id, workplace)
 
     def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
         """Yield each member with its system prompt and its opening."""
-        texts = prompts()
-        prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
+        shipped = texts("society")
+        prompt, opening = self.prompt or shipped["member"], self.opening or shipped["opening"]
         known = {member.name: member for member in self.members}
         near = self._near()
         for member in self.members:
@@ -324,7 +284,6 @@ class SocietyPlay(Play):
         self,
         society: Society,
         model: Model | Mapping[str, Model],
-        *,
         task: str,
         sampling: Sampling | None,
         seed: int | None,
@@ -332,37 +291,47 @@ class SocietyPlay(Play):
         critics: Mapping[str, Critic],
         watch: Watch | None,
         id: str,
-        workplace: Workplace | None = None,
+        workplace: Workplace | None,
     ) -> None:
         self.society, self._workplace = society, workplace
         self._models = seat_models(model, society.names)
         Names(society.names).check("critics", critics)
-        self._settings = sampling, seed, critics
+        self._sampling, self._seed, self._critics = sampling, seed, critics
         self._rules = None if rules is None else checked_rules(rules)
         self._watch = watch
-        self._conversation: Conversation | None = None
         text = checked_text("the task", task or society.task, MAX_TASK_CHARS)
         self.transcript = Transcript(id or uuid.uuid4().hex, Task(text))
 
-    async def prepare(self) -> Conversation:
-        """Plan the task and propose roles if declared, and return the conversation, ready to start."""
-        if self._conversation is None:
-            if self.transcript.stop is None:
-                await self._plan()
-                await self._cast()
-            society = self.society
-            self._conversation = Conversation(
-                society.agents(self.transcript.task.text, self._models, *self._settings),
-                self.transcript,
-                rules=society.rules() if self._rules is None else self._rules,
-                turns=society.turns.turns(society.names),
-                hears=society.hears.listeners(society.names),
-                wording=by_name if len(society.names) > 2 else None,
-                watch=self._watch,
-                hear_actions=society.hear_actions,
-                workplace=start_world(society.world, self._workplace),
-            )
-        return self._conversation
+    async def _open(self) -> Conversation:
+        if self.transcript.stop is None:
+            await self._plan()
+            await self._cast()
+        society = self.society
+        return Conversation(
+            [self._agent(*found) for found in society.prompts(self.transcript.task.text)],
+            self.transcript,
+            rules=society.rules() if self._rules is None else self._rules,
+            turns=society.turns.turns(society.names),
+            hears=society.hears.listeners(society.names),
+            wording=by_name if len(society.names) > 2 else None,
+            watch=self._watch,
+            hear_actions=society.hear_actions,
+            workplace=start_world(society.world, self._workplace),
+        )
+
+    def _agent(self, member: Member, system: str, opening: str) -> Agent:
+        chosen = self._sampling or member.sampling or self.society.usual_sampling
+        return Agent(
+            name=member.name,
+            role=member.title,
+            model=self._models[member.name if member.name in self._models else ""],
+            system=system,
+            opening=opening,
+            sampling=chosen if self._seed is None else replace(chosen, seed=self._seed),
+            critic=self._critics.get(member.name),
+            history=member.history or self.society.history or "full",
+            tools=world_toolbox(member.tools, self.society.world),
+        )
 
     def asked(self) -> Collection[Model]:
         """Return the members' models."""
@@ -372,7 +341,7 @@ class SocietyPlay(Play):
         planner, task = self.society.planner, self.transcript.task
         if planner is None or task.specified:
             return
-        try:
+        with self._record_failure(PLANNER):
             plan = await plan_task(
                 self._any_model(),
                 task.original,
@@ -380,9 +349,6 @@ class SocietyPlay(Play):
                 session=self.transcript.id,
                 watch=self._watch,
             )
-        except ModelError as error:
-            self._failed(error, PLANNER)
-            raise
         text = plan.text(task.original) if plan.steps else ""
         self.transcript.task = replace(task, specified=text, model=plan.model, usage=task.usage + plan.usage)
 
@@ -391,7 +357,7 @@ class SocietyPlay(Play):
         if casting is None:
             return
         task = self.transcript.task
-        try:
+        with self._record_failure(CASTING):
             cast = await assign_roles(
                 self._any_model(),
                 task.text,
@@ -400,9 +366,6 @@ class SocietyPlay(Play):
                 session=self.transcript.id,
                 watch=self._watch,
             )
-        except ModelError as error:
-            self._failed(error, CASTING)
-            raise
         self.society = replace(society, members=(*society.members, *cast.members), roles=None)
         self.transcript.task = replace(task, model=task.model or cast.model, usage=task.usage + cast.usage)
 
@@ -410,11 +373,7 @@ class SocietyPlay(Play):
         return self._models.get("") or next(iter(self._models.values()))
 
     def _seeded(self, step: T) -> T:
-        seed = self._settings[1]
-        return step if seed is None else replace(step, sampling=replace(step.sampling, seed=seed))
-
-    def _failed(self, error: ModelError, speaker: str) -> None:
-        self.transcript.stop = Stop.failed(error, speaker)
+        return step if self._seed is None else replace(step, sampling=replace(step.sampling, seed=self._seed))
 
 
 def seat_models(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:

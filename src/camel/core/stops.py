@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from math import ceil
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import at_least, shown
 from camel.core.errors import InputError
 from camel.core.grammar import mentions
 from camel.core.message import Message
@@ -93,7 +93,7 @@ class DoneToken(msgspec.Struct, frozen=True):
     """Number of latest messages to check. Set it to the number of speakers that speak at the same time."""
 
     def __post_init__(self) -> None:
-        _at_least(1, within=self.within)
+        at_least(1, within=self.within)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when one of the latest messages is by the speaker `by` and declares the task done."""
@@ -110,25 +110,17 @@ class NoInstruction(msgspec.Struct, frozen=True):
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        _at_least(1, rounds=self.rounds)
+        at_least(1, rounds=self.rounds)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the user's last `rounds` messages carry no instruction."""
         if not messages or messages[-1].speaker != self.by:
             return None
-        silent = 0
-        for message in reversed(messages):
-            if message.speaker == self.by:
-                if message.move.instruction is not None:
-                    return None
-                silent += 1
-                if silent == self.rounds:
-                    return Stop(
-                        "user_no_instruction",
-                        f"the {self.by} gave no instruction for {silent} rounds",
-                        self.by,
-                    )
-        return None
+        latest = islice(_said_by(self.by, messages), self.rounds)
+        silent = sum(1 for _ in takewhile(lambda message: message.move.instruction is None, latest))
+        if silent < self.rounds:
+            return None
+        return Stop("user_no_instruction", f"the {self.by} gave no instruction for {silent} rounds", self.by)
 
 
 class AssistantInstructs(msgspec.Struct, frozen=True):
@@ -154,8 +146,8 @@ class TokenLimit(msgspec.Struct, frozen=True):
     """Tokens reserved for the reply if the sampling sets no `max_tokens`."""
 
     def __post_init__(self) -> None:
-        _at_least(1, limit=1 if self.limit is None else self.limit)
-        _at_least(0, reserve=self.reserve)
+        at_least(1, limit=1 if self.limit is None else self.limit)
+        at_least(0, reserve=self.reserve)
 
     def room(self, call: NextCall) -> int | None:
         """Return the maximum tokens of the call's prompt, or None if the context window is unknown."""
@@ -184,7 +176,7 @@ class MaxMessages(msgspec.Struct, frozen=True):
     limit: int = 40
 
     def __post_init__(self) -> None:
-        _at_least(1, limit=self.limit)
+        at_least(1, limit=self.limit)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when `limit` messages have been said."""
@@ -201,7 +193,7 @@ class MaxRounds(msgspec.Struct, frozen=True):
     size: int
 
     def __post_init__(self) -> None:
-        _at_least(1, limit=self.limit, size=self.size)
+        at_least(1, limit=self.limit, size=self.size)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when `limit` rounds are over."""
@@ -269,8 +261,8 @@ class MessageLoop(msgspec.Struct, frozen=True):
     because in a game or a puzzle the same few words in another order are another move."""
 
     def __post_init__(self) -> None:
-        _at_least(1, pleasantries=self.pleasantries, repeats=self.repeats, stuck=self.stuck)
-        _at_least(0, pleasant_chars=self.pleasant_chars)
+        at_least(1, pleasantries=self.pleasantries, repeats=self.repeats, stuck=self.stuck)
+        at_least(0, pleasant_chars=self.pleasant_chars)
         similarity: Any = self.similarity
         if not isinstance(similarity, int | float) or not 0 < similarity <= 1:
             raise InputError(f"similarity must be a number above 0 and at most 1, not {shown(similarity)}")
@@ -339,12 +331,8 @@ class _PluggedRule(msgspec.Struct, frozen=True):
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Check the plug-in's rule."""
-        try:
+        with self.plugin.guard("raised an error in its method check()"):
             return self.rule.check(messages, call)
-        except Exception as error:
-            raise self.plugin.failed(
-                f"raised an error in its method check() ({type(error).__name__}: {error})"
-            ) from error
 
 
 def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
@@ -463,9 +451,3 @@ def _may_be_similar(one: str, other: str, similarity: float) -> bool:
         or one[3 * step : 3 * step + 16] in other
         or one[4 * step - 16 : 4 * step] in other
     )
-
-
-def _at_least(low: int, **values: Any) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise InputError(f"{name} must be a whole number of at least {low}, not {shown(value)}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import at_least, shown
 from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.inception import fill
@@ -38,7 +38,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def inserted(self) -> str:
         """The text that prompts put inside a sentence: exactly as given, or as specified without its final period."""
-        return as_sentence_part(self.specified) if self.specified else self.original
+        if not self.specified:
+            return self.original
+        text = self.specified.strip()
+        return text[:-1] if text.endswith(".") and not text.endswith("..") else text
 
 
 class TaskSpecifier(msgspec.Struct, frozen=True):
@@ -50,9 +53,8 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
     """The model to ask. Default: the assistant's model."""
 
     def __post_init__(self) -> None:
-        limit, sampling = cast("Any", self.word_limit), cast("Any", self.sampling)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InputError(f"word_limit must be a whole number of at least 1, not {shown(limit)}")
+        at_least(1, word_limit=self.word_limit)
+        sampling: Any = self.sampling
         if not isinstance(sampling, Sampling):
             raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
         if self.model is not None:
@@ -80,12 +82,6 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
 
 SPECIFIER = "specifier"
 """The speaker name of the specifier's calls."""
-
-
-def as_sentence_part(text: str) -> str:
-    """Drop a final period of a text that a model wrote: the prompts put the task inside a sentence."""
-    text = text.strip()
-    return text[:-1] if text.endswith(".") and not text.endswith("..") else text
 
 
 def checked_text(name: str, value: object, limit: int) -> str:

@@ -175,6 +175,8 @@ class FunctionTool(Tool):
         concurrency: int = 16,
         version: int = 1,
     ) -> None:
+        self._settings: dict[str, Any] = {**locals()}  # all arguments except the function, for pickling
+        del self._settings["self"], self._settings["function"]
         if not callable(function):
             raise InputError(f"a tool must be a function or a Tool, not {shown(function)}")
         self.function = function
@@ -186,13 +188,6 @@ class FunctionTool(Tool):
         self._type = _arguments_type(self.name, function, arguments)
         self.parameters = _schema_of(self._type)
         self._threads = Threads(concurrency)
-        self._settings = {
-            "name": name,
-            "description": description,
-            "read_only": read_only,
-            "version": version,
-        }
-        self._settings |= {"idempotent": idempotent, "seconds": seconds, "concurrency": concurrency}
 
     def __reduce__(self) -> Any:
         """Pickle the function and the settings, for workers of a cluster. The name of a decorated function means the tool."""

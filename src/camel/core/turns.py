@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-
-import msgspec
+from typing import ClassVar
 
 from camel.core.conversation import Turns, round_robin
 from camel.core.errors import InputError
 from camel.core.grammar import mentions
-from camel.core.member import Names
+from camel.core.member import Names, NamesMembers
 from camel.core.message import Message
 
 
-class _Policy(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="policy"
-):
+class _Policy(NamesMembers, frozen=True, tag_field="policy"):
     """Base class of policies that decide who speaks next."""
 
-    def mentioned(self) -> Sequence[str]:
-        """Return the members named in the declaration."""
-        return ()
+    sentence: ClassVar[str] = ""
+    """What a member's prompt says about turns."""
 
     def round(self, members: int) -> int:
         """Return the number of messages in a round."""
@@ -38,7 +34,7 @@ class _Policy(
 
     def procedure(self, name: str) -> str:
         """Return the sentence about turns in a member's prompt."""
-        return ""
+        return self.sentence
 
 
 class RoundRobin(_Policy, frozen=True, tag="round_robin"):
@@ -46,18 +42,11 @@ class RoundRobin(_Policy, frozen=True, tag="round_robin"):
 
     order: tuple[str, ...] = ()
     """The order of speakers. Default: the order of members. A member that is listed twice speaks twice in a round."""
-
-    def mentioned(self) -> Sequence[str]:
-        """Return the members named in the order."""
-        return self.order
+    sentence = "The members speak one after the other, in a fixed order."
 
     def round(self, members: int) -> int:
         """Return the length of the order."""
         return len(self.order) or members
-
-    def procedure(self, name: str) -> str:
-        """Return a sentence for prompts: the order is fixed."""
-        return "The members speak one after the other, in a fixed order."
 
     def turns(self, names: Sequence[str]) -> Turns:
         """Return turns that depend on the number of messages."""
@@ -69,14 +58,11 @@ class Addressed(_Policy, frozen=True, tag="addressed"):
 
     first: str = ""
     """The first speaker. Default: the first member."""
+    sentence = 'Whoever you address speaks next: end your message with a line "Next: Name", or "@Name".'
 
-    def mentioned(self) -> Sequence[str]:
-        """Return the first speaker."""
-        return (self.first,) if self.first else ()
-
-    def procedure(self, name: str) -> str:
-        """Return the instruction for choosing the next speaker."""
-        return 'Whoever you address speaks next: end your message with a line "Next: Name", or "@Name".'
+    def mentioned(self) -> list[str]:
+        """Return the first speaker, if one is declared."""
+        return [self.first] if self.first else []
 
     def turns(self, names: Sequence[str]) -> Turns:
         """Return turns that depend on the text of the last message."""
@@ -95,10 +81,6 @@ class Moderated(_Policy, frozen=True, tag="moderated"):
     """A moderator speaks first and after every other member, and names the next speaker."""
 
     moderator: str
-
-    def mentioned(self) -> Sequence[str]:
-        """Return the moderator."""
-        return (self.moderator,)
 
     def round(self, members: int) -> int:
         """Return the number of messages that the moderator needs to call every member once."""
@@ -136,15 +118,12 @@ class Rounds(_Policy, frozen=True, tag="rounds"):
 
     groups: tuple[tuple[str, ...], ...] = ()
     """The groups in order. Default: one group with all members."""
+    sentence = "Members speak in rounds, several at the same time: you hear what they said when your next turn comes."
 
     def __post_init__(self) -> None:
         for group in self.groups:
             if not group or len(set(group)) < len(group):
                 raise InputError("a group of [turns] is empty or contains a member twice: correct it")
-
-    def mentioned(self) -> Sequence[str]:
-        """Return all members of groups."""
-        return [name for group in self.groups for name in group]
 
     def round(self, members: int) -> int:
         """Return the number of messages in one pass through the groups."""
@@ -153,10 +132,6 @@ class Rounds(_Policy, frozen=True, tag="rounds"):
     def together(self, members: int) -> int:
         """Return the largest number of members that speak at the same time."""
         return max(map(len, self.groups), default=members)
-
-    def procedure(self, name: str) -> str:
-        """Return a sentence for prompts: several members speak at the same time."""
-        return "Members speak in rounds, several at the same time: you hear what they said when your next turn comes."
 
     def turns(self, names: Sequence[str]) -> Turns:
         """Return turns in which the members of the current group that have not spoken yet come next, at the same time."""

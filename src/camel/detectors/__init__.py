@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from camel.core.checks import shown
-from camel.core.errors import InputError
 from camel.core.transcript import Transcript
 from camel.detectors.catalogue import DETECTORS
 from camel.detectors.finding import Detector, Finding, Hit
@@ -26,8 +24,6 @@ __all__ = ["DETECTORS", "Detector", "Finding", "Hit", "confirm", "detect"]
 
 def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> list[Finding]:
     """Run the named detectors, or all of them. Return their findings in the order of the messages."""
-    names = list(DETECTORS if detectors is None else detectors)
-    if unknown := sorted(set(names) - DETECTORS.keys()):
-        raise InputError(f"there is no detector {shown(unknown[0])}. Use one of {', '.join(DETECTORS)}")
-    found = [finding for name in names for finding in DETECTORS[name].find(transcript)]
+    chosen = [DETECTORS.find(name) for name in (DETECTORS if detectors is None else detectors)]
+    found = [finding for detector in chosen for finding in detector.find(transcript)]
     return sorted(found, key=lambda finding: finding.index)

@@ -56,13 +56,8 @@ def _plugged(plugin: Plugin, part: Any) -> Detector:
         raise plugin.failed(f"has a detector named {shown(part.name)}, but both names must be the same")
 
     def rule(transcript: Transcript) -> Iterable[Hit]:
-        try:
+        with plugin.guard(f"failed on conversation {shown(transcript.id)}", CamelError):
             return list(part.rule(transcript))
-        except CamelError:
-            raise
-        except Exception as error:
-            where = f"on conversation {shown(transcript.id)}"
-            raise plugin.failed(f"failed {where} ({type(error).__name__}: {error})") from error
 
     return replace(part, rule=rule)
 

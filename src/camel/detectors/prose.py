@@ -105,9 +105,4 @@ def words(text: str) -> tuple[str, ...]:
 
 def is_shown(asked: Message | None) -> bool:
     """Return whether the user asked for text in the voice of another person, such as a letter or a dialog."""
-    return asked is not None and is_shown_text(work(asked))
-
-
-def is_shown_text(instruction: str) -> bool:
-    """Return whether an instruction asks for text in the voice of another person, such as a letter or a dialog."""
-    return _SHOWN.search(instruction) is not None
+    return asked is not None and _SHOWN.search(work(asked)) is not None

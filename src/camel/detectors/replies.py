@@ -13,16 +13,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.prose import (
-    asked_before,
-    is_shown,
-    is_shown_text,
-    prose,
-    said_by,
-    sentences,
-    words,
-    work,
-)
+from camel.detectors.prose import asked_before, is_shown, prose, said_by, sentences, words, work
 
 
 def _pieces(text: str) -> list[str]:
@@ -46,11 +37,7 @@ def flake_reply(transcript: Transcript) -> Iterator[Hit]:
         said = work(message)
         if not words(said):
             yield Hit(index, "the reply is empty")
-        elif (
-            only_announces(said)
-            and not _is_what_was_asked(said, work(asked))
-            and refuses(message, asked) is None
-        ):
+        elif only_announces(said) and not _is_what_was_asked(said, asked) and refuses(message, asked) is None:
             yield Hit(index, "the reply only announces or acknowledges what was asked for", said)
 
 
@@ -115,13 +102,13 @@ def only_announces(said: str) -> bool:
     return bool(found) and all(_ANNOUNCES.match(s) or _ACKNOWLEDGES.fullmatch(s) for s in found)
 
 
-def _is_what_was_asked(said: str, asked: str) -> bool:
+def _is_what_was_asked(said: str, asked: Message) -> bool:
     """Return whether an announcement may itself be the answer. It is not if it only repeats the request: "I will write the
     speech"."""
-    if not _INTENTION.search(asked) and not is_shown_text(asked):
+    if not _INTENTION.search(work(asked)) and not is_shown(asked):
         return False
     content = set(words(said)) - _EMPTY_WORDS
-    return len(content & set(words(asked))) < 0.4 * len(content)
+    return len(content & set(words(work(asked)))) < 0.4 * len(content)
 
 
 _EMPTY_WORDS = frozenset(

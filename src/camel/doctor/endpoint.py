@@ -334,7 +334,7 @@ class _Examination:
         chat = chat_of(model)
         if self.target.sampling is not None and chat is not None:
             sent = msgspec.to_builtins(self.target.sampling)
-            if adjusted := chat.adjustments:
+            if adjusted := chat.wire.adjustments:
                 self.note("settings", "note", f"adjusted: {'; '.join(adjusted)}")
             else:
                 self.note("settings", "ok", f"accepted: {', '.join(sent) or 'only the model is set'}")

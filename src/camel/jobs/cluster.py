@@ -34,7 +34,7 @@ from camel.jobs.runner import PASSES, RETRIED, Runner
 from camel.jobs.shares import Shares
 from camel.jobs.state import JobState, Models, name_of
 from camel.models.connect import pool_of
-from camel.models.governor import EndpointReport, Rates
+from camel.models.governor import Rates
 from camel.models.pool import Pool
 from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec
@@ -355,7 +355,9 @@ class Cluster:
             tally.failed, tally.usage = base.failed + told.failed, base.usage
             tally.counts = base.counts + Counter({key: n for key, n in told.counts.items() if n > 0})
         runner.elsewhere = [
-            _replica(url, one) for places in report.endpoints.values() for url, one in sorted(places.items())
+            ReplicaState.from_report(url, one)
+            for places in report.endpoints.values()
+            for url, one in sorted(places.items())
         ]
         if over := runner.meter.over_budget():
             runner.halt.set(over)
@@ -375,21 +377,3 @@ def _checked(job: Job) -> Job:
             f"the model of '{objects[0] or job.name}' is a Python object, which a cluster cannot use: pass a model by name"
         )
     return job
-
-
-def _replica(url: str, its: EndpointReport) -> ReplicaState:
-    """Combine the workers' reports on an endpoint."""
-    return ReplicaState(
-        url=url,
-        state="open" if its.broken else "closed",
-        limit=its.allowed if its.allowed >= 0 else None,
-        in_flight=int(its.in_flight),
-        waiting=int(its.waiting),
-        open=its.open,
-        most_open=None,
-        calls=its.calls,
-        refused=its.refused,
-        failed=its.failed,
-        cached=its.cached / its.prompt if its.prompt else 0.0,
-        failing=its.failing,
-    )

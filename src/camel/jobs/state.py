@@ -107,7 +107,7 @@ class Models:
     def adjustments(self) -> list[str]:
         """Return the fields that requests omit or rename because an endpoint rejected them."""
         chats = [(seat.meter.name, chat) for seat in self._seats.values() if (chat := chat_of(seat.opened))]
-        return [f"{name}: {line}" for name, chat in chats for line in chat.adjustments]
+        return [f"{name}: {line}" for name, chat in chats for line in chat.wire.adjustments]
 
     async def rest(self) -> None:
         """Tell all models that no call comes for a while."""

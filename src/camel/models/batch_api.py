@@ -175,10 +175,8 @@ class MessageBatches(BatchApi):
 
     def _read(self, batch: ProviderBatch) -> ProviderBatch:
         counts = batch.request_counts or {}
-        batch.done, batch.ended = (
-            sum(counts.values()) - counts.get("processing", 0),
-            batch.processing_status == "ended",
-        )
+        batch.done = sum(counts.values()) - counts.get("processing", 0)
+        batch.ended = batch.processing_status == "ended"
         # Do not use the URL in the answer: it could send the key elsewhere.
         batch.results = (f"{self.path}/{batch.id}/results",)
         return batch

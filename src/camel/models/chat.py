@@ -42,17 +42,8 @@ from camel.models.connections import (
     read_whole,
     unreachable,
 )
-from camel.models.dialects import Dialect, default_url, find_dialect
+from camel.models.dialects import default_url, find_dialect
 from camel.models.discovery import BaseUrl, find_replicas
-from camel.models.endpoint import (
-    checked_headers,
-    checked_key,
-    checked_name,
-    is_plain,
-    positive,
-    secrets_in,
-    served_models,
-)
 from camel.models.guided import Guide
 from camel.models.messages import AnthropicMessages
 from camel.models.pool import Pool
@@ -109,55 +100,54 @@ class ChatModel(Model):
         in seconds. `max_bytes` limits a reply's body, both as sent and decompressed (4 times as much for a stream). A hostile
         body can take 25 times that in memory when it is parsed.
         """
-        self.name = checked_name(name)
+        self.name = endpoint.checked_name(name)
         given = base_url or os.environ.get("OPENAI_BASE_URL") or default_url(name, dialect)
         source = find_replicas(given)
         spoken = find_dialect(name, source.first, dialect)
         self.base_url = given if isinstance(given, str) and not source.first else ", ".join(source.first)
         self.pool = Pool(source, pool)
         """The replicas and their state."""
-        self._key = checked_key(spoken.api_key() if api_key is None else api_key)
-        self._headers = checked_headers(headers or {})
+        self._key = endpoint.checked_key(spoken.api_key() if api_key is None else api_key)
+        self._headers = endpoint.checked_headers(headers or {})
         if not self._key and not self._headers and spoken.hosts and not dialect:
             raise InputError(
                 f"no API key: set {spoken.key}, or set OPENAI_BASE_URL to your own server, or use the local model with --local (in Python: local_model())"
             )
-        positive("deadline", deadline, float)
-        positive("attempt_timeout", attempt_timeout, float)
-        positive("max_attempts", max_attempts, int)
-        positive("max_bytes", max_bytes, int)
+        endpoint.positive("deadline", deadline, float)
+        endpoint.positive("attempt_timeout", attempt_timeout, float)
+        endpoint.positive("max_attempts", max_attempts, int)
+        endpoint.positive("max_bytes", max_bytes, int)
         if context_tokens is not None:
-            positive("context_tokens", context_tokens, int)
+            endpoint.positive("context_tokens", context_tokens, int)
         if max_choices is not None:
-            positive("max_choices", max_choices, int)
+            endpoint.positive("max_choices", max_choices, int)
         if guided not in (None, *get_args(Guide)):
             raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
-        if session_field and not (is_plain(session_field) and session_field not in OWN_FIELDS):
+        if session_field and not (endpoint.is_plain(session_field) and session_field not in OWN_FIELDS):
             raise InputError(
                 f"session_field must be a field that the client does not set itself, not {shown(session_field)}"
             )
         entry = prices.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
-        self._wire = WIRES[spoken.wire](
+        self.wire = WIRES[spoken.wire](
             name, spoken, guided=guided, max_choices=max_choices, session_field=session_field
         )
-        asked = {**spoken.query, **checked_headers(query or {}, "query")}
+        """The endpoint's protocol."""
+        asked = {**spoken.query, **endpoint.checked_headers(query or {}, "query")}
         self._query = f"?{urlencode(asked)}" if asked else ""
-        self._path = self._wire.path + self._query
+        self._path = self.wire.path + self._query
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # No compression: replies are small, and decompressing them costs more than it saves.
         own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         own |= spoken.headers
-        if self._key:
-            own |= (
-                {spoken.key_header: self._key}
-                if spoken.key_header
-                else {"Authorization": f"Bearer {self._key}"}
-            )
+        if self._key and spoken.key_header:
+            own[spoken.key_header] = self._key
+        elif self._key:
+            own["Authorization"] = f"Bearer {self._key}"
         given_names = {name.lower() for name in self._headers}
         self._headers |= {name: value for name, value in own.items() if name.lower() not in given_names}
-        self._secrets = secrets_in(self._headers, self._key)
+        self._secrets = endpoint.secrets_in(self._headers, self._key)
         self._opened: dict[asyncio.AbstractEventLoop, Opened] = {}
 
     def __repr__(self) -> str:
@@ -168,24 +158,9 @@ class ChatModel(Model):
         if opened := self._opened.pop(asyncio.get_running_loop(), None):
             await opened[1].aclose()
 
-    @property
-    def adjustments(self) -> list[str]:
-        """Fields that calls omit or rename because the endpoint rejects them."""
-        return self._wire.adjustments
-
-    @property
-    def dialect(self) -> Dialect:
-        """The endpoint's dialect."""
-        return self._wire.dialect
-
-    @property
-    def guided(self) -> Guide | None:
-        """The kind of grammar that constrains replies."""
-        return self._wire.guided
-
     def served_models(self, url: str) -> dict[str, int | None]:
         """Return the names of the models that an endpoint lists, with their context windows if it reports them."""
-        return served_models(url, self._key, headers=self._headers, query=self._query)
+        return endpoint.served_models(url, self._key, headers=self._headers, query=self._query)
 
     def release(self, session: str) -> None:
         """Release the conversation's place on its replica, so that another conversation can use it. Optional."""
@@ -194,7 +169,7 @@ class ChatModel(Model):
     async def reply(self, request: Request) -> Reply:
         """Send one call, with retries until the deadline."""
         loop = asyncio.get_running_loop()
-        body = self._wire.encode(request)
+        body = self.wire.encode(request)
         started = loop.time()
         deadline = started + self._deadline
         pool, limited, moved, slot = self.pool, 0, 0, None
@@ -214,7 +189,7 @@ class ChatModel(Model):
                 async with asyncio.timeout_at(limit):
                     reply = await self._attempt(request, body, slot.replica)
                 pool.served(slot, reply.usage, request.speaker)
-                latency, constraint = loop.time() - started, self._wire.constraint(request)
+                latency, constraint = loop.time() - started, self.wire.constraint(request)
                 model = reply.model or self.name
                 return Reply(reply.choices, reply.usage, model, latency, attempt, constraint, limited)
             except TimeoutError:
@@ -236,10 +211,10 @@ class ChatModel(Model):
                     moved, wait = moved + 1, 0.0
                 slot = None
             if type(error) is RequestRejected:
-                field = self._wire.adjust(str(error), request.sampling)
+                field = self.wire.adjust(str(error), request.sampling)
                 if field and field not in adjusted:  # rejected again, so the reason is another
                     adjusted.add(field)
-                    body, wait = self._wire.encode(request), 0.0
+                    body, wait = self.wire.encode(request), 0.0
             limited += isinstance(error, RateLimited)
             if wait is None or loop.time() + wait >= (started + UNREACHED if pool.unreached else deadline):
                 error.attempts, error.limited = attempt, limited
@@ -270,9 +245,9 @@ class ChatModel(Model):
         if session := request.session:
             headers = {
                 **headers,
-                "X-Session-ID": session if is_plain(session) else quote(session, errors="replace"),
+                "X-Session-ID": session if endpoint.is_plain(session) else quote(session, errors="replace"),
             }
-        if request.watch and not self._wire.dialect.hosts:
+        if request.watch and not self.wire.dialect.hosts:
             # llama.cpp announces keep-alive but closes the connection after a stream, and the next call on it would fail.
             headers = {**headers, "Connection": "close"}
         # Above a megabyte, pass it as a file: aiohttp then sends it in pieces without blocking.
@@ -304,13 +279,13 @@ class ChatModel(Model):
             # Read a stream even if none was requested: it was paid for.
             if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
                 return await self._streamed(request, response, replica.url)
-            reply = self._wire.read(await read_whole(response, replica.url, self._max_bytes))
+            reply = self.wire.read(await read_whole(response, replica.url, self._max_bytes))
         if request.watch:
             request.watch(Text(request.speaker, reply.content))
         return reply
 
     async def _streamed(self, request: Request, response: aiohttp.ClientResponse, url: str) -> Reply:
-        streamed = self._wire.stream()
+        streamed = self.wire.stream()
         try:
             async with (
                 asyncio.timeout(None) as patience,
@@ -325,11 +300,6 @@ class ChatModel(Model):
                 raise
         _tell(request, streamed.feed(b"\n"))  # a last line without its newline
         return streamed.finished()
-
-    @property
-    def wire(self) -> Wire:
-        """The endpoint's protocol."""
-        return self._wire
 
     async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
         """Call another path of the endpoint once, such as batches. Yield the body of a 2xx response as it arrives."""

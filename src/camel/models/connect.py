@@ -27,12 +27,8 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
     """Return a factory of a plug-in's models. It takes the name after the prefix."""
 
     def make(name: str) -> Model:
-        try:
+        with plugin.guard("returned no model", CamelError):
             return checked_model(part(name))
-        except CamelError:
-            raise
-        except Exception as error:
-            raise plugin.failed(f"returned no model ({type(error).__name__}: {error})") from error
 
     return make
 

@@ -79,12 +79,10 @@ def unreachable(url: object, broken: BaseException) -> ModelError:
     if isinstance(broken, aiohttp.ClientConnectorError) and not isinstance(broken, aiohttp.ClientSSLError):
         why = wire.one_line(broken.os_error.strerror or str(broken.os_error))
         return Unreachable(f"no server answers at {url} ({why}): start the server, or correct the base URL")
+    said = str(broken)
+    if isinstance(broken, aiohttp.ClientResponseError):
+        said = f"{broken.status} {broken.message}"
     # A proxy's error contains the proxy's address with its password.
-    said = (
-        f"{broken.status} {broken.message}"
-        if isinstance(broken, aiohttp.ClientResponseError)
-        else str(broken)
-    )
     text = wire.one_line(f"{url}: {type(broken).__name__}: {_PASSWORD.sub('//', said)}")
     # A retry does not fix a certificate.
     return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)

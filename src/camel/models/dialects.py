@@ -105,18 +105,11 @@ def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialec
     return _of_model(name, model.rpartition("/")[2].lower())
 
 
-def provider_of(model: str) -> Dialect | None:
-    """Return the provider's dialect for a model's name; None if several providers may serve it."""
-    for name, table in _tables().items():
-        if any(model.startswith(start) for start in table.get("names", ())):
-            return find_dialect(model, name=name)
-    return None
-
-
 def default_url(model: str, dialect: str = "") -> str:
-    """Return the default URL of a model: its provider's, or OpenAI's."""
-    spoken = find_dialect(model, name=dialect) if dialect else provider_of(model)
-    return (spoken.url if spoken else "") or OPENAI_URL
+    """Return the default URL of a model: its provider's, or OpenAI's, also if several providers may serve it."""
+    providers = (name for name, table in _tables().items() if model.startswith(tuple(table.get("names", ()))))
+    name = dialect or next(providers, "")
+    return (find_dialect(model, name=name).url if name else "") or OPENAI_URL
 
 
 @cache

@@ -153,7 +153,8 @@ class Governor:
         self.paused_until = 0.0
         self._requests = _Bucket(rates.rpm, now) if rates.rpm else None
         self._tokens = _Bucket(rates.tpm, now) if rates.tpm else None
-        self._share: Share | None = None
+        self.share: Share | None = None
+        """This worker's share, if a coordinator has assigned one."""
         self._share_at = 0.0
         self._top: float | None = None
         """The limit at the last cut; None before the first, while the limit grows by half with each round."""
@@ -178,14 +179,9 @@ class Governor:
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    @property
-    def shared(self) -> bool:
-        """Whether a coordinator has assigned a share."""
-        return self._share is not None
-
     def allowed(self, now: float) -> float:
         """Return how many calls may be in flight now."""
-        share = self._share
+        share = self.share
         if share is None:
             return self.limit
         late = now - self._share_at
@@ -198,7 +194,7 @@ class Governor:
 
     def wait(self, now: float, tokens: float = 0.0) -> float:
         """Return the seconds until a call may be sent. 0 means now, infinity means not before another call has ended."""
-        if self.in_flight >= self.limit or (self._share and self.in_flight >= self.allowed(now)):
+        if self.in_flight >= self.limit or (self.share and self.in_flight >= self.allowed(now)):
             return math.inf
         wait = self.paused_until - now if self.paused_until > now else 0.0
         if self._spacing:
@@ -291,7 +287,7 @@ class Governor:
 
     def allow(self, share: Share, now: float) -> None:
         """Set this worker's share."""
-        self._share, self._share_at = share, now
+        self.share, self._share_at = share, now
         for name, rate in (("_requests", share.rpm), ("_tokens", share.tpm)):
             bucket: _Bucket | None = getattr(self, name)
             if rate is not None and bucket is None:

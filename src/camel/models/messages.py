@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, cast
 
-import msgspec
-
 from camel.core.errors import MalformedReply, RequestRejected
 from camel.core.history import Entry
 from camel.core.message import FinishReason, Usage, well_formed
@@ -20,7 +18,7 @@ from camel.models.calls import Calls, plain
 from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
-from camel.models.wire import UNKNOWN, as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 _FINISH: dict[Any, FinishReason] = {
     "end_turn": "stop",
@@ -112,54 +110,38 @@ def _read(data: Any, body: bytes) -> Reply:
     content = field_of(data, "content")
     if not isinstance(content, list):
         raise MalformedReply(f"the reply has no content: {excerpt(body)}")
-    blocks, calls = cast("list[Any]", content), Calls()
-    for place, block in enumerate(blocks):
-        _add_call(calls, place, block)
-    finish = _finish(field_of(data, "stop_reason"))
+    blocks = list(enumerate(cast("list[Any]", content)))
+    return _reply(blocks, field_of(data, "stop_reason"), field_of(data, "usage"), name_in(data))
+
+
+def _reply(blocks: list[tuple[Any, Any]], reason: Any, counts: Any, model: str) -> Reply:
+    """Return the reply in blocks, or in the pieces of blocks of a stream, each with its index."""
+    calls = Calls()
+    for index, block in blocks:
+        if field_of(block, "type") in ("tool_use", "input_json_delta"):
+            # In a stream, the input of the block is empty.
+            given = field_of(block, "input") or field_of(block, "partial_json")
+            calls.add(index, field_of(block, "id"), field_of(block, "name"), given)
+    finish = _FINISH.get(reason, "other") if isinstance(reason, str | None) else "other"
     choice = choice_of(_texts(blocks, "text"), _texts(blocks, "thinking"), finish, None, calls)
-    return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
+    return Reply((choice,), _usage(counts), model)
 
 
-def _add_call(calls: Calls, index: Any, block: Any) -> None:
-    """Add a block, or the piece of one, if it is a tool call. In a stream, the input of the block is empty."""
-    if field_of(block, "type") in ("tool_use", "input_json_delta"):
-        given = field_of(block, "input") or field_of(block, "partial_json")
-        calls.add(index, field_of(block, "id"), field_of(block, "name"), given)
-
-
-def _finish(reason: Any) -> FinishReason:
-    return _FINISH.get(reason, "other") if isinstance(reason, str | None) else "other"
-
-
-def _texts(blocks: list[Any], kind: str) -> str:
+def _texts(blocks: list[tuple[Any, Any]], kind: str) -> str:
     """Return the joined text of all blocks of a kind. Redacted reasoning has no text."""
-    found = [field_of(block, kind) for block in blocks if field_of(block, "type") == kind]
+    found = [field_of(block, kind) for _, block in blocks]
     return "".join(well_formed(one) for one in found if isinstance(one, str))
-
-
-class _Details(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    output_tokens_details: _Details | None = None
 
 
 def _usage(counts: Any) -> Usage:
     """Convert token counts. In this protocol, prompt tokens read from or written to the cache are counted separately."""
-    try:
-        told = msgspec.convert(counts, _Usage)
-    except msgspec.ValidationError:
-        return UNKNOWN
-    if told.input_tokens is None or told.output_tokens is None:
-        return UNKNOWN
-    read, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
-    thought = (told.output_tokens_details.thinking_tokens if told.output_tokens_details else 0) or 0
-    return as_usage(told.input_tokens + read + written, told.output_tokens, read, thought, written)
+    fresh, completion = field_of(counts, "input_tokens"), field_of(counts, "output_tokens")
+    read = field_of(counts, "cache_read_input_tokens") or 0
+    written = field_of(counts, "cache_creation_input_tokens") or 0
+    thought = field_of(field_of(counts, "output_tokens_details"), "thinking_tokens") or 0
+    parts = fresh, read, written
+    prompt = sum(parts) if all(type(part) is int for part in parts) else None
+    return as_usage(prompt, completion, read, thought, written)
 
 
 class MessageStream(EventStream):
@@ -167,9 +149,7 @@ class MessageStream(EventStream):
 
     def __init__(self) -> None:
         super().__init__()
-        self._texts: list[str] = []
-        self._thoughts: list[str] = []
-        self._calls = Calls()
+        self._blocks: list[tuple[Any, Any]] = []
         self._counts: dict[str, Any] = {}
         self._reason: Any = None
         self._model = ""
@@ -185,8 +165,9 @@ class MessageStream(EventStream):
                 self._count(field_of(message, "usage"))
             case "content_block_start" | "content_block_delta":
                 piece = field_of(event, "content_block") or field_of(event, "delta")
-                _add_call(self._calls, field_of(event, "index"), piece)
-                yield from self._piece(piece)
+                self._blocks.append((field_of(event, "index"), piece))
+                if isinstance(text := field_of(piece, "text"), str) and text:
+                    yield from self._show(text)
             case "message_delta":
                 self._reason = field_of(field_of(event, "delta"), "stop_reason") or self._reason
                 self._count(field_of(event, "usage"))
@@ -194,14 +175,6 @@ class MessageStream(EventStream):
                 self.done = True
             case _:  # pings, ends of blocks, and unknown events
                 pass
-
-    def _piece(self, piece: Any) -> Iterator[str]:
-        text, thought = field_of(piece, "text"), field_of(piece, "thinking")
-        if isinstance(thought, str):
-            self._thoughts.append(well_formed(thought))
-        if isinstance(text, str) and text:
-            self._texts.append(well_formed(text))
-            yield from self._show(text)
 
     def _count(self, counts: Any) -> None:
         """Store token counts. They are cumulative, so later ones replace earlier ones."""
@@ -211,10 +184,8 @@ class MessageStream(EventStream):
 
     def finished(self) -> Reply:
         """Return the complete reply."""
-        if not self.done and not self._texts and self._stray.strip():
+        if not self.done and not self._blocks and self._stray.strip():
             return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
         if not self.done:
             raise MalformedReply("the stream ended before the reply was complete")
-        text, thought = "".join(self._texts), "".join(self._thoughts)
-        choice = choice_of(text, thought, _finish(self._reason), None, self._calls)
-        return Reply((choice,), _usage(self._counts), self._model)
+        return _reply(self._blocks, self._reason, self._counts, self._model)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from camel.core.background import Threads
-from camel.core.checks import shown
+from camel.core.checks import at_least, shown
 from camel.core.errors import InputError, Left
 from camel.core.grammar import parse
 from camel.core.message import Usage, well_formed
@@ -39,9 +39,7 @@ class HandOver(msgspec.Struct, frozen=True):
     turns: int = 1
 
     def __post_init__(self) -> None:
-        turns: Any = self.turns
-        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
-            raise InputError(f"turns must be a whole number of at least 1, not {shown(turns)}")
+        at_least(1, turns=self.turns)
 
 
 Answer = str | HandOver | None

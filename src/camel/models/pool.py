@@ -17,8 +17,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from msgspec.structs import replace
-
 from camel.core.errors import (
     DeadlineExceeded,
     MalformedReply,
@@ -42,7 +40,6 @@ from camel.models.replica import (
     give_back,
     is_misplaced,
     running_loop,
-    state_of,
 )
 
 IDLE = 30.0
@@ -175,9 +172,8 @@ class Pool:
                 session.busy -= 1
             if not broken:
                 if isinstance(error, MalformedReply | DeadlineExceeded):
-                    replica.probing = (
-                        False  # this says nothing about its health: the next call may probe again
-                    )
+                    # This says nothing about its health: the next call may probe again.
+                    replica.probing = False
                 else:
                     replica.answered(str(error) if isinstance(error, RateLimited) else "")
             else:
@@ -233,15 +229,7 @@ class Pool:
         now = self._clock()
         with self._lock:
             spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
-            return {
-                r.url: replace(
-                    r.governor.report(now, len(r.queue) + spread),
-                    open=r.open,
-                    broken=not r.usable(now),
-                    failing=r.failures,
-                )
-                for r in self._replicas
-            }
+            return {replica.url: replica.report(now, spread) for replica in self._replicas}
 
     def allow(self, shares: Mapping[str, Share]) -> None:
         """Set this worker's share of each endpoint. A worker of a cluster begins with `allow({})`, which allows no call."""
@@ -250,7 +238,7 @@ class Pool:
             self._shared = True
             for replica in self._replicas:
                 share = shares.get(replica.url)
-                if share is not None or not replica.governor.shared:
+                if share is not None or replica.governor.share is None:
                     replica.governor.allow(share or _NOTHING, now)
             self._counts_tokens = self._counts_tokens or any(share.tpm for share in shares.values())
             self._pump(self._replicas)
@@ -269,7 +257,7 @@ class Pool:
         """Return the current state of the replicas."""
         now = self._clock()
         with self._lock:
-            return [state_of(replica, now) for replica in self._replicas]
+            return [replica.state(now) for replica in self._replicas]
 
     def described(self) -> str:
         """Return the replicas with their last errors, in one line."""
@@ -365,7 +353,7 @@ class Pool:
         now = self._clock()
         self._replicas = [known.pop(url, None) or Replica(url, self.settings, now) for url in urls]
         for replica in self._replicas:
-            if self._shared and not replica.governor.shared:
+            if self._shared and replica.governor.share is None:
                 replica.governor.allow(_NOTHING, now)
         for waiter in self._fresh:
             waiter.order = None

@@ -21,17 +21,8 @@ from camel.models.streams import EventStream
 from camel.models.wire import field_of
 
 _SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "seed", "presence_penalty", "frequency_penalty")
-_MAY_GO = (
-    "temperature",
-    "top_p",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "stop",
-    "logprobs",
-    "stream_options",
-)
-"""Settings that can be omitted from a call if the endpoint rejects them."""
+_MAY_GO = (*_SAMPLING_FIELDS, "stop", "logprobs", "stream_options")
+"""Settings that can be omitted from a call or renamed if the endpoint rejects them."""
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """The two names of the limit on a reply's tokens. An endpoint that rejects one of them accepts the other."""
 _REFUSED = re.compile(
@@ -143,7 +134,7 @@ class Wire(ABC):
     def _refusable(self, sampling: Sampling) -> Iterator[tuple[str, str]]:
         """Yield the settings of a call that an endpoint may reject, each with a pattern that finds it in an error message."""
         settings, names = self._settings(sampling, streaming=True), self.dialect.renamed(sampling)
-        for field in ("max_tokens", *_MAY_GO):
+        for field in _MAY_GO:
             if field in settings and (name := names.get(field, field)):
                 yield field, _pattern(name)
         if thought := self.dialect.thought(sampling):
@@ -152,12 +143,6 @@ class Wire(ABC):
             yield "n", r"""['"`]n['"`]|(?<![\w'])n(?:: | ?=| must| should| ?>)"""
         if self._guided_by_dialect:
             yield "guided", r"response_format|json_schema|output_config\.format|text\.format"
-
-    def _name_of(self, setting: str, sampling: Sampling) -> str:
-        """Return the endpoint's name of a setting. Empty if the setting is omitted."""
-        if setting in self._learned:
-            return self._learned[setting]
-        return self.dialect.renamed(sampling).get(setting, setting)
 
     # --- the rest of a call ------------------------------------------------------------------------------------------
 
@@ -178,15 +163,14 @@ class Wire(ABC):
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
         return fields
 
-    def _thought(self, sampling: Sampling) -> dict[str, Any]:
-        return {} if "reasoning" in self._learned else self.dialect.thought(sampling)
-
     def fields(self, request: Request) -> dict[str, Any]:
         """Return all fields of a body except the model and the messages."""
         sampling = request.sampling
-        fields: dict[str, Any] = {**self.dialect.body, **self._thought(sampling)}
+        thought = {} if "reasoning" in self._learned else self.dialect.thought(sampling)
+        fields: dict[str, Any] = {**self.dialect.body, **thought}
+        names = {**self.dialect.renamed(sampling), **self._learned}  # empty for a setting that is omitted
         for name, value in self._settings(sampling, request.watch is not None).items():
-            if now := self._name_of(name, sampling):
+            if now := names.get(name, name):
                 fields |= self._setting(now, value)
             elif name in _SAMPLING_FIELDS or name in ("stop", "logprobs"):
                 self._left_out.add(name)

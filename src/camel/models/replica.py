@@ -10,16 +10,11 @@ from collections import deque
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from camel.core.errors import (
-    InputError,
-    MalformedReply,
-    ModelError,
-    NotAuthorized,
-    RequestRejected,
-)
+from camel.core.errors import InputError, MalformedReply, ModelError, NotAuthorized, RequestRejected
 from camel.models.endpoint import proxy_for
-from camel.models.governor import Governor, Rates
+from camel.models.governor import EndpointReport, Governor, Rates
 
 FAILURES = 5
 """Number of failures in a row after which a replica gets a break, in which it receives no calls."""
@@ -72,6 +67,24 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
     """Text of the last failure or refusal."""
 
+    @staticmethod
+    def from_report(url: str, report: EndpointReport) -> ReplicaState:
+        """Return what a report contains about an endpoint."""
+        return ReplicaState(
+            url=url,
+            state="open" if report.broken else "closed",
+            limit=report.allowed if report.allowed >= 0 else None,
+            in_flight=int(report.in_flight),
+            waiting=int(report.waiting),
+            open=report.open,
+            most_open=None,
+            calls=report.calls,
+            refused=report.refused,
+            failed=report.failed,
+            cached=report.cached / report.prompt if report.prompt else 0.0,
+            failing=report.failing,
+        )
+
 
 class Replica:
     """One server of the model."""
@@ -97,6 +110,18 @@ class Replica:
     def usable(self, now: float) -> bool:
         """Return whether the replica is healthy enough for a call."""
         return not self.gone and (not self.until or (now >= self.until and not self.probing))
+
+    def report(self, now: float, waiting: int = 0) -> EndpointReport:
+        """Return a report on the replica. `waiting` is the number of further calls that may wait for it."""
+        found = self.governor.report(now, len(self.queue) + waiting)
+        return replace(found, open=self.open, broken=not self.usable(now), failing=self.failures)
+
+    def state(self, now: float) -> ReplicaState:
+        """Return the current state."""
+        state = "closed" if not self.until else "open" if now < self.until else "half-open"
+        most = None if math.isinf(self.room.most) else int(self.room.most)
+        found = ReplicaState.from_report(self.url, self.report(now))
+        return replace(found, state=state, most_open=most, said=self.said)
 
     def answered(self, said: str = "") -> None:
         """Record an answer. `said` is the text of a refusal, shown in the error of calls that time out while they wait."""
@@ -226,27 +251,6 @@ def by_affinity(name: str, replicas: list[Replica]) -> list[Replica]:
 def _key(url: str) -> bytes:
     encoded = url.encode("utf-8", "replace")
     return encoded if len(encoded) <= 64 else hashlib.blake2b(encoded, digest_size=32).digest()
-
-
-def state_of(replica: Replica, now: float) -> ReplicaState:
-    """Return the state of a replica, for display."""
-    governor, most = replica.governor, replica.room.most
-    allowed = governor.allowed(now)
-    return ReplicaState(
-        url=replica.url,
-        state="closed" if not replica.until else "open" if now < replica.until else "half-open",
-        limit=None if math.isinf(allowed) else allowed,
-        in_flight=governor.in_flight,
-        waiting=len(replica.queue),
-        open=replica.open,
-        most_open=None if math.isinf(most) else int(most),
-        calls=governor.calls,
-        refused=governor.refused_calls,
-        failed=governor.failed_calls,
-        cached=governor.cached / governor.prompt if governor.prompt else 0.0,
-        failing=replica.failures,
-        said=replica.said,
-    )
 
 
 def give_back(slot: Slot) -> None:

@@ -18,7 +18,7 @@ from camel.models.calls import Calls
 from camel.models.guided import Guide
 from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
-from camel.models.wire import UNKNOWN, as_usage, excerpt, failure, field_of, load_loosely, status_in
+from camel.models.wire import as_usage, excerpt, failure, field_of, load_loosely, status_in
 
 _CUT: dict[Any, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _ENDED = ("response.completed", "response.incomplete", "response.failed")
@@ -95,28 +95,12 @@ def _parts(item: Any, name: str) -> list[Any]:
     return cast("list[Any]", found) if isinstance(found, list) else []
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int
-    output_tokens: int
-    input_tokens_details: _Details | None = None
-    output_tokens_details: _Details | None = None
-
-
 def _usage(counts: Any) -> Usage:
-    try:
-        told = msgspec.convert(counts, _Usage)
-    except msgspec.ValidationError:
-        return UNKNOWN
-    details = told.input_tokens_details or _Details()
-    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    thought = (told.output_tokens_details and told.output_tokens_details.reasoning_tokens) or 0
-    return as_usage(told.input_tokens, told.output_tokens, cached, thought, written)
+    prompt, completion = field_of(counts, "input_tokens"), field_of(counts, "output_tokens")
+    details = field_of(counts, "input_tokens_details")
+    cached, written = field_of(details, "cached_tokens") or 0, field_of(details, "cache_write_tokens") or 0
+    thought = field_of(field_of(counts, "output_tokens_details"), "reasoning_tokens") or 0
+    return as_usage(prompt, completion, cached, thought, written)
 
 
 class ResponseStream(EventStream):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from camel.core.errors import ModelError, ServerFailed
 from camel.core.history import Entry, estimate_tokens
@@ -24,19 +24,16 @@ class ScriptedModel(Model):
         self.name = name
         self.requests: list[Request] = []
         self.heard: list[tuple[Entry, ...]] = []
-        self._lines: Iterator[Line] | None = None if callable(script) else iter(script)
-        self._author = script if callable(script) else None
+        self._script = script if callable(script) else iter(script)
 
     async def reply(self, request: Request) -> Reply:
         """Return the next line."""
         self.requests.append(request)
         self.heard.append(tuple(request.history.entries))  # the history itself keeps growing
-        if self._author:
-            line = self._author(request)
+        if callable(self._script):
+            line = self._script(request)
         else:
-            line = next(
-                self._lines or iter(()), ServerFailed(f"the script has only {len(self.requests) - 1} lines")
-            )
+            line = next(self._script, ServerFailed(f"the script has only {len(self.requests) - 1} lines"))
         if isinstance(line, ModelError):
             raise line
         if not isinstance(line, Reply):

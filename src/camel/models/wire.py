@@ -124,20 +124,18 @@ def _error_words(body: bytes) -> list[str]:
     """Return the readable texts in an error body, in any format."""
     data = load_loosely(body)
     error = field_of(data, "error") or data
-    parts = (
-        [field_of(error, key) for key in ("message", "detail", "type", "code")]
-        if isinstance(error, dict)
-        else [error]
-    )
+    keys = ("message", "detail", "type", "code")
+    parts = [field_of(error, key) for key in keys] if isinstance(error, dict) else [error]
     # Structured details, such as a list of invalid fields, are shown as JSON.
     texts = [json.dumps(part) if isinstance(part, list | dict) else part for part in parts]
     words = [well_formed(str(part)).strip() for part in texts if isinstance(part, str | int)]
     return list(dict.fromkeys(filter(None, words))) or [body[:2_000].decode("utf-8", "replace")]
 
 
-def as_usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, written: int = 0) -> Usage:
-    """Return a usage from an endpoint's counts. It counts as unknown if one of them is impossible."""
-    if not all(0 <= count < _MOST_TOKENS for count in (prompt, completion, cached, reasoning, written)):
+def as_usage(prompt: Any, completion: Any, cached: Any = 0, reasoning: Any = 0, written: Any = 0) -> Usage:
+    """Return a usage from an endpoint's counts. It counts as unknown if one of them is missing or impossible."""
+    counts = prompt, completion, cached, reasoning, written
+    if not all(type(count) is int and 0 <= count < _MOST_TOKENS for count in counts):
         return UNKNOWN
     written = min(written, max(0, prompt - cached))
     return Usage(prompt, completion, cached, 1, reasoning=min(reasoning, completion), written=written)
@@ -166,9 +164,8 @@ def status_in(error: Any) -> int:
 def load_loosely(body: bytes) -> Any:
     """Decode JSON leniently: invalid UTF-8 is replaced, and NaN becomes None. Return None if it is not JSON."""
     try:
-        return json.loads(
-            body.decode("utf-8-sig", "replace"), parse_int=_parse_int, parse_constant=_parse_constant
-        )
+        text = body.decode("utf-8-sig", "replace")
+        return json.loads(text, parse_int=_parse_int, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return None
 
@@ -176,10 +173,6 @@ def load_loosely(body: bytes) -> Any:
 def _parse_int(digits: str) -> int | float:
     # Longer numbers are not counts, cannot be written as JSON again, and raise above 4,300 digits.
     return int(digits) if len(digits) < 19 else float(digits)
-
-
-def _parse_constant(_: str) -> None:
-    """Replace NaN and infinities, which are not JSON."""
 
 
 def field_of(data: Any, key: str) -> Any:

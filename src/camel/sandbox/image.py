@@ -35,10 +35,6 @@ _CARGO = re.compile(r"config-\d|.*-linux-gnu$")
 _LINKED = re.compile(r"(?:=>\s*)?(/\S+) \(0x")
 
 
-class ImageFailed(CamelError):
-    """The sandbox's file system could not be created."""
-
-
 def make_image() -> Path:
     """Create the sandbox's file system in a temporary folder that every user can read. The caller must remove it."""
     _sweep(Path(tempfile.gettempdir()))
@@ -56,7 +52,7 @@ def make_image() -> Path:
             _copy(library, root / where)
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(root, ignore_errors=True)
-        raise ImageFailed(f"cannot create the sandbox's copy of Python in {root.parent}: {error}") from None
+        raise CamelError(f"cannot create the sandbox's copy of Python in {root.parent}: {error}") from None
     return root
 
 

@@ -356,9 +356,8 @@ def _failure(answer: bytes) -> ProgramFailed:
 
 def _spawn(command: Sequence[str], contained: bool) -> subprocess.Popen[bytes]:
     # Never as root: in the sandbox it would still have root's rights to every reachable file.
-    lowered: dict[str, Any] = (
-        {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-    )
+    root = contained and os.geteuid() == 0
+    lowered: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if root else {}
     with contextlib.ExitStack() as stack:
         passed: tuple[int, ...] = ()
         if contained:
@@ -368,8 +367,6 @@ def _spawn(command: Sequence[str], contained: bool) -> subprocess.Popen[bytes]:
             os.close(write)
             passed = (read,)
             command = [str(read) if word == "SECCOMP" else word for word in command]
-        else:
-            lowered = {}
         try:
             return subprocess.Popen[bytes](
                 command,

@@ -25,12 +25,8 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[..., Critic]:
     """Return a factory of a plug-in's critics. It takes the model, the sampling and the options of `[critic]`."""
 
     def make(model: Model, sampling: Sampling, **options: Any) -> Critic:
-        try:
+        with plugin.guard("returned no critic", CamelError):
             critic = part(model, sampling, **options)
-        except CamelError:
-            raise
-        except Exception as error:
-            raise plugin.failed(f"returned no critic ({type(error).__name__}: {error})") from error
         if not callable(getattr(critic, "reply", None)):
             raise plugin.failed("must return an object with an async reply(conversation, agent, request)")
         return critic

@@ -89,10 +89,8 @@ class Interpreter:
             fresh, self._stale = self._program is None, False
             try:
                 return self._run(code)
-            except (
-                Killed,
-                SandboxFailed,
-            ):  # by others: the sandbox has no effects, so the call can be repeated
+            except (Killed, SandboxFailed):
+                # By others. The sandbox has no effects, so the call can be repeated.
                 if fresh:
                     raise
                 return self._run(code)

@@ -84,19 +84,15 @@ class ToolSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
 
     def rules(self) -> list[Rule]:
         """Return what `allow` contains."""
-        found = [(entry, _ENTRY.fullmatch(entry)) for entry in self.allow]
-        if wrong := [entry for entry, match in found if match is None]:
-            raise InputError(
-                f'cannot read {shown(wrong[0])} in allow: write NAME or NAME(argument="pattern")'
-            )
-        return [
-            Rule(
-                check_name(match[1]),
-                {one[1]: json.loads(one[2]) for one in _PATTERN.finditer(match[2] or "")},
-            )
-            for _, match in found
-            if match
-        ]
+        rules: list[Rule] = []
+        for entry in self.allow:
+            if not (found := _ENTRY.fullmatch(entry)):
+                raise InputError(
+                    f'cannot read {shown(entry)} in allow: write NAME or NAME(argument="pattern")'
+                )
+            patterns = {one[1]: json.loads(one[2]) for one in _PATTERN.finditer(found[2] or "")}
+            rules.append(Rule(check_name(found[1]), patterns))
+        return rules
 
 
 class Rule(NamedTuple):

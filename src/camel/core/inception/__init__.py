@@ -61,32 +61,14 @@ def load(folder: Path) -> Inception:
 @cache
 def paper() -> Inception:
     """Return the AI Society prompts of the paper's Figure 2."""
-    folder = Path(__file__).parent
-    return Inception(**{name: _read(folder / f"{name}.txt") for name in Inception.__struct_fields__})
+    return Inception(**{name: texts()[name] for name in Inception.__struct_fields__})
 
 
 @cache
-def texts(folder: str) -> Mapping[str, str]:
-    """Return the prompts in a folder next to this file, by name. They were written for CAMEL; the paper prints none."""
+def texts(folder: str = "") -> Mapping[str, str]:
+    """Return the prompts next to this file or in a folder there, by name. All except those of `paper` were written for CAMEL."""
     files = sorted((Path(__file__).parent / folder).glob("*.txt"))
     return MappingProxyType({path.stem: _read(path) for path in files})
-
-
-def critic() -> Mapping[str, str]:
-    """Return the critic's prompts by name."""
-    return texts("critic")
-
-
-@cache
-def summary() -> str:
-    """Return the prompt that asks a speaker's model to summarize the turns it is about to forget."""
-    return _read(Path(__file__).parent / "summary.txt")
-
-
-@cache
-def rubric() -> str:
-    """Return the prompt that asks a model to rate a conversation. It was written for CAMEL."""
-    return _read(Path(__file__).parent / "rubric.txt")
 
 
 def _read(path: Path) -> str:

@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-from camel.models.simulator.process import Ready
+from camel.models.simulator.process import SimulatorProcess
 from camel.models.simulator.server import Simulator
 from camel.models.simulator.settings import SimulatorSettings
 
@@ -45,7 +45,7 @@ async def _serve(settings: SimulatorSettings, port: int) -> None:
         loop.add_signal_handler(number, stop.set)
     _stop_at_end_of_input(loop, stop)
     async with Simulator(settings, port=port) as simulator:
-        ready = Ready(simulator.url, simulator.base_url, os.getpid())
+        ready = SimulatorProcess(simulator.url, simulator.base_url, os.getpid())
         sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
         sys.stdout.flush()
         await stop.wait()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
@@ -21,23 +22,13 @@ from camel.models.simulator.settings import SimulatorSettings
 _PATIENCE = 10.0
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """The line that a simulator process prints when it is ready."""
+@dataclass(eq=False)
+class SimulatorProcess:
+    """A running simulator process. It prints these fields as a line of JSON when it is ready."""
 
     url: str
     base_url: str
     pid: int
-
-
-class SimulatorProcess:
-    """A running simulator process."""
-
-    def __init__(self, ready: Ready) -> None:
-        self.url = ready.url
-        self.base_url = ready.base_url
-        self.pid = ready.pid
-        # Loopback must not go through a proxy that the environment names.
-        self._open = build_opener(ProxyHandler({})).open
 
     def ledger(self) -> Counters:
         """Return the current counters."""
@@ -53,7 +44,8 @@ class SimulatorProcess:
 
     def _call(self, method: str, path: str) -> bytes:
         request = Request(self.url + path, method=method)  # noqa: S310 - our own http URL
-        with self._open(request, timeout=_PATIENCE) as response:
+        # Loopback must not go through a proxy that the environment names.
+        with build_opener(ProxyHandler({})).open(request, timeout=_PATIENCE) as response:
             return response.read()
 
 
@@ -74,7 +66,7 @@ def spawn(settings: SimulatorSettings | None = None, *, port: int = 0) -> Genera
             line = child.stdout.readline()
             if not line:
                 raise RuntimeError(f"the simulator did not start (exit status {child.wait()})")
-            yield SimulatorProcess(msgspec.json.decode(line, type=Ready))
+            yield msgspec.json.decode(line, type=SimulatorProcess)
         finally:
             child.stdin.close()
             try:

@@ -10,7 +10,6 @@ import asyncio
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Self, cast
 
 from camel.models.simulator import chat, wire
@@ -168,9 +167,7 @@ class Simulator:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._server.close()
         for connection in tuple(self._connections):
             connection.abort()
