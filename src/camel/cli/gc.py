@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import flag, print_json
+from camel.cli.options import flag
+from camel.cli.output import print_json, visible
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def gc(
 
 
 def _show(found: Garbage, most: int | None) -> None:
-    from camel.cli.screen import visible
 
     names = [*found.losers, *found.journals, *found.compacted, *found.indexes]
     for name in names[:most]:

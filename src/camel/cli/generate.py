@@ -48,7 +48,7 @@ def generate(
     if dry_run:
         from camel.cli.plan import dry_run as show
 
-        show(call.console, settings, call.as_json, fork)
+        show(settings, call.as_json, fork)
         return
     source = ""
     if fork:

@@ -1,18 +1,14 @@
-"""Prints a conversation to a terminal.
-
-Model text is untrusted: control characters, which can move the cursor, set the title or fake a prompt, are replaced
-before anything is printed, and text is never parsed as markup.
-"""
+"""Prints a conversation to a terminal."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.line_wrapper import LineWrapper
+from camel.cli.output import visible
 from camel.core.action_text import call_line, one_line
 from camel.core.message import Action, Message, Usage
 from camel.core.model import Acted, Acting, Event, Retrying, Text
@@ -26,12 +22,6 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magen
 FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
 _COLORS = ("cyan", "green", "yellow", "blue")
 PALETTE = (*_COLORS, "red", *(f"bright_{color}" for color in _COLORS))
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def visible(text: str) -> str:
-    """Replace control characters, which could change the terminal."""
-    return _CONTROL.sub("\N{SYMBOL FOR SUBSTITUTE}", text)
 
 
 class Screen:
