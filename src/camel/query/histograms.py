@@ -51,7 +51,7 @@ def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> 
         return None
     # Rows with an unknown number come first.
     unknown = groups.up_to(-1, itself=True) if number == "cost" else 0
-    left = [scope.table(query, files) for files in copies.left]
+    left = [scope.table(query, files) for files in copies.files]
     limits = groups.extremes(0 if number == "cost" else -math.inf)
     low, high = _limits([*limits, *_extremes(scope, number, left)])
     if low is None or high is None:

@@ -26,6 +26,8 @@ class NumberScan(ListPath):
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
         self.sources = scope.chosen(query)
+        self.files = [scope.files(source, query) for source in self.sources]
+        """The index files whose columns are read, by run."""
         self.number, self.down = query.sorted_by, query.order == "desc"
 
     @classmethod
@@ -96,13 +98,12 @@ class NumberScan(ListPath):
         """Return the SQL of a table with the sort key and place of each row, and its parameters. `likely` limits the values."""
         selects: list[str] = []
         parameters: list[Any] = []
-        for source in self.sources:
-            files = self.scope.files(source, self.query)
+        for files in self.files:
             where = self.scope.where(self.query, files)
             table, given = files.table(
                 where if likely is None else where.also(up_to(self.number, up), likely)
             )
-            columns = f"{self.scope.number(source.name)} as run, {sort_column(self.number)} as value"
+            columns = f"{self.scope.number(files.source.name)} as run, {sort_column(self.number)} as value"
             selects.append(f"select {columns}, shard, row from {table}")
             parameters += given
         return " union all ".join(selects), parameters

@@ -18,8 +18,8 @@ from typing import Any
 
 from camel.index.facets import NUMBERS
 from camel.index.sorted import KEPT
-from camel.query.conditions import equal, sort_column, sortable
-from camel.query.copies import After, Copy, Way, numbered
+from camel.query.conditions import Condition, equal, sort_column, sortable
+from camel.query.copies import Copy
 from camel.query.counting import count_files, count_rows
 from camel.query.database import IndexSegment, Key
 from camel.query.number_scan import NumberScan
@@ -41,10 +41,8 @@ class SortedCopies(NumberScan):
     def __init__(self, scope: Scope, query: Query, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
         super().__init__(scope, query)
         self.copies = copies
-        files = [
-            IndexSegment(source, [part for part in source.parts if part in left]) for source in self.sources
-        ]
-        self.left = [one for one in files if one.parts]
+        files = [one._replace(parts=[part for part in one.parts if part in left]) for one in self.files]
+        self.files = [one for one in files if one.parts]
         """Index files without a copy, by run; they are small."""
 
     @classmethod
@@ -61,7 +59,9 @@ class SortedCopies(NumberScan):
                 if (copy := part.ordered(query.sorted_by)) is None:
                     left.append(part)
                 else:
-                    copies.append(Copy(query, scope.hidden, scope.number(source.name), part.path, *copy))
+                    where = scope.where(query, IndexSegment(source, [part]))
+                    number = scope.number(source.name)
+                    copies.append(Copy(query, scope.hidden, where, number, part.path, *copy))
         few = sum(part.rows for part in left) <= _LEFT
         return cls(scope, query, copies, left) if copies and few else None
 
@@ -89,14 +89,14 @@ class SortedCopies(NumberScan):
                 high = math.nextafter(tie, -math.inf)
                 break
         before = total - up_to(high, True) if down else up_to(low, True)
-        table = self._read(math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down))
-        return self.filled(self._keys(table and table.slice(n - before)), limit)
+        within = self._between(math.nextafter(low, math.inf), high)
+        return self.filled(self._ask(within, limit, n - before, not down, back=False), limit)
 
     def groups(self) -> RowGroups | None:
         """Return the row groups with their numbers of rows of the query. Return None if a footer lacks these counts."""
         counts = [copy.counts() for copy in self.copies]
         known = [one for one in counts if one is not None]
-        left = sum(files.rows for files in self.left)
+        left = sum(files.rows for files in self.files)
         return RowGroups(self.copies, known, left) if len(known) == len(counts) else None
 
     @cached_property
@@ -135,9 +135,7 @@ class SortedCopies(NumberScan):
 
     def beside(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
         """Return the rows after a place or, if `back` is true, before it. Without a place, return the first rows."""
-        run = None if place is None else self.scope.number(place.run)
-        way = Way(self.down == back, back)
-        up = way.up
+        up = self.down == back
         rows = sum(part.rows for source in self.sources for part in source.parts)
         share = max(1, count_rows(self.scope, self.query)) / max(1, rows)
         at = (-math.inf if up else math.inf) if place is None else sortable(place.value)
@@ -158,11 +156,11 @@ class SortedCopies(NumberScan):
             stop = math.nextafter(tie, -math.inf if up else math.inf) if tied else end
             start = at if not whole else math.nextafter(at, math.inf if up else -math.inf)
             low, high = (start, stop) if up else (stop, start)
-            after = None if place is None or run is None else After(way, at, run, place.shard, place.row)
-            some: list[Key] = []
-            if low <= high:
-                some = self._keys(self._read(low, high, after, missing, way))
-                some = some[::-1] if back else some
+            within = self._between(low, high)
+            if place is not None:
+                after = self._after(place, up, back)
+                within = within.also(after.sql, *after.given)
+            some = self._ask(within, missing, 0, up, back=back) if low <= high else []
             keys = some + keys if back else keys + some
             if len(keys) < limit:
                 if math.isinf(stop):
@@ -171,38 +169,23 @@ class SortedCopies(NumberScan):
                 wanted *= 1 if tied else 8
         return keys
 
-    def _read(self, low: float, high: float, after: After | None, most: int, way: Way) -> Any:
-        """Return the first rows in the order `way` with values from `low` to `high`. Includes index files without a copy."""
-        pa, pc = arrow(), arrow("pyarrow.compute")
-        low, high = max(low, -1e300), min(high, 1e300)
-        tables: list[Any] = []
+    def _between(self, low: float, high: float) -> Condition:
+        """Return the condition for a range of values. Limits of whole numbers are integers, by which the database skips row
+        groups."""
+        if self.number != "cost":
+            low, high = math.ceil(max(low, -(2**62))), math.floor(min(high, 2**62))
+        return Condition("value >= ? and value <= ?", [low, high])
+
+    def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
+        rest, parameters = super()._values(likely, up)
+        selects = [rest] if rest else []
         for copy in self.copies:
-            if groups := copy.between(low, high):
-
-                def chosen(table: Any, run: int = copy.run) -> Any:
-                    value = table.column("value")
-                    mask = pc.and_(pc.greater_equal(value, low), pc.less_equal(value, high))
-                    return mask if after is None else pc.and_(mask, after.mask(table, run))
-
-                tables.append(way.first(numbered(copy.read(groups, chosen), copy.run), most))
-        for files in self.left:
-            run = self.scope.number(files.source.name)
-            table, given = self.scope.table(self.query, files)
-            values = f"select {sort_column(self.number)} as value, shard, row from {table}"
-            sql = f"select value::double, shard, row from ({values}) where value >= ? and value <= ?"
-            rows = self.scope.ask(sql, [*given, low, high])
-            columns = zip(*rows, strict=True) if rows else ((), (), ())
-            types = (pa.float64(), pa.int32(), pa.int32())
-            arrays = [pa.array(list(one), kind) for one, kind in zip(columns, types, strict=True)]
-            made = pa.table(arrays, ["value", "shard", "row"])
-            made = made if after is None else made.filter(after.mask(made, run))
-            tables.append(way.first(numbered(made, run), most))
-        return way.first(pa.concat_tables(tables), most) if tables else None
-
-    def _keys(self, table: Any) -> list[Key]:
-        rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
-        sources = self.scope.state.sources
-        return [Key(sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
+            where = (
+                copy.where if likely is None else copy.where.also(f"value {'<=' if up else '>='} ?", likely)
+            )
+            selects.append(f"select {copy.run} as run, value, shard, row from read_parquet(?) {where.clause}")
+            parameters += [str(copy.path), *where.given]
+        return " union all ".join(selects), parameters
 
     def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
         """Return the number of rows with this value in each segment. Rows without a copy are counted in the index."""
@@ -220,7 +203,7 @@ class SortedCopies(NumberScan):
         most = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
         value = max(-1e300, min(value, 1e300))
         total = 0
-        for files in self.left:
+        for files in self.files:
             table, given = files.table(self.scope.where(self.query, files).also(most, value))
             total += self.scope.ask(f"select count(*) from {table}", given)[0][0]
         return total
