@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from camel.core.checks import shown
@@ -24,7 +25,7 @@ from camel.maps.table import MapGroup, MapHeader, maps_of, read_header
 from camel.query.answers import NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.parts import group_starts, read_rows
-from camel.query.view import Derived
+from camel.query.view import CatalogueView
 from camel.query.where import Query
 from camel.record.parquet import arrow
 
@@ -56,25 +57,26 @@ def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:
 
 def map_of(catalogue: Catalogue, run: str, of: str, query: Query = Query()) -> MapView:  # noqa: B008 - frozen
     """Return the map of a run, with the texts that match a query. The query's own choice of runs is ignored."""
-    return catalogue.derived(run, query, partial(_map_view, of))
+    return catalogue.derived(partial(_map_view, run, of, query))
 
 
-def _map_view(of: str, derived: Derived) -> MapView:
-    source = derived.source
+def _map_view(run: str, of: str, query: Query, view: CatalogueView) -> MapView:
+    source = view.source(run)
     path = maps_of(source.folder).get(of)
     if path is None:
         raise NotThere(
             f"'{source.name}' has no map of its {of}: make one with {map_command(source.address, of)}"
         )
     known = ("map", str(path), path.stat().st_mtime_ns)
-    file: MapFile = derived.remember(known, lambda: MapFile(path))
+    file = view.database.remember(view.state, known, lambda: MapFile(path), large=True)
     if file.header.fingerprint != source.folder.settings().fingerprint:
         raise NotThere(
             f"the map of '{source.name}' belongs to another run: remove its folder 'map' and run camel map again"
         )
-    return derived.remember(
-        ("drawn", *known, derived.query.digest, derived.hidden),
-        lambda: MapView(file, source.name, derived.hidden, derived.narrow),
+    query = replace(query, runs=(run,), sort="", order="asc")
+    narrow = partial(view.rows_of, source, query) if query.facets or query.narrowed else None
+    return view.remember(
+        ("drawn", *known, query.digest), lambda: MapView(file, run, view.hidden, narrow), large=True
     )
 
 

@@ -30,7 +30,7 @@ from camel.query.counting import count_rows
 from camel.query.database import MEMORY, Database
 from camel.query.histograms import behaviors, histogram
 from camel.query.sources import CatalogueRun
-from camel.query.view import CatalogueView, Derived
+from camel.query.view import CatalogueView
 from camel.query.where import Query, from_cursor
 from camel.record.release import RESTRICTED
 from camel.runs.annotations import Annotation
@@ -279,9 +279,9 @@ class Catalogue:
         return now.remember(key, lambda: histogram(now, query, number, by, bins, given))
 
     @_retry_once
-    def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:
-        """Call `show` for a file derived from a run, such as its map, and return the result. `query.runs` is ignored."""
-        return show(self._now().derived(run, query))
+    def derived(self, show: Callable[[CatalogueView], T]) -> T:
+        """Return what `show` makes of a file derived from a run, such as its map. It gets the rows that this reader may see."""
+        return show(self._now())
 
     @_retry_once
     def behaviors(self, query: Query = EVERYTHING, role: str = "") -> Behaviors:

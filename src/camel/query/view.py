@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -37,19 +36,6 @@ contain it; otherwise by the database."""
 def choose_list(scope: Scope, query: Query) -> ListPath:
     """Return the first list path that can answer a query."""
     return next(path for kind in LIST_PATHS if (path := kind.of(scope, query)) is not None)
-
-
-class Derived(NamedTuple):
-    """The objects needed to show a file derived from a run, such as its map."""
-
-    source: CatalogueRun
-    query: Query
-    hidden: frozenset[str]
-    """Labels whose rows this reader may not see."""
-    narrow: Callable[[str], Any] | None
-    """Returns an array with the indices of a file's rows that match the query. None if all rows match."""
-    remember: Callable[[Hashable, Callable[[], Any]], Any]
-    """Returns the cached value for a key, or makes it. The cache is valid until the run changes."""
 
 
 class CatalogueView(Scope):
@@ -169,20 +155,7 @@ class CatalogueView(Scope):
         at = max(0, place.at - len(keys)) if back else place.at + 1
         return self.page(query, keys, at, max(total, at + len(keys)))
 
-    def derived(self, run: str, query: Query) -> Derived:
-        """Return the objects needed to show a file derived from a run."""
-        source = self.source(run)
-        asked = replace(query, runs=(run,), sort="", order="asc")
-        plain = not (asked.facets or asked.narrowed)
-        return Derived(
-            source,
-            asked,
-            self.hidden,
-            None if plain else partial(self._rows_of, source, asked),
-            partial(self.database.remember, self.state, large=True),
-        )
-
-    def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
+    def rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
         """Return the indices of the rows of a derived file that match a query. The file must have the columns of an index."""
         files = self.files(source, query)
         where = self.where(query, files) if files.parts else Condition("false")
