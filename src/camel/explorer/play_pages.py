@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from camel.core.errors import InputError
 from camel.explorer.access import MAX_FORM as MAX_FIELDS
@@ -21,7 +21,7 @@ from camel.explorer.access import Keys, set_cookie
 from camel.explorer.colors import ending
 from camel.explorer.reading import ShownMessage, score, shown_messages
 from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Room, Wanted
-from camel.explorer.routing import Refused, Site
+from camel.explorer.routing import Refused, Site, event_stream
 from camel.explorer.views import Role, roles, url
 from camel.models.person import HandOver
 from camel.reports.numbers import counted, money, short
@@ -169,9 +169,7 @@ class PlayPages:
         room = self._room(request)
         known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
         seen = int(known) if known.isdecimal() and len(known) < 9 else 0
-        return StreamingResponse(
-            room.stream(seen), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-        )
+        return event_stream(room.stream(seen))
 
     async def act(self, request: Request) -> Response:
         """Execute what the form asks for: send a message, let the model answer, stop or save the conversation."""

@@ -28,6 +28,7 @@ from camel.core.message import ToolCall, Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.colors import SEATS, ending
 from camel.explorer.home import labels_in
+from camel.explorer.routing import event
 from camel.generation.config import CONVERSATIONS
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.jobs.ledger import usage_of
@@ -359,8 +360,35 @@ class RunWatch:
         """Yield server-sent events: the state, then each change. A browser that reconnects first gets what it missed."""
         self._viewers += 1
         try:
-            async for part in self._stream(last_id, allowed):
-                yield part
+            await self.look()
+            sent = self.number
+            epoch, _, number = last_id.partition("-")
+            known = int(number) if number.isdecimal() and len(number) < 15 else -1
+            missed = (
+                [one for one in self.events if one.number > known]
+                if epoch == self.epoch and known >= 0
+                else []
+            )
+            yield b"retry: 1000\n\n"
+            if missed and missed[0].number == known + 1:
+                for one in missed:
+                    yield self._encoded(one.kind, one.data, one.number)
+                sent = missed[-1].number
+            elif not (epoch == self.epoch and known == self.number):
+                yield self._encoded("state", self.state(), sent)
+            quiet = time.monotonic()
+            while True:
+                await asyncio.sleep(EVERY)
+                await self.look()
+                if await asyncio.to_thread(self.hidden, allowed):
+                    yield self._encoded("closed", {}, self.number)
+                    return
+                for one in [one for one in self.events if one.number > sent]:
+                    yield self._encoded(one.kind, one.data, one.number)
+                    sent, quiet = one.number, time.monotonic()
+                if time.monotonic() - quiet > 10:
+                    quiet = time.monotonic()
+                    yield b": still here\n\n"
         finally:
             self._viewers -= 1
             # After a while, because a browser may reconnect; but a deleted journal takes disk space while it is open.
@@ -370,43 +398,8 @@ class RunWatch:
         if not self._viewers:
             self.close()
 
-    async def _stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
-        await self.look()
-        sent = self.number
-        epoch, _, number = last_id.partition("-")
-        known = int(number) if number.isdecimal() and len(number) < 15 else -1
-        missed = (
-            [one for one in self.events if one.number > known] if epoch == self.epoch and known >= 0 else []
-        )
-        yield b"retry: 1000\n\n"
-        if missed and missed[0].number == known + 1:
-            for event in missed:
-                yield self._encoded(event.kind, event.data, event.number)
-            sent = missed[-1].number
-        elif not (epoch == self.epoch and known == self.number):
-            yield self._encoded("state", self.state(), sent)
-        quiet = time.monotonic()
-        while True:
-            await asyncio.sleep(EVERY)
-            await self.look()
-            if await asyncio.to_thread(self.hidden, allowed):
-                yield self._encoded("closed", {}, self.number)
-                return
-            for event in [event for event in self.events if event.number > sent]:
-                yield self._encoded(event.kind, event.data, event.number)
-                sent, quiet = event.number, time.monotonic()
-            if time.monotonic() - quiet > 10:
-                quiet = time.monotonic()
-                yield b": still here\n\n"
-
     def _encoded(self, kind: str, data: dict[str, Any], number: int) -> bytes:
-        # JSON contains no line breaks, so that no text can start an event of its own.
-        return b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
-            self.epoch.encode(),
-            number,
-            kind.encode(),
-            msgspec.json.encode(data),
-        )
+        return event(f"{self.epoch}-{number}", kind, data)
 
 
 def _scenario(source: CatalogueRun) -> Scenario | None:

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from msgspec import ValidationError, convert
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from camel.core.errors import CamelError, InputError
 from camel.explorer.home import hidden_labels, run_head, source_of
-from camel.explorer.routing import PageRequest, Refused, Site
+from camel.explorer.routing import PageRequest, Refused, Site, event_stream
 from camel.explorer.watch import RunWatch
 from camel.query.answers import NeedsConsent, NotThere
 from camel.query.sources import CatalogueRun
@@ -84,5 +84,4 @@ def add_watch_pages(site: Site, control: bool) -> None:
         if one is None or one.closed:
             one = watched[source.name] = RunWatch(source)
         one.source = source  # the current one, which has what was committed since
-        stream = one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return event_stream(one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed))
