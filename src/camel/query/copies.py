@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,14 @@ from camel.index.facets import FACETS
 from camel.index.sorted import Ordered
 from camel.query.conditions import Condition, element, is_hidden
 from camel.query.where import Query
-from camel.record.parquet import arrow
 
 
-@lru_cache(maxsize=64)
-def _footer(path: Path) -> Any:
-    return arrow("pyarrow.parquet").read_metadata(path)
+def between(number: str, low: float, high: float) -> Condition:
+    """Return the condition for a range of values. Limits of whole numbers are integers, by which the database skips row
+    groups."""
+    if number != "cost":
+        low, high = math.ceil(max(low, -(2**62))), math.floor(min(high, 2**62))
+    return Condition("value >= ? and value <= ?", [low, high])
 
 
 class Copy(NamedTuple):
@@ -53,31 +55,10 @@ class Copy(NamedTuple):
                 total = [a + b for a, b in zip(total, counts, strict=True)]
         return total
 
-    def read(self, groups: Sequence[int], chosen: Callable[[Any], Any]) -> Any:
-        """Read the query's rows in some row groups. `chosen` returns a mask that further limits the rows of a table."""
-        pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
-        facets = {FACETS[name]: values for name, values in self.query.facets.items()}
-        columns = ["value", "shard", "row", "labels", *(facet.column for facet in facets)]
-        with pq.ParquetFile(self.path, metadata=_footer(self.path)) as file:
-            table = file.read_row_groups(
-                list(groups), columns=list(dict.fromkeys(columns)), use_threads=False
-            )
-        mask = chosen(table)
-        for label in self.hidden:
-            mask = pc.and_(mask, pc.invert(pc.match_substring(table.column("labels"), element(label))))
-        for facet, values in facets.items():
-            column = table.column(facet.column)
-            if facet.many:
-                fits = [
-                    pc.match_substring(column, element(one)) if one else pc.equal(column, "")
-                    for one in values
-                ]
-                for one in fits[1:]:
-                    fits[0] = pc.or_(fits[0], one)
-                mask = pc.and_(mask, fits[0]) if fits else mask
-            else:
-                mask = pc.and_(mask, pc.is_in(column, arrow().array(list(values), arrow().string())))
-        return table.select(["value", "shard", "row"]).filter(mask)
+    def rows(self, within: Condition) -> tuple[str, list[Any]]:
+        """Return the SQL of a table with the query's rows that satisfy a condition, and its parameters."""
+        where = self.where.also(within.sql, *within.given) if within.sql else self.where
+        return f"read_parquet(?, file_row_number = true) {where.clause}", [str(self.path), *where.given]
 
 
 def _has(many: bool, value: str, values: Iterable[str]) -> bool:

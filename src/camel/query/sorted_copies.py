@@ -19,7 +19,7 @@ from typing import Any
 from camel.index.facets import NUMBERS
 from camel.index.sorted import KEPT
 from camel.query.conditions import Condition, equal, sort_column, sortable
-from camel.query.copies import Copy
+from camel.query.copies import Copy, between
 from camel.query.counting import count_files, count_rows
 from camel.query.database import IndexSegment, Key
 from camel.query.number_scan import NumberScan
@@ -27,7 +27,6 @@ from camel.query.parts import IndexPart
 from camel.query.run_order import RunOrder
 from camel.query.scope import Scope
 from camel.query.where import Place, Query
-from camel.record.parquet import arrow
 
 TIED = 100_000
 """Minimum number of rows with the same value that are read in the order of the run instead of being sorted."""
@@ -89,7 +88,7 @@ class SortedCopies(NumberScan):
                 high = math.nextafter(tie, -math.inf)
                 break
         before = total - up_to(high, True) if down else up_to(low, True)
-        within = self._between(math.nextafter(low, math.inf), high)
+        within = between(self.number, math.nextafter(low, math.inf), high)
         return self.filled(self._ask(within, limit, n - before, not down, back=False), limit)
 
     def groups(self) -> RowGroups | None:
@@ -97,7 +96,7 @@ class SortedCopies(NumberScan):
         counts = [copy.counts() for copy in self.copies]
         known = [one for one in counts if one is not None]
         left = sum(files.rows for files in self.files)
-        return RowGroups(self.copies, known, left) if len(known) == len(counts) else None
+        return RowGroups(self.scope, self.copies, known, left) if len(known) == len(counts) else None
 
     @cached_property
     def tied(self) -> list[float]:
@@ -156,7 +155,7 @@ class SortedCopies(NumberScan):
             stop = math.nextafter(tie, -math.inf if up else math.inf) if tied else end
             start = at if not whole else math.nextafter(at, math.inf if up else -math.inf)
             low, high = (start, stop) if up else (stop, start)
-            within = self._between(low, high)
+            within = between(self.number, low, high)
             if place is not None:
                 after = self._after(place, up, back)
                 within = within.also(after.sql, *after.given)
@@ -169,22 +168,14 @@ class SortedCopies(NumberScan):
                 wanted *= 1 if tied else 8
         return keys
 
-    def _between(self, low: float, high: float) -> Condition:
-        """Return the condition for a range of values. Limits of whole numbers are integers, by which the database skips row
-        groups."""
-        if self.number != "cost":
-            low, high = math.ceil(max(low, -(2**62))), math.floor(min(high, 2**62))
-        return Condition("value >= ? and value <= ?", [low, high])
-
     def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
         rest, parameters = super()._values(likely, up)
         selects = [rest] if rest else []
+        within = Condition() if likely is None else Condition(f"value {'<=' if up else '>='} ?", [likely])
         for copy in self.copies:
-            where = (
-                copy.where if likely is None else copy.where.also(f"value {'<=' if up else '>='} ?", likely)
-            )
-            selects.append(f"select {copy.run} as run, value, shard, row from read_parquet(?) {where.clause}")
-            parameters += [str(copy.path), *where.given]
+            table, given = copy.rows(within)
+            selects.append(f"select {copy.run} as run, value, shard, row from {table}")
+            parameters += given
         return " union all ".join(selects), parameters
 
     def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
@@ -212,7 +203,8 @@ class SortedCopies(NumberScan):
 class RowGroups:
     """The row groups of the sorted copies, with the number of rows of the query in each."""
 
-    def __init__(self, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
+    def __init__(self, scope: Scope, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
+        self._ask = scope.ask
         self._pairs = list(zip(copies, counts, strict=True))
         each = [(copy.said, its) for copy, its in self._pairs]
         self._lows = _summed(sorted(one for said, its in each for one in zip(said.low, its, strict=True)))
@@ -230,17 +222,22 @@ class RowGroups:
         return [a - b for a, b in zip(with_it, without, strict=True)]
 
     def _each_up_to(self, value: float, *, itself: bool) -> list[int]:
-        pc = arrow("pyarrow.compute")
-        sign = pc.less_equal if itself else pc.less
         each: list[int] = []
-        for copy, counts in self._pairs:
+        selects: list[str] = []
+        parameters: list[Any] = []
+        value = value if itself else math.nextafter(value, -math.inf)
+        for number, (copy, counts) in enumerate(self._pairs):
             low, high = copy.said.low, copy.said.high
             # Groups are sorted: complete ones first, then at most one that is only partly up to the value.
-            whole = bisect_right(high, value) if itself else bisect_left(high, value)
-            found = sum(counts[:whole])
-            if whole < len(low) and (low[whole] <= value if itself else low[whole] < value):
-                found += copy.read([whole], lambda table: sign(table.column("value"), value)).num_rows
-            each.append(found)
+            whole = bisect_right(high, value)
+            each.append(sum(counts[:whole]))
+            if whole < len(low) and low[whole] <= value:
+                within = between(copy.said.number, low[whole], value)
+                table, given = copy.rows(within.also("file_row_number >= ?", sum(copy.said.rows[:whole])))
+                selects.append(f"select {number}, count(*) from {table}")
+                parameters += given
+        for number, count in self._ask(" union all ".join(selects), parameters) if selects else ():
+            each[number] += count
         return each
 
     @property
@@ -250,18 +247,15 @@ class RowGroups:
 
     def extremes(self, least: float) -> list[tuple[float, float]]:
         """Return pairs of values of at least `least`. They include the minimum and maximum of the query's rows in each copy."""
-        pc = arrow("pyarrow.compute")
         found: list[tuple[float, float]] = []
         for copy, counts in self._pairs:
-            groups = [n for n, count in enumerate(counts) if count and copy.said.high[n] >= least]
-            for way in (groups, groups[::-1]):
-                for group in way:
-                    table = copy.read([group], lambda table: pc.greater_equal(table.column("value"), least))
-                    if table.num_rows:
-                        limits = pc.min_max(table.column("value")).as_py()
-                        found.append((limits["min"], limits["max"]))
-                        break
-        return found
+            said = copy.said
+            groups = [n for n, count in enumerate(counts) if count and said.high[n] >= least]
+            # The first group may have only smaller values among the query's rows, but not the second one.
+            for first, last in ((groups[0], groups[:2][-1]), (groups[-1], groups[-1])) if groups else ():
+                table, given = copy.rows(between(said.number, max(least, said.low[first]), said.high[last]))
+                found += self._ask(f"select min(value), max(value) from {table}", given)
+        return [one for one in found if one[0] is not None]
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
         """Return two values around row `n`: its own value is greater than the first and at most the second."""
