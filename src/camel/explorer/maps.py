@@ -21,7 +21,7 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.index.facets import FACETS, UNKNOWN, bucket_names, elements
 from camel.maps.diversity import Diversity
-from camel.maps.table import MapGroup, MapHeader, maps_of, read_header
+from camel.maps.table import MapGroup, maps_of, read_header
 from camel.query.answers import NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.parts import group_starts, read_rows
@@ -160,16 +160,13 @@ class MapView:
 
     def __init__(self, file: MapFile, run: str, hidden: frozenset[str], narrow: Narrow | None) -> None:
         self.file, self.run, self._hidden = file, run, hidden
+        self.header = file.header
+        """The header of the map's file. Its counts include hidden rows."""
         self.visible = file.visible(hidden)
         self.rows = self.visible
         if narrow is not None:
             found = np.asarray(narrow(str(file.path)), np.int64)
             self.rows = np.intersect1d(self.visible, found, assume_unique=True)
-
-    @property
-    def header(self) -> MapHeader:
-        """The header of the map's file. Its counts include hidden rows."""
-        return self.file.header
 
     @property
     def figures(self) -> Diversity | None:

@@ -223,10 +223,8 @@ class RunWatch:
         if shard[1] not in self._marked.get(stage, ()):
             self._open[shard] = self._open.get(shard, Usage()) + reply.usage
         key, level = f"{stage}-{number}-{entry.item}", named(stage).stage
-        title, roles = self._facts(level, entry.item)
-        lane = self.lanes.pop(key, None)
-        if lane is None:
-            lane = Lane(key, self._id(level, entry.item), stage, title)
+        id, title, roles = self._facts(level, entry.item)
+        lane = self.lanes.pop(key, None) or Lane(key, id, stage, title)
         said = reply.choices[0]
         text = said.content or ", ".join(call_line(one.name, one.arguments) for one in said.calls)
         move = parse(text[:20_000])
@@ -250,30 +248,24 @@ class RunWatch:
 
     # --- titles of lanes ----------------------------------------------------------------------------------
 
-    def _id(self, stage: str, item: int) -> str:
-        if self._scenario is None or stage in {level.name for level in self._scenario.asked}:
-            return f"{stage} {item + 1}"
-        with contextlib.suppress(CamelError, ValueError, IndexError):
-            if row := self._row(item):
-                return row.id
-            return self._scenario.id(item)
-        return str(item)
-
-    def _read_facts(self, stage: str, item: int) -> tuple[str, dict[str, str]]:
-        """Return the title of an item's lane, and the role in each seat."""
+    def _read_facts(self, stage: str, item: int) -> tuple[str, str, dict[str, str]]:
+        """Return the id of an item, the title of its lane, and the role in each seat."""
         unknown = {"user": "user", "assistant": "assistant"}
         scenario = self._scenario
         if scenario is None or stage in {level.name for level in scenario.asked}:
-            return f"List of {stage.replace('_', ' ')}", {"user": "", "assistant": ""}
+            title = f"List of {stage.replace('_', ' ')}"
+            return f"{stage} {item + 1}", title, {"user": "", "assistant": ""}
+        id = str(item)
         try:
             row = self._row(item)
+            id = row.id if row else scenario.id(item)
             facts = row.values if row else scenario.facts(item, self._list)
         except (CamelError, OSError, LookupError, ValueError):
-            return "", unknown
+            return id, "", unknown
         if stage == CONVERSATIONS and isinstance(scenario.end, RolePlay):
             cast = scenario.end.cast(facts)
-            return f"{cast.user} → {cast.assistant}", {"user": cast.user, "assistant": cast.assistant}
-        return " · ".join(facts.values())[:200], unknown
+            return id, f"{cast.user} → {cast.assistant}", {"user": cast.user, "assistant": cast.assistant}
+        return id, " · ".join(facts.values())[:200], unknown
 
     def _row(self, item: int) -> PlanRow | None:
         """Return the row of a table that an item was made from, or None if the run has no table."""

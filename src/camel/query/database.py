@@ -19,7 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from camel.core.errors import CamelError, InputError, MissingExtra
+from camel.core.errors import CamelError, InputError
+from camel.index.cube import open_database
 from camel.index.files import rows_sql
 from camel.query.conditions import Condition
 from camel.query.parts import IndexPart
@@ -121,8 +122,13 @@ class Database:
             self._given: set[str] = set()
             for run in runs:
                 self._watch(run)
-            self._database, self._error = _connect(memory)
-            opened.callback(self._database.close)
+            settings: dict[str, Any] = {
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+            settings |= {"memory_limit": memory, "threads": 4}
+            self._database = opened.enter_context(open_database("Exploring runs", "explore", settings))
+            self._database.execute("set global parquet_metadata_cache = true")
             for part in ("pyarrow.parquet", "pyarrow.compute"):
                 arrow(part)  # import now, so that the first reader does not wait
             arrow().array([0])  # the first array makes Arrow import pandas
@@ -153,7 +159,7 @@ class Database:
     @property
     def trouble(self) -> tuple[type[Exception], ...]:
         """The errors that an unreadable file causes."""
-        return (self._error, OSError, arrow().ArrowException)
+        return (import_module("duckdb").Error, OSError, arrow().ArrowException)
 
     def doubt(self) -> None:
         """Check every index file again, because one could not be read."""
@@ -228,23 +234,6 @@ class Database:
     def close(self) -> None:
         """Release memory and files."""
         self._opened.close()
-
-
-def _connect(memory: str) -> tuple[Any, type[Exception]]:
-    try:
-        duckdb: Any = import_module("duckdb")
-    except ImportError:
-        raise MissingExtra("Exploring runs", "explore") from None
-    settings = {
-        "memory_limit": memory,
-        "threads": 4,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    database = duckdb.connect(config=settings)
-    for setting in ("enable_progress_bar = false", "global parquet_metadata_cache = true"):
-        database.execute(f"set {setting}")
-    return database, duckdb.Error
 
 
 def segmented(sources: Iterable[CatalogueRun]) -> list[IndexSegment]:

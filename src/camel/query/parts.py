@@ -129,17 +129,6 @@ class IndexPart:
                             self._with[id].append(table.slice(at, 1))
         return [table for id in wanted for table in self._with[id]]
 
-    def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
-        """Return the shard, row and labels of a conversation. Return None if none of these row groups contains it."""
-        pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
-        with pq.ParquetFile(self.path, metadata=self._metadata) as file:
-            for group in groups:
-                at = pc.index(file.read_row_group(group, columns=["id"]).column("id"), id).as_py()
-                if at >= 0:
-                    row = self.rows_at([self._groups[group] + at])[self._groups[group] + at]
-                    return row["shard"], row["row"], row["labels"]
-        return None
-
     def extremes(self, name: str) -> list[tuple[Any, Any]]:
         """Return the minimum and maximum of a column for each row group with values, from the footer."""
         if name not in self._extremes:

@@ -34,7 +34,6 @@ from camel.index.files import (
     is_of,
     name_of,
     read_footer,
-    read_header,
     rewritten_files,
 )
 from camel.index.marks import marked
@@ -341,7 +340,7 @@ class WatchedRun:
         if stem in listed:
             with contextlib.suppress(CamelError, OSError):
                 path = self._files.path(name_of(marker))
-                header = read_header(path)
+                header, _ = read_footer(path)
                 if is_for(header, marker):
                     return IndexPart(path, header)
         path = self._scratch / f"{stem}.parquet"

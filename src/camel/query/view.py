@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,9 +28,6 @@ from camel.query.where import Place, Query, to_cursor
 
 LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
 """The list paths, the cheapest first."""
-_FEW_GROUPS, _SMALL = 4, 20_000
-"""An id is searched row group by row group if the file has more than `_SMALL` rows and at most `_FEW_GROUPS` groups may
-contain it; otherwise by the database."""
 
 
 def choose_list(scope: Scope, query: Query) -> ListPath:
@@ -82,20 +79,16 @@ class CatalogueView(Scope):
             return Key(source, shard, row, None)
         raise NotThere(f"'{run}' has no conversation {shown(id)}")
 
-    def _named(self, source: CatalogueRun, id: str) -> Iterator[tuple[int, int, str]]:
-        """Yield shard, row and labels of conversations with an id. Imported runs may have an id twice. The first is used."""
-        many: list[IndexPart] = []
-        for part in source.parts:
-            # Few row groups may contain the id if the rows are sorted by id.
-            groups = [group for group, (low, high) in enumerate(part.extremes("id")) if low <= id <= high]
-            if 0 < len(groups) <= _FEW_GROUPS and part.rows > _SMALL:
-                if found := part.find(id, groups):
-                    yield found
-            elif groups:
-                many.append(part)
-        if many:
-            sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
-            yield from self.ask(sql, [[str(part.path) for part in many], id])
+    def _named(self, source: CatalogueRun, id: str) -> list[tuple[Any, ...]]:
+        """Return shard, row and labels of conversations with an id. Imported runs may have an id twice. The first is used."""
+        # Only files whose row groups may contain the id; the database skips the other groups.
+        paths = [
+            str(part.path)
+            for part in source.parts
+            if any(low <= id <= high for low, high in part.extremes("id"))
+        ]
+        sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
+        return self.ask(sql, [paths, id]) if paths else []
 
     def place(self, query: Query, key: Key) -> Place:
         """Return the place of a row in the order of a query. The field `at` is not set."""
