@@ -49,12 +49,7 @@ def agents(
     """Compare agents with single-shot answers (Table 1)."""
     from camel.cli.session import read_guide
     from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.competitors import (
-        evaluation_folder,
-        find_groups,
-        find_models,
-        single_shots,
-    )  # fmt: skip
+    from camel.evaluation.competitors import evaluation_folder, find_groups, find_models, single_shots
     from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
     from camel.library.studies import read_judges
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import termios
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -174,11 +175,6 @@ class StandardInput:
 @contextmanager
 def disable_echo() -> Generator[None]:
     """Turn off the echo of keys while a model's message is printed. The keys appear at the next prompt instead."""
-    try:
-        import termios
-    except ImportError:  # not a terminal of this kind
-        yield
-        return
     if not sys.stdin.isatty():
         yield
         return
@@ -209,8 +205,7 @@ def _history(path: Path | None) -> History:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if hasattr(os, "fchmod"):
-                os.fchmod(descriptor, 0o600)
+            os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)
     except OSError:

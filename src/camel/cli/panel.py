@@ -135,12 +135,16 @@ def waits_for(now: Snapshot) -> str:
     return f"{counted(now.in_flight, 'call')} in flight, no recent reply" if now.in_flight else ""
 
 
-def uncommitted(now: Snapshot, stage: StageState) -> str:
-    """Return the number of finished items in incomplete shards, as text. They are not repeated when the run is resumed."""
+def stage_notes(now: Snapshot, stage: StageState) -> list[str]:
+    """Return notes about a stage: finished items in incomplete shards, which are not repeated later, failed items and tokens."""
     more = stage.finished - stage.committed
-    if more <= 0:
-        return ""
-    return f"{more:,} to commit" if now.state == "working" else f"{more:,} more in the journal"
+    where = "to commit" if now.state == "working" else "more in the journal"
+    notes = [
+        f"{more:,} {where}" if more > 0 else "",
+        f"{stage.failed:,} failed" if stage.failed else "",
+        f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
+    ]
+    return [note for note in notes if note]
 
 
 def current(now: Snapshot) -> StageState | None:
@@ -221,17 +225,13 @@ def _stages(now: Snapshot, width: int) -> Table:
             complete_style="cyan",
             finished_style="green",
         )
-        notes = [
-            f"{stage.open:,} in progress" if stage.open else "",
-            uncommitted(now, stage),
-            f"{stage.failed:,} failed" if stage.failed else "",
-            f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
-        ]
+        notes = [f"{stage.open:,} in progress"] if stage.open else []
+        notes += stage_notes(now, stage)
         grid.add_row(
             name,
             bar,
             f"{stage.committed:,} / {stage.planned:,}",
-            Text(" · ".join(note for note in notes if note), "red" if stage.failed else "dim"),
+            Text(" · ".join(notes), "red" if stage.failed else "dim"),
         )
     return grid
 

@@ -20,9 +20,9 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
     """Show a run's progress, cost and the command to continue it."""
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, stopped, uncommitted
+    from camel.cli.panel import line, panel, stage_notes, stopped
     from camel.jobs.status import read_status
-    from camel.reports.numbers import duration, short
+    from camel.reports.numbers import duration
     from camel.runs.run import JOURNALS
 
     now = read_status(run)
@@ -37,13 +37,8 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
         state = stopped(now.why, now.state) if now.why else "paused" if now.paused else now.state
         echo(f"{now.scenario} · {now.model} · {state}")
         for stage in now.stages:
-            notes = [
-                f"{stage.committed:,} of {stage.planned:,} committed",
-                uncommitted(now, stage),
-                f"{stage.failed:,} failed" if stage.failed else "",
-                f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
-            ]
-            echo(f"stage {stage.title}: {', '.join(note for note in notes if note)}")
+            committed = f"{stage.committed:,} of {stage.planned:,} committed"
+            echo(f"stage {stage.title}: {', '.join([committed, *stage_notes(now, stage)])}")
         echo(line(now))
         if now.stops:
             ends = ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items())

@@ -30,22 +30,17 @@ from camel.record.release import RESTRICTED
 from camel.scenarios import load
 
 
-def labels_of(source: CatalogueRun) -> frozenset[str]:
-    """Return the labels that conversations of a run have, and those that its scenario will give them."""
-    found = labels_in(source)
-    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is not on this machine
-        found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
-    return found
-
-
 def labels_in(source: CatalogueRun) -> frozenset[str]:
     """Return the labels of the conversations that are already in a run."""
     return frozenset(one for part in source.parts for labels in part.labels for one in elements(labels))
 
 
 def hidden_labels(source: CatalogueRun, allowed: Collection[str]) -> frozenset[str]:
-    """Return the restricted labels of a run to which the reader has not consented."""
-    return labels_of(source).intersection(RESTRICTED) - set(allowed)
+    """Return the restricted labels of a run, also those that its scenario will add, to which the reader has not consented."""
+    found = labels_in(source)
+    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is not on this machine
+        found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
+    return found.intersection(RESTRICTED) - set(allowed)
 
 
 def source_of(catalogue: Catalogue, name: str) -> CatalogueRun:

@@ -17,6 +17,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,8 @@ def chosen(
         if sample > LARGEST:
             raise InputError(f"a sample can have at most {LARGEST:,} conversations, not {sample:,}")
         return catalogue.sample(query, sample, seed)
-    rows: list[Row] = []
-    cursor: str | None = None
-    while len(rows) < wanted:
-        page = catalogue.page(query, cursor, limit=min(LARGEST, wanted - len(rows)))
-        rows += page.rows
-        cursor = page.next
-        if cursor is None:
-            break
-    return rows
+    pages = catalogue.pages(query, min(LARGEST, wanted))
+    return list(islice(chain.from_iterable(page.rows for page in pages), wanted))
 
 
 def _named(catalogue: Catalogue, id: str) -> Row:

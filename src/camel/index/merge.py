@@ -102,7 +102,7 @@ def merge(
                     note=lambda done, of: note("cubes counted", done, of),
                 )
                 files.keep(cube)
-        held = {n for name in names for n in (one.shard for one in files.header(name).shards)}
+        held = {one.shard for _, header in found for one in header.shards}
         return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -174,6 +174,14 @@ class Catalogue:
         if cursor is None:
             return self._now().jump(query, 0, limit)
         return self._now().beside(query, from_cursor(query, cursor), limit, back=before is not None)
+
+    def pages(self, query: Query, limit: int) -> Iterator[Page]:
+        """Yield all pages of a list."""
+        page = self.page(query, limit=limit)
+        yield page
+        while page.next is not None:
+            page = self.page(query, after=page.next, limit=limit)
+            yield page
 
     @_retry_once
     def jump(self, query: Query = EVERYTHING, n: int = 0, limit: int = 50) -> Page:

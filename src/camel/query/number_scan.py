@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from camel.index.facets import NUMBERS
 from camel.query.conditions import Condition, equal, sort_column, sortable, up_to
 from camel.query.database import Key
 from camel.query.paths import ListPath
@@ -29,11 +28,6 @@ class NumberScan(ListPath):
         self.files = [scope.files(source, query) for source in self.sources]
         """The index files whose columns are read, by run."""
         self.number, self.down = query.sorted_by, query.order == "desc"
-
-    @classmethod
-    def of(cls, scope: Scope, query: Query) -> NumberScan | None:
-        """Return the path if the query is sorted by a number. Otherwise return None."""
-        return cls(scope, query) if query.sorted_by in NUMBERS else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
         """Return the rows from index `n` on. It first finds the value of row `n`, so that not all rows are sorted."""

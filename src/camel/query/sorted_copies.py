@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from camel.index.facets import NUMBERS
 from camel.index.sorted import KEPT
 from camel.query.conditions import Condition, equal, sort_column, sortable
 from camel.query.copies import Copy, between
@@ -47,9 +46,7 @@ class SortedCopies(NumberScan):
     @classmethod
     def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
         """Return the path if the copies have all columns of the query, and few rows have no copy. Otherwise return None."""
-        if query.sorted_by not in NUMBERS or query.narrowed:
-            return None
-        if not set(query.facets) <= set(KEPT):
+        if query.narrowed or not set(query.facets) <= set(KEPT):
             return None
         copies: list[Copy] = []
         left: list[IndexPart] = []

@@ -21,18 +21,19 @@ from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import AMONG, Found, Scope
+from camel.query.scope import AMONG, Scope
 from camel.query.sorted_copies import SortedCopies
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query, to_cursor
 
-LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
-"""The list paths, the cheapest first."""
-
 
 def choose_list(scope: Scope, query: Query) -> ListPath:
-    """Return the first list path that can answer a query."""
-    return next(path for kind in LIST_PATHS if (path := kind.of(scope, query)) is not None)
+    """Return the cheapest list path that can answer a query."""
+    if query.text.strip():
+        return scope.found(query)
+    if query.sorted_by not in NUMBERS:
+        return RunOrder(scope, query)
+    return SortedCopies.of(scope, query) or NumberScan(scope, query)
 
 
 class CatalogueView(Scope):
