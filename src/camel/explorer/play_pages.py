@@ -93,7 +93,7 @@ class PlayPages:
             ideas=[(idea, url("/play", idea._asdict().items())) for idea in IDEAS],
             idea_roles=[roles(idea.user, idea.assistant) for idea in IDEAS],
             rooms=[self._about(room) for room in agents.of(self._owner(request))],
-            closed=agents.used_up(),
+            closed=agents.meter.over_budget(),
         )
 
     def _about(self, room: Room) -> dict[str, Any]:

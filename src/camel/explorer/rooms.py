@@ -364,13 +364,9 @@ class Agents:
         """The number of conversations that have not ended."""
         return sum(not room.ended for room in self._rooms.values())
 
-    def used_up(self) -> str:
-        """Return why the budget allows no further call, as a sentence. Return an empty text if it allows one."""
-        return self.meter.over_budget()
-
     def begin(self, owner: str, wanted: Wanted) -> Room:
         """Start a conversation. Raise an `InputError` if it cannot start."""
-        if why := self.used_up():
+        if why := self.meter.over_budget():
             raise Full(f"{why}: restart the server with a larger budget")
         if self._group is None or self.in_progress >= self.limits.at_once:
             raise Full(

@@ -25,7 +25,6 @@ from camel.core.errors import MissingExtra
 from camel.index.facets import FACETS, VERSION, Facet
 from camel.index.files import read_described, rows_sql
 from camel.record.parquet import arrow
-from camel.storage.files import taking_place
 
 MOST_CELLS = 2_000_000
 _ROLES = ("assistant", "user")
@@ -85,14 +84,14 @@ def write_cubes(
     # Larger cubes first: smaller ones can be summed from them without reading the files again.
     wanted = [(*few, *_ROLES), (*few, "assistant"), (*few, "user"), few, _ROLES]
     wanted += [(role, name) for role in _ROLES for name in few if name != "label"]
-    with taking_place(path) as writing, tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
         settings = {"memory_limit": "2GB", "temp_directory": scratch, "preserve_insertion_order": False}
         with open_database("Counting an index", "data", settings) as database:
             counting = _Counting(database, files, most)
             for number, facets in enumerate(wanted):
                 counting.add(facets)
                 note(number + 1, len(wanted))
-            return counting.write(writing, digest)
+            return counting.write(path, digest)
 
 
 def open_database(use: str, extra: str, settings: dict[str, Any]) -> Any:

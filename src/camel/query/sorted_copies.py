@@ -109,10 +109,8 @@ class SortedCopies(NumberScan):
     def _tie_after(self, value: float, up: bool) -> float:
         """Return the next value of `tied` in a direction. Return plus or minus infinity if there is none."""
         if up:
-            at = bisect_right(self.tied, value)
-            return self.tied[at] if at < len(self.tied) else math.inf
-        at = bisect_left(self.tied, value)
-        return self.tied[at - 1] if at else -math.inf
+            return min((tie for tie in self.tied if tie > value), default=math.inf)
+        return max((tie for tie in self.tied if tie < value), default=-math.inf)
 
     def _reached_after(self, count: float, start: float, up: bool) -> float:
         """Return a value such that about `count` rows are between `start` and it. Return infinity if there are fewer rows."""
