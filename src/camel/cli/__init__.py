@@ -71,16 +71,12 @@ app = typer.Typer(
 )
 
 
-def _register() -> None:
-    for group, commands in GROUPS.items():
-        for command in commands:
-            if isinstance(command, typer.Typer):
-                app.add_typer(command, rich_help_panel=group)
-            else:
-                app.command(name_of(command), cls=HelpCommand, rich_help_panel=group)(command)
-
-
-_register()
+for panel, commands in GROUPS.items():
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=panel)
+        else:
+            app.command(name_of(command), cls=HelpCommand, rich_help_panel=panel)(command)
 
 
 def _version(wanted: bool) -> None:

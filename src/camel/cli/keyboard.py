@@ -76,7 +76,8 @@ class Terminal:
         from prompt_toolkit.formatted_text import FormattedText
 
         self._hints, self._stopping = hints, False
-        message = FormattedText([(_color(style), f"▌ {heading}\n"), ("class:mark", "› ")])
+        color = " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())
+        message = FormattedText([(color, f"▌ {heading}\n"), ("class:mark", "› ")])
         try:
             # The session handles signals.
             return await self._session.prompt_async(message, handle_sigint=False, set_exception_handler=False)
@@ -211,8 +212,3 @@ def _history(path: Path | None) -> History:
     except OSError:
         return InMemoryHistory()
     return StoredHistory(path)
-
-
-def _color(style: str) -> str:
-    """Convert a style of the screen to the syntax of prompt_toolkit."""
-    return " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())

@@ -70,7 +70,8 @@ class Screen:
             if self._speaking:
                 self.end_message()
             self._speaking = event.speaker
-            self._heading(event.speaker)
+            title = self.title(event.speaker, event.speaker == self.you)
+            self.console.print(Styled(f"▌ {title}", self.style(event.speaker)))
             self._end_line()
         if isinstance(event, Acting):
             self._act(event.call.id, call_line(event.call.name, event.call.arguments))
@@ -185,7 +186,8 @@ class Screen:
     def summary(self, transcript: Transcript, seconds: float | None = None) -> None:
         """Print why the conversation ended, and the number of calls, tokens and dollars."""
         usage, stop = transcript.usage, transcript.stop
-        self.note(f"■ {_sentence(stop.detail) if stop else 'Not finished.'}", "bold")
+        why = stop.detail if stop else "not finished"
+        self.note(f"■ {why[:1].upper()}{why[1:]}.", "bold")
         cached = f", {usage.cached:,} of them cached" if usage.cached else ""
         least = "at least " if usage.unknown else ""
         took = "" if seconds is None else f"{seconds:.1f} s, "
@@ -203,10 +205,6 @@ class Screen:
             return visible(f"{speaker.capitalize()} (you)" if you else speaker)
         role, seat = self._roles[speaker], f"{speaker}, you" if you else speaker
         return visible(role if role == seat else f"{role} ({seat})")
-
-    def _heading(self, speaker: str) -> None:
-        title = self.title(speaker, speaker == self.you)
-        self.console.print(Styled(f"▌ {title}", self.style(speaker)))
 
 
 def price(transcript: Transcript) -> str:
@@ -227,7 +225,3 @@ def price(transcript: Transcript) -> str:
     if prices == 0:
         return "free"
     return f"at least {cost(total)}" if transcript.usage.unknown else cost(total)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -22,7 +22,7 @@ from camel.index.facets import elements
 from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
 from camel.maps.table import maps_of
-from camel.query.answers import NotThere
+from camel.query.answers import NeedsConsent, NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.sources import CatalogueRun
 from camel.query.where import Query
@@ -45,9 +45,17 @@ def hidden_labels(source: CatalogueRun, allowed: Collection[str]) -> frozenset[s
 
 def source_of(catalogue: Catalogue, name: str) -> CatalogueRun:
     """Return a run by its name. Raise `NotThere` if there is no such run."""
-    source = next((one for one in catalogue.runs if one.name == name), None)
-    if source is None:
-        raise NotThere(f"there is no run {quoted(name)}")
+    for source in catalogue.runs:
+        if source.name == name:
+            return source
+    raise NotThere(f"there is no run {quoted(name)}")
+
+
+def open_source(asked: PageRequest) -> CatalogueRun:
+    """Return the run in the URL. Raise `NeedsConsent` if a part of it is hidden from the reader."""
+    source = source_of(asked.catalogue, asked.request.path_params["run"])
+    if hidden := hidden_labels(source, asked.allowed):
+        raise NeedsConsent(hidden)
     return source
 
 
