@@ -15,6 +15,7 @@ from camel.index.cube import facet_sql
 from camel.index.facets import FACETS, SEPARATOR, elements
 from camel.query.answers import Behaviors, Histogram, Summary
 from camel.query.conditions import facet_values
+from camel.query.counting import count_rows
 from camel.query.database import IndexSegment
 from camel.query.scope import Scope
 from camel.query.sorted_copies import SortedCopies
@@ -59,25 +60,21 @@ def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> 
         return None
     low, high = _limits(limits)
     edges = given or _edges(low, high, bins, whole=number != "cost")
-    before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), groups.total]
-    found: list[tuple[Any, ...]] = [
-        ("", bar, last - first) for bar, (first, last) in enumerate(pairwise(before))
-    ]
-    made = _histogram(number, "", edges, [*found, *_bars(scope, left, number, "''", edges)])
-    rows = sum(made.series[""])
-    skipped = made.unknown + unknown
+    total = count_rows(scope, query)
+    before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), total]
+    made = Histogram(number, edges, {"": [last - first for first, last in pairwise(before)]}, unknown)
     if given:
-        return replace(made, unknown=skipped)
+        return made
 
     def quantile(share: float) -> float:
-        return cast("float", copies.nth(skipped + math.ceil(share * rows) - 1, 1)[0].value)
+        return cast("float", copies.nth(unknown + math.ceil(share * (total - unknown)) - 1, 1)[0].value)
 
     everything = _tables(scope, query)
     union = " union all ".join(f"select {number} as value from {table}" for table, _ in everything)
     parameters = [one for _, each in everything for one in each]
     mean = scope.ask(f"select avg(value) from ({union})", parameters)[0][0]
     summary = Summary(mean, quantile(0.05), quantile(0.5), quantile(0.95))
-    return replace(made, unknown=skipped, summary=summary)
+    return replace(made, summary=summary)
 
 
 def _tables(scope: Scope, query: Query) -> list[Table]:

@@ -68,13 +68,9 @@ class SortedCopies(NumberScan):
         if (groups := self.groups()) is None:
             return super().nth(n, limit)
         down, total = self.down, count_rows(self.scope, self.query)
-
-        def up_to(value: float, itself: bool) -> int:
-            return groups.up_to(value, itself=itself) + self._left_up_to(value, itself)
-
         low, high = groups.around(n, total, down)
         for tie in [value for value in self.tied if low < value <= high]:
-            less, most = up_to(tie, False), up_to(tie, True)
+            less, most = groups.up_to(tie, itself=False), groups.up_to(tie, itself=True)
             first, last = (total - most, total - less) if down else (less, most)
             if first <= n < last:
                 keys = self.ties(tie, n - first, limit, self._ties_of_segments(groups, tie))
@@ -84,7 +80,7 @@ class SortedCopies(NumberScan):
             else:
                 high = math.nextafter(tie, -math.inf)
                 break
-        before = total - up_to(high, True) if down else up_to(low, True)
+        before = total - groups.up_to(high, itself=True) if down else groups.up_to(low, itself=True)
         within = between(self.number, math.nextafter(low, math.inf), high)
         return self.filled(self._ask(within, limit, n - before, not down, back=False), limit)
 
@@ -92,8 +88,7 @@ class SortedCopies(NumberScan):
         """Return the row groups with their numbers of rows of the query. Return None if a footer lacks these counts."""
         counts = [copy.counts() for copy in self.copies]
         known = [one for one in counts if one is not None]
-        left = sum(files.rows for files in self.files)
-        return RowGroups(self.scope, self.copies, known, left) if len(known) == len(counts) else None
+        return RowGroups(self, known) if len(known) == len(counts) else None
 
     @cached_property
     def tied(self) -> list[float]:
@@ -176,7 +171,7 @@ class SortedCopies(NumberScan):
     def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
         """Return the number of rows with this value in each segment. Rows without a copy are counted in the index."""
         query = equal(self.query, value)
-        ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=True)}
+        ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=False)}
         counts: list[int] = []
         for segment in self.scope.segments(query):
             left = [part for part in segment.parts if part.path not in ties]
@@ -184,40 +179,30 @@ class SortedCopies(NumberScan):
             counts.append(known + count_files(self.scope, segment._replace(parts=left), query))
         return counts
 
-    def _left_up_to(self, value: float, itself: bool) -> int:
-        """Return the number of rows up to a value in index files without a copy. If `itself` is true, the value is included."""
-        most = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
-        value = max(-1e300, min(value, 1e300))
-        total = 0
-        for files in self.files:
-            table, given = files.table(self.scope.where(self.query, files).also(most, value))
-            total += self.scope.ask(f"select count(*) from {table}", given)[0][0]
-        return total
-
 
 class RowGroups:
     """The row groups of the sorted copies, with the number of rows of the query in each."""
 
-    def __init__(self, scope: Scope, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
-        self._ask = scope.ask
-        self._pairs = list(zip(copies, counts, strict=True))
+    def __init__(self, path: SortedCopies, counts: Sequence[list[int]]) -> None:
+        self._path = path
+        self._pairs = list(zip(path.copies, counts, strict=True))
         each = [(copy.said, its) for copy, its in self._pairs]
         self._lows = _summed(sorted(one for said, its in each for one in zip(said.low, its, strict=True)))
         self._highs = _summed(sorted(one for said, its in each for one in zip(said.high, its, strict=True)))
-        self._left = left
+        self._left = sum(files.rows for files in path.files)
         """Number of rows in index files without a copy."""
 
     def up_to(self, value: float, *, itself: bool) -> int:
-        """Return the exact number of rows in the copies up to a value. If `itself` is true, the value is included."""
+        """Return the exact number of rows up to a value. If `itself` is true, the value is included."""
         return sum(self._each_up_to(value, itself=itself))
 
     def ties(self, value: float) -> list[int]:
-        """Return, for each copy, the number of rows with this value."""
+        """Return, for each copy and then for each run's files without one, the number of rows with this value."""
         with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
         return [a - b for a, b in zip(with_it, without, strict=True)]
 
     def _each_up_to(self, value: float, *, itself: bool) -> list[int]:
-        each: list[int] = []
+        path, each = self._path, list[int]()
         selects: list[str] = []
         parameters: list[Any] = []
         value = value if itself else math.nextafter(value, -math.inf)
@@ -231,14 +216,15 @@ class RowGroups:
                 table, given = copy.rows(within.also("file_row_number >= ?", sum(copy.said.rows[:whole])))
                 selects.append(f"select {number}, count(*) from {table}")
                 parameters += given
-        for number, count in self._ask(" union all ".join(selects), parameters) if selects else ():
+        for files in path.files:
+            most = f"{sort_column(path.number)} <= ?"
+            table, given = files.table(path.scope.where(path.query, files).also(most, value))
+            selects.append(f"select {len(each)}, count(*) from {table}")
+            parameters += given
+            each.append(0)
+        for number, count in path.scope.ask(" union all ".join(selects), parameters) if selects else ():
             each[number] += count
         return each
-
-    @property
-    def total(self) -> int:
-        """Number of rows of the query in the copies."""
-        return self._lows[1][-1]
 
     def extremes(self, least: float) -> list[tuple[float, float]]:
         """Return pairs of values of at least `least`. They include the minimum and maximum of the query's rows in each copy."""
@@ -249,7 +235,7 @@ class RowGroups:
             # The first group may have only smaller values among the query's rows, but not the second one.
             for first, last in ((groups[0], groups[:2][-1]), (groups[-1], groups[-1])) if groups else ():
                 table, given = copy.rows(between(said.number, max(least, said.low[first]), said.high[last]))
-                found += self._ask(f"select min(value), max(value) from {table}", given)
+                found += self._path.scope.ask(f"select min(value), max(value) from {table}", given)
         return [one for one in found if one[0] is not None]
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
