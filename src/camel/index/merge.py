@@ -120,10 +120,7 @@ def _build_missing(
         for number, (marker, data) in enumerate(zip(missing, opened, strict=True)):
             part, name = where[marker.shard], name_of(marker)
             start = sum(part.rows[: marker.shard - part.first])
-            between = (start, start + marker.rows)
-            build(
-                folder.path(name), data, marker.file, stage, marker.shard, marker.fingerprint, cost, between
-            )
+            build(folder.path(name), data, marker, cost, start)
             files.keep(name)
             note("shards indexed", number + 1, len(missing))
     return len(missing)

@@ -346,11 +346,8 @@ class WatchedRun:
         path = self._scratch / f"{stem}.parquet"
         source = CatalogueRun(self.name, self.folder, marker.stage, [])
         file, start = source.data_of(marker.shard)
-        between = (start, start + marker.rows)
         with self.folder.opened([file]) as opened:
-            header = build(
-                path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
-            )
+            header = build(path, next(opened), marker, cost, start)
         self._built += 1
         return IndexPart(path, header)
 

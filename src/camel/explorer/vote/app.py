@@ -29,6 +29,7 @@ from camel.explorer.access import MISALIGNMENT, Consent, Keys, local, read_form
 from camel.explorer.pages import environment
 from camel.explorer.routing import Refused, new_app
 from camel.explorer.vote.passes import Passes
+from camel.query.answers import NeedsConsent
 from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
 
@@ -133,6 +134,8 @@ def create_app(
         return HTMLResponse(html, status)
 
     async def failure(request: Request, error: Exception) -> Response:
+        if isinstance(error, NeedsConsent):
+            return await ask_consent(request, 403, request.url.path)
         if isinstance(error, HTTPException):
             error = Refused(error.status_code, "Page not found", "Your votes are saved.")
         assert isinstance(error, Refused)
@@ -246,25 +249,21 @@ def create_app(
             forward="" if last is None else booth.path(seen[at + 1]) if at + 1 < len(seen) else "/",
         )
 
-    async def pair_of(request: Request) -> tuple[str, str] | Response:
-        """Return the voter and the pair of a request, or the page that asks for consent."""
+    def pair_of(request: Request) -> tuple[str, str]:
+        """Return the voter and the pair of a request. Raise `NeedsConsent` if the voter may not be shown the pair."""
         voter = voter_of(request)
         key = booth.key(request.path_params["handle"])
         if key is None:
             raise Refused(404, "Pair not found", "The pairs have changed, or the link is incomplete.")
         if not booth.may(key, consent.given(request)):
-            return await ask_consent(request, 403, booth.path(key))
+            raise NeedsConsent([MISALIGNMENT])
         return voter, key
 
     async def show(request: Request) -> Response:
-        asked = await pair_of(request)
-        return asked if isinstance(asked, Response) else await booth_page(request, *asked)
+        return await booth_page(request, *pair_of(request))
 
     async def vote(request: Request) -> Response:
-        asked = await pair_of(request)
-        if isinstance(asked, Response):
-            return asked
-        voter, key = asked
+        voter, key = pair_of(request)
         form = await form_from(request, voter)
         choice, nonce = booth.choice(voter, key, form.get("choice", "")), form.get("nonce", "")
         if choice is None or len(nonce) != 32 or not _NONCE.fullmatch(nonce):
@@ -299,7 +298,7 @@ def create_app(
     async def answer_consent(request: Request) -> Response:
         return consent.answered(await form_from(request, voter_of(request)))
 
-    for error in (Refused, HTTPException):
+    for error in (Refused, HTTPException, NeedsConsent):
         app.add_exception_handler(error, failure)
     app.get("/")(home)
     app.get("/join")(come)
