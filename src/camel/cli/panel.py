@@ -7,7 +7,6 @@ run's folder.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -52,9 +51,7 @@ class LivePanel(_ConsoleView):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def show(self, now: Snapshot) -> None:
