@@ -71,12 +71,12 @@ app = typer.Typer(
 )
 
 
-for panel, commands in GROUPS.items():
-    for command in commands:
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, rich_help_panel=panel)
+for _group, _members in GROUPS.items():
+    for _member in _members:
+        if isinstance(_member, typer.Typer):
+            app.add_typer(_member, rich_help_panel=_group)
         else:
-            app.command(name_of(command), cls=HelpCommand, rich_help_panel=panel)(command)
+            app.command(name_of(_member), cls=HelpCommand, rich_help_panel=_group)(_member)
 
 
 def _version(wanted: bool) -> None:
