@@ -84,14 +84,13 @@ def write_site(
     *,
     title: str = "",
     license: str = "",
-    terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
 ) -> Exported:
     """Write the pages of these conversations to the folder `path`. The folder appears only when it is complete."""
     if not rows:
         raise InputError("no conversation matches, so the site would be empty. Change --id or --where")
     rows = [msgspec.structs.replace(row, cost=None) for row in rows]
-    site = _Site(catalogue, title or path.name, license, rows, terms, release)
+    site = _Site(catalogue, title or path.name, license, rows, release)
     with new_folder(path) as folder:
         (folder / _FOLDER).mkdir()
         for number, row in enumerate(rows):
@@ -104,15 +103,9 @@ def write_site(
 
 class _Site:
     def __init__(
-        self,
-        catalogue: Catalogue,
-        title: str,
-        license: str,
-        rows: Sequence[Row],
-        terms: Sequence[str],
-        release: Release,
+        self, catalogue: Catalogue, title: str, license: str, rows: Sequence[Row], release: Release
     ) -> None:
-        self.catalogue, self.rows, self.terms, self.release = catalogue, rows, terms, release
+        self.catalogue, self.rows, self.release = catalogue, rows, release
         self.pages: Environment = environment(TEMPLATES / "site")
         self.names = _names(rows)
         runs = list(dict.fromkeys(row.run for row in rows))
@@ -172,7 +165,7 @@ class _Site:
             transcript.labels,
             home="../index.html",
             conversation=views.conversation(row.run, transcript),
-            terms=self.terms,
+            terms=(),
             raw=False,
             previous=around[0] and f"{around[0]}.html",
             next=around[1] and f"{around[1]}.html",
