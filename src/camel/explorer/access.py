@@ -260,6 +260,10 @@ def is_ours(host: str, known: Collection[str]) -> bool:
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address to listen on."""
     try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
     except OSError:
         return False
