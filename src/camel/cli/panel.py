@@ -7,6 +7,7 @@ run's folder.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -51,7 +52,9 @@ class LivePanel(_ConsoleView):
         self._live.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._live.stop()
 
     def show(self, now: Snapshot) -> None:

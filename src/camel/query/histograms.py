@@ -67,7 +67,8 @@ def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> 
         return made
 
     def quantile(share: float) -> float:
-        return cast("float", copies.nth(unknown + math.ceil(share * (total - unknown)) - 1, 1)[0].value)
+        row = copies.nth(unknown + math.ceil(share * (total - unknown)) - 1, 1)[0]
+        return float(cast("float", row.value))
 
     everything = _tables(scope, query)
     union = " union all ".join(f"select {number} as value from {table}" for table, _ in everything)

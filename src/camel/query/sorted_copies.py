@@ -226,9 +226,9 @@ class RowGroups:
             each[number] += count
         return each
 
-    def extremes(self, least: float) -> list[tuple[float, float]]:
+    def extremes(self, least: float) -> list[tuple[Any, ...]]:
         """Return pairs of values of at least `least`. They include the minimum and maximum of the query's rows in each copy."""
-        found: list[tuple[float, float]] = []
+        found: list[tuple[Any, ...]] = []
         for copy, counts in self._pairs:
             said = copy.said
             groups = [n for n, count in enumerate(counts) if count and said.high[n] >= least]

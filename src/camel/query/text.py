@@ -142,6 +142,10 @@ def _look_up(
     return TextFound(hits, [said] if total > MOST else [], narrow.keys() == facets.keys())
 
 
+def _given(shown: Shown) -> Shown:
+    return shown
+
+
 def _scan(
     source: CatalogueRun, phrases: Sequence[Sequence[str]], hidden: frozenset[str], covered: set[int]
 ) -> TextFound:
@@ -169,8 +173,8 @@ def _scan(
                 texts = texts_of(transcript)
                 counts = [sum(len(each.findall(text)) for text in texts) for each in single]
                 if all(counts):
-                    found = snippet(texts, pattern)
-                    hits.append(TextHit(one.shard, row, float(sum(counts)), lambda found=found: found))
+                    show = partial(_given, snippet(texts, pattern))
+                    hits.append(TextHit(one.shard, row, float(sum(counts)), show))
         except Damaged as error:
             damage.append(f"{source.name}: some conversations could not be searched: {error}")
     hits.sort(key=lambda hit: -hit.score)
