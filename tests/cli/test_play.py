@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from camel import Text, Transcript
+from camel.cli.output import visible
 from camel.cli.play import _read_prompts
-from camel.cli.screen import Screen, price, visible
+from camel.cli.screen import Screen, price
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
 from camel.core.model import Retrying

@@ -21,7 +21,7 @@ from camel.index import build as index
 from camel.index import files
 from camel.index.cube import read_cubes, write_cubes
 from camel.index.facets import FACETS, bucket, bucket_names, elements, joined
-from camel.index.files import files_of, read_header
+from camel.index.files import files_of, read_footer
 from camel.index.garbage import unused
 from camel.index.marks import Looking
 from camel.index.merge import merge
@@ -49,9 +49,9 @@ def test_an_index_is_the_same_from_a_file_and_from_a_part_of_a_larger_one(tmp_pa
     folder = a_run(open_folder(tmp_path / "run"), 2)
     data = tmp_path / "run" / folder.marker(STAGE, 1).file
     whole = index.table_of(to_table(map(transcript, range(6))).slice(3, 3), 1, price)
-    index.build(tmp_path / "i.parquet", data, "x/000001-a.parquet", STAGE, 1, "f", price)
+    index.build(tmp_path / "i.parquet", data, Marker(STAGE, 1, "x/000001-a.parquet", 3, "", "f"), price)
     assert read_shard(tmp_path / "i.parquet").to_pylist() == whole.to_pylist()
-    header = read_header(tmp_path / "i.parquet")
+    header = read_footer(tmp_path / "i.parquet")[0]
     assert (header.rows, header.shards[0].file) == (3, "000001-a")
 
 
@@ -181,8 +181,8 @@ def test_what_is_indexed_while_it_is_written_is_what_would_be_made_of_the_file(
     path = folder.data_path(STAGE, 3, "a", ".parquet")
     index.write_indexed(folder, STAGE, path, map(transcript, range(10)), "f", price)
     made = tmp_path / "run" / "index" / STAGE / f"{path.stem}.parquet"
-    header = index.build(tmp_path / "i.parquet", path, path.name, STAGE, 3, "f", price)
-    assert read_header(made) == header
+    header = index.build(tmp_path / "i.parquet", path, Marker(STAGE, 3, path.name, 10, "", "f"), price)
+    assert read_footer(made)[0] == header
     assert read_shard(made).to_pylist() == read_shard(tmp_path / "i.parquet").to_pylist()
 
 
@@ -275,7 +275,7 @@ def test_a_newer_index_is_not_believed(tmp_path: Path, monkeypatch: pytest.Monke
     name = next(iter(files_of(folder, STAGE).single.values()))
     monkeypatch.setattr(files, "VERSION", 99)
     with pytest.raises(InputError, match="version"):
-        read_header(tmp_path / "run" / name)
+        read_footer(tmp_path / "run" / name)[0]
 
 
 def looked(folder: RunFolder, by: str) -> Looking:
@@ -317,7 +317,7 @@ def test_what_was_found_is_put_into_indexes_that_are_there_already(place):
 
 def read_header_of(folder: RunFolder, name: str) -> index.Header:
     with folder.opened([name]) as files:
-        return read_header(next(files))
+        return read_footer(next(files))[0]
 
 
 @pytest.mark.slow

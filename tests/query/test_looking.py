@@ -106,7 +106,7 @@ def test_a_failed_start_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Monk
     with listening("127.0.0.1", 0) as door, pytest.raises(InputError, match="cannot listen"):
         view(str(tmp_path / "run"), port=door.getsockname()[1])
     assert list(scratch.iterdir()) == []
-    for broken in ("camel.query.database._connect", "camel.query.sources._Watched.look"):
+    for broken in ("camel.query.database.open_database", "camel.query.sources.WatchedRun.look"):
         with monkeypatch.context() as patch:
             patch.setattr(broken, _fail)
             with pytest.raises(CamelError, match="it broke"):

@@ -20,6 +20,7 @@ from camel.cli.generate import generate
 from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.init import init
 from camel.cli.map import map_
+from camel.cli.output import visible
 from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.preview import preview
@@ -70,16 +71,12 @@ app = typer.Typer(
 )
 
 
-def _register() -> None:
-    for group, commands in GROUPS.items():
-        for command in commands:
-            if isinstance(command, typer.Typer):
-                app.add_typer(command, rich_help_panel=group)
-            else:
-                app.command(name_of(command), cls=HelpCommand, rich_help_panel=group)(command)
-
-
-_register()
+for _group, _members in GROUPS.items():
+    for _member in _members:
+        if isinstance(_member, typer.Typer):
+            app.add_typer(_member, rich_help_panel=_group)
+        else:
+            app.command(name_of(_member), cls=HelpCommand, rich_help_panel=_group)(_member)
 
 
 def _version(wanted: bool) -> None:
@@ -102,7 +99,7 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="camel", standalone_mode=False))
     except CamelError as error:
-        _print_error(str(error))
+        typer.echo(f"camel: {visible(str(error))}", err=True)
         sys.exit(2 if isinstance(error, InputError) and not isinstance(error, Damaged) else 1)
     except (typer.Abort, KeyboardInterrupt):
         # Commands have stored their results by now, so a traceback would only confuse.
@@ -116,7 +113,8 @@ def main() -> None:
         if not (advice := advice_for(error)):
             raise
         place = f" '{os.fsdecode(error.filename)}'" if isinstance(error.filename, str | bytes) else ""
-        _print_error(f"cannot use the file{place} ({error.strerror or error}): {advice}")
+        problem = visible(f"cannot use the file{place} ({error.strerror or error}): {advice}")
+        typer.echo(f"camel: {problem}", err=True)
         sys.exit(1)
     except Exception as error:
         # The parser's own errors; their class has moved between typer's releases, their method has not.
@@ -129,9 +127,3 @@ def main() -> None:
             text = f"camel: {text.rstrip('.')}{'' if text.endswith('?') else '.'} See {path} --help."
         typer.echo(text, err=True)
         sys.exit(2)
-
-
-def _print_error(text: str) -> None:
-    from camel.cli.screen import visible
-
-    typer.echo(f"camel: {visible(text)}", err=True)

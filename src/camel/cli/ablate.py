@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
 from camel.cli.options import flag, option, typed_model
+from camel.cli.output import echo
 
 if TYPE_CHECKING:
     from camel.evaluation.comparison import AblationFigures
@@ -49,7 +50,7 @@ def ablate(
     job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
         for line in described(job.variants):
-            call.echo(line)
+            echo(line)
         return
 
     def announce() -> Iterator[str]:
@@ -59,19 +60,19 @@ def ablate(
 
     if dry_run:
         for line in announce():
-            call.echo(line)
+            echo(line)
         return
-    call.run(job, call.configured(settings), announce=announce, show=lambda made: _show(call, made, folder))
+    call.run(job, call.configured(settings), announce=announce, show=lambda made: _show(made, folder))
 
 
-def _show(call: Invocation, made: AblationFigures, folder: Path) -> None:
+def _show(made: AblationFigures, folder: Path) -> None:
     """Print the results."""
     from camel.evaluation.comparison import summary
     from camel.library.ablation import PAGE
 
     lines = summary(made) or ["no difference is significant after correction for the number of comparisons"]
-    call.echo(f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
+    echo(f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
     for line in lines:
-        call.echo(f"  {line}")
-    call.echo(f"page    {folder / PAGE}")
-    call.echo(f"figures {folder / 'ablation.json'}")
+        echo(f"  {line}")
+    echo(f"page    {folder / PAGE}")
+    echo(f"figures {folder / 'ablation.json'}")

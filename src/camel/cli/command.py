@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from camel.cli import options as shared
+from camel.cli.output import echo, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,24 +84,10 @@ class Invocation:
         names = ("usd", "tokens", "calls", "tool_calls", "hours")
         return {name: getattr(self, f"budget_{name}") for name in names}
 
-    def echo(self, text: str, style: str = "") -> None:
-        """Print a line."""
-        from camel.cli.panel import echo
-
-        echo(self.console, text, style)
-
     def print(self, text: str) -> None:
         """Print a line, unless JSON is requested."""
         if not self.as_json:
-            self.echo(text)
-
-    def table(
-        self, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] | None = None
-    ) -> None:
-        """Print a table. Columns in `right` are aligned to the right; default: all but the first."""
-        from camel.cli.panel import table
-
-        table(self.console, head, rows, range(1, len(head)) if right is None else right)
+            echo(text, console=self.console)
 
     def options(self, concurrency: int = 1, **more: Any) -> JobOptions:
         """Return the options of a job that this command runs. Keyword arguments override them."""
@@ -269,15 +256,13 @@ def resume_line(
     return f"{JOURNALS}={shlex.quote(journals)} {line}" if journals else line
 
 
-def announce_needs(
-    call: Invocation, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
-) -> None:
+def announce_needs(steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]) -> None:
     """Print the calls, tokens and cost that each named step is expected to need."""
     from camel.core.message import Usage
     from camel.reports.numbers import money, short
 
     if not steps:
-        call.echo("all replies are cached: no calls needed")
+        echo("all replies are cached: no calls needed")
         return
     rows: list[tuple[str, ...]] = []
     total = [0.0, 0.0, 0.0]
@@ -294,10 +279,10 @@ def announce_needs(
         tokens = short(need.prompt[1]), short(need.completion[1])
         rows.append((name, need.model, f"{need.calls:,}", *tokens, shown))
     head = ("step", "model", "calls", "prompt tokens", "completion tokens", "money")
-    call.table(head, rows, range(2, 6))
+    table(head, rows, range(2, 6))
     needs = [need for _, need in steps]
     calls = sum(need.calls for need in needs)
     tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
     cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
     span = f"{short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])})"
-    call.echo(f"about {calls:,} calls, {span}{cost}")
+    echo(f"about {calls:,} calls, {span}{cost}")

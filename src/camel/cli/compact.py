@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import option, print_json
+from camel.cli.options import option
+from camel.cli.output import print_json
 
 
 def compact(

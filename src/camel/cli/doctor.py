@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import argument, leave_to, option, print_json, typed
+from camel.cli.options import argument, leave_to, option, typed
+from camel.cli.output import echo, print_json
 
 if TYPE_CHECKING:
     from camel.doctor import CheckResult, Target
@@ -30,18 +31,14 @@ def doctor(
     as_json: shared.AsJson = False,
 ) -> None:
     """Check the machine, the endpoint, the key and the model."""
-    from rich.console import Console
-
-    from camel.cli.panel import echo
     from camel.doctor import CheckResult, examine_machine, find_target, find_targets, worst
     from camel.generation.config import read_config
 
-    console = Console(highlight=False)
     findings: list[CheckResult] = []
 
     def note(text: str, style: str = "") -> None:
         if not as_json:
-            echo(console, text, style)
+            echo(text, style)
 
     def report(finding: CheckResult) -> None:
         findings.append(finding)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from camel.cli import options as shared
 from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
 from camel.cli.options import argument, option
+from camel.cli.output import echo, table
 
 if TYPE_CHECKING:
     from camel.training.emergence.experiment import Emergence
@@ -41,40 +42,41 @@ def emergence(
 
     def announce() -> Iterator[str]:
         if not call.as_json:
-            _announce(call, job)
-            announce_needs(call, job.estimate(), job.price)
+            _announce(job)
+            announce_needs(job.estimate(), job.price)
         return iter(())
 
     if dry_run:
         announce()
         return
-    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(call, made, job.out))
+    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(made, job.out))
 
 
-def _announce(call: Invocation, study: Emergence) -> None:
+def _announce(study: Emergence) -> None:
     """Print the models, the questions, the judges and what is trained."""
     from camel.reports.numbers import counted
     from camel.training.stored_rows import Rows
 
     config = study.config
-    call.echo(f"chain      {' → '.join(one.label for one in study.members())}")
-    call.echo(f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
-    call.echo(f"judged by  {', '.join(study.judges)}, in both orders")
+    echo(f"chain      {' → '.join(one.label for one in study.members())}")
+    echo(f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
+    echo(f"judged by  {', '.join(study.judges)}, in both orders")
     for one in study.untrained():
         rows = sum(len(Rows(path)) for path in one.rows)
         much = counted(one.steps, "step") if one.steps else f"{one.epochs:g} epochs"
-        call.echo(f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
+        echo(f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
     if config.humaneval:
-        call.echo(f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model")
+        echo(f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model")
 
 
-def _show(call: Invocation, made: Figures, folder: Path) -> None:
+def _show(made: Figures, folder: Path) -> None:
     from camel.reports.blocks import plain_table
     from camel.training.emergence import emergence_report
 
-    call.table(*plain_table(emergence_report.table(made)))
+    head, rows = plain_table(emergence_report.table(made))
+    table(head, rows, range(1, len(head)))
     for one in emergence_report.points(made):
-        call.echo(f"· {one}")
-    call.echo(f"page    {folder / emergence_report.PAGE}")
-    call.echo(f"report  {folder / emergence_report.MARKDOWN}")
-    call.echo(f"figures {folder / emergence_report.FIGURES}")
+        echo(f"· {one}")
+    echo(f"page    {folder / emergence_report.PAGE}")
+    echo(f"report  {folder / emergence_report.MARKDOWN}")
+    echo(f"figures {folder / emergence_report.FIGURES}")

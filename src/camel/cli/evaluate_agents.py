@@ -10,6 +10,7 @@ from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
 from camel.cli.completion import runs as complete_runs
 from camel.cli.options import acknowledged, argument, option, typed_model
+from camel.cli.output import echo, table
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,12 +49,7 @@ def agents(
     """Compare agents with single-shot answers (Table 1)."""
     from camel.cli.session import read_guide
     from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.competitors import (
-        evaluation_folder,
-        find_groups,
-        find_models,
-        single_shots,
-    )  # fmt: skip
+    from camel.evaluation.competitors import evaluation_folder, find_groups, find_models, single_shots
     from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
     from camel.library.studies import read_judges
 
@@ -89,7 +85,7 @@ def agents(
 
     def announce() -> Iterator[str]:
         if not call.as_json:
-            _announce(call, job)
+            _announce(job)
         return iter(())
 
     if dry_run:
@@ -99,7 +95,7 @@ def agents(
         job,
         call.options(in_flight, budget=call.budget if call.budget.counts else budget),
         announce=announce,
-        show=lambda made: _show(call, made, folder),
+        show=lambda made: _show(made, folder),
     )
 
 
@@ -111,7 +107,7 @@ def _short_replies() -> dict[str, Any]:
     return {"summary_sampling": brief, "single_shot_sampling": brief, "cut_replies": "keep"}
 
 
-def _announce(call: Invocation, job: AgentsEvaluation) -> None:
+def _announce(job: AgentsEvaluation) -> None:
     """Print what is compared and the expected cost."""
     from camel.cli.command import announce_needs
     from camel.evaluation.report_table import STEPS
@@ -123,15 +119,15 @@ def _announce(call: Invocation, job: AgentsEvaluation) -> None:
         sample = contest.samples[group.name]
         excluded = f"; {sample.excluded:,} labeled ones excluded (--acknowledge)" if sample.excluded else ""
         tasks = counted(len(sample.tasks), "task")
-        call.echo(f"{group.name}: {tasks} of {sample.of:,} conversations{excluded}")
-        call.echo(f"  {' / '.join(contest.systems(group.name))}")
+        echo(f"{group.name}: {tasks} of {sample.of:,} conversations{excluded}")
+        echo(f"  {' / '.join(contest.systems(group.name))}")
     asked = [job.summarizer, *job.writers.values(), *job.judges]
     seats = {one.name: job.models[one.seat] for one in asked}
     steps = [(STEPS[need.kind], need) for need in contest.estimate()]
-    announce_needs(call, steps, lambda name: price_of(seats[name]))
+    announce_needs(steps, lambda name: price_of(seats[name]))
 
 
-def _show(call: Invocation, made: Evaluation, folder: Path) -> None:
+def _show(made: Evaluation, folder: Path) -> None:
     from camel.evaluation.report import FIGURES, MARKDOWN, PAGE
     from camel.evaluation.report_table import points, share
     from camel.evaluation.report_table import table as lines
@@ -141,12 +137,12 @@ def _show(call: Invocation, made: Evaluation, folder: Path) -> None:
         shares = [share(value) for value in (row.draws, row.losses, row.wins)]
         rows.append((row.dataset, row.evaluation, f"{row.a} / {row.b}", *shares, f"{row.of:,}"))
     head = ("dataset", "evaluation", "first / second", "draw", "second wins", "first wins", "verdicts")
-    call.table(head, rows, range(3, 7))
+    table(head, rows, range(3, 7))
     for one in points(made):
-        call.echo(f"· {one}")
+        echo(f"· {one}")
     for one in made.ratings:
         span = f"{one.rating.low:+.0f} – {one.rating.high:+.0f}"
-        call.echo(f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({span})")
-    call.echo(f"page    {folder / PAGE}")
-    call.echo(f"report  {folder / MARKDOWN}")
-    call.echo(f"figures {folder / FIGURES}")
+        echo(f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({span})")
+    echo(f"page    {folder / PAGE}")
+    echo(f"report  {folder / MARKDOWN}")
+    echo(f"figures {folder / FIGURES}")

@@ -10,6 +10,7 @@ import typer
 from camel.cli import options as shared
 from camel.cli.completion import formats
 from camel.cli.options import argument, flag, option
+from camel.cli.output import visible
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -185,7 +186,6 @@ def import_(
 
     from msgspec.structs import replace
 
-    from camel.cli.screen import visible
     from camel.formats.documents import IMPORTERS, store
     from camel.models.prices import cost
     from camel.reports.numbers import counted

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import flag, print_json
+from camel.cli.options import flag
+from camel.cli.output import print_json, visible
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +53,13 @@ def gc(
         elif found.removed or not found.files:
             typer.echo(f"{_size(found)} removed")
         if found.kept:
-            typer.echo(_kept(found))
+            why = (
+                "a process is working on the run"
+                if found.working
+                else "a process may be about to commit them"
+            )
+            young = f"they are less than {found.age / 60:,.0f} minutes old"
+            typer.echo(f"{found.kept:,} uncommitted files are kept: {young}, and {why}")
     if found.files and not (dry_run or found.removed):
         if not asks:
             raise InputError("nothing was removed, because there is no terminal to confirm it: add --yes")
@@ -60,7 +67,6 @@ def gc(
 
 
 def _show(found: Garbage, most: int | None) -> None:
-    from camel.cli.screen import visible
 
     names = [*found.losers, *found.journals, *found.compacted, *found.indexes]
     for name in names[:most]:
@@ -74,8 +80,3 @@ def _size(found: Garbage) -> str:
     from camel.reports.numbers import counted
 
     return f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
-
-
-def _kept(found: Garbage) -> str:
-    why = "a process is working on the run" if found.working else "a process may be about to commit them"
-    return f"{found.kept:,} uncommitted files are kept: they are less than {found.age / 60:,.0f} minutes old, and {why}"

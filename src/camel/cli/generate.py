@@ -48,7 +48,7 @@ def generate(
     if dry_run:
         from camel.cli.plan import dry_run as show
 
-        show(call.console, settings, call.as_json, fork)
+        show(settings, call.as_json, fork)
         return
     source = ""
     if fork:
@@ -77,11 +77,8 @@ def _done(job: Generation, outcome: Outcome) -> Iterator[str]:
     from camel.runs.plan import planned_layouts
     from camel.runs.run import open_folder
 
-    last, folder, run = (
-        last_stage(job.config.loaded_scenario()),
-        open_folder(job.place),
-        shlex.quote(job.place),
-    )
+    last = last_stage(job.config.loaded_scenario())
+    folder, run = open_folder(job.place), shlex.quote(job.place)
     total = planned_layouts(folder, folder.settings().planned)[last].active
     lost = sum(one.count for one in outcome.failed if one.stage == last)
     yield f"complete: {counted(total, last.removesuffix('s'))} in {job.place}" + (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
 from camel.cli.options import flag, option
+from camel.cli.output import echo, table
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ def humaneval(
 
     if dry_run:
         for line in announce():
-            call.echo(line)
-        call.echo(f"\n── {job.problems[0].name}", "bold")
-        call.echo(job.question(job.problems[0]))
+            echo(line)
+        echo(f"\n── {job.problems[0].name}", "bold")
+        echo(job.question(job.problems[0]))
         return
-    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(call, made, folder))
+    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(made, folder))
 
 
 def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | None) -> Sampling:
@@ -87,13 +88,14 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "model"
 
 
-def _show(call: Invocation, made: HumanEvalReport, folder: Path) -> None:
+def _show(made: HumanEvalReport, folder: Path) -> None:
     from camel.evaluation.humaneval import report
     from camel.reports.blocks import plain_table
 
-    call.table(*plain_table(report.table({made.model: (made.humaneval, made.plus)})))
+    head, rows = plain_table(report.table({made.model: (made.humaneval, made.plus)}))
+    table(head, rows, range(1, len(head)))
     for note in report.notes(made):
-        call.echo(note)
-    call.echo(f"page    {folder / report.PAGE}")
-    call.echo(f"text    {folder / report.MARKDOWN}")
-    call.echo(f"figures {folder / report.FIGURES}")
+        echo(note)
+    echo(f"page    {folder / report.PAGE}")
+    echo(f"text    {folder / report.MARKDOWN}")
+    echo(f"figures {folder / report.FIGURES}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import flag, print_json
+from camel.cli.options import flag
+from camel.cli.output import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console

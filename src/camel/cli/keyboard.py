@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import termios
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,7 +76,8 @@ class Terminal:
         from prompt_toolkit.formatted_text import FormattedText
 
         self._hints, self._stopping = hints, False
-        message = FormattedText([(_color(style), f"▌ {heading}\n"), ("class:mark", "› ")])
+        color = " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())
+        message = FormattedText([(color, f"▌ {heading}\n"), ("class:mark", "› ")])
         try:
             # The session handles signals.
             return await self._session.prompt_async(message, handle_sigint=False, set_exception_handler=False)
@@ -174,11 +176,6 @@ class StandardInput:
 @contextmanager
 def disable_echo() -> Generator[None]:
     """Turn off the echo of keys while a model's message is printed. The keys appear at the next prompt instead."""
-    try:
-        import termios
-    except ImportError:  # not a terminal of this kind
-        yield
-        return
     if not sys.stdin.isatty():
         yield
         return
@@ -209,15 +206,9 @@ def _history(path: Path | None) -> History:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if hasattr(os, "fchmod"):
-                os.fchmod(descriptor, 0o600)
+            os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)
     except OSError:
         return InMemoryHistory()
     return StoredHistory(path)
-
-
-def _color(style: str) -> str:
-    """Convert a style of the screen to the syntax of prompt_toolkit."""
-    return " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())

@@ -11,6 +11,7 @@ import typer
 from camel.cli import options as shared
 from camel.cli.command import LOCAL_OPTIONS, Invocation, long_command
 from camel.cli.options import acknowledged, option
+from camel.cli.output import echo
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def map_(
     call.run(
         job,
         call.options(),
-        show=lambda made: _show(call, made.header),
+        show=lambda made: _show(made.header),
         done=lambda outcome: (
             f"table   {outcome.result.path}",
             f"next    camel explore {shlex.quote(run)}, then open Map",
@@ -60,21 +61,21 @@ def map_(
     )
 
 
-def _show(call: Invocation, header: MapHeader) -> None:
+def _show(header: MapHeader) -> None:
     from camel.reports.numbers import counted
 
     figures = header.all
     conversations = counted(header.conversations, "conversation")
-    call.echo(f"{header.rows:,} {header.of} of {conversations} · {header.method}")
+    echo(f"{header.rows:,} {header.of} of {conversations} · {header.method}")
     for group in header.groups[:8]:
-        call.echo(f"group   {group.texts:>7,}  {group.label}")
+        echo(f"group   {group.texts:>7,}  {group.label}")
     if len(header.groups) > 8:
-        call.echo(f"        and {len(header.groups) - 8} more groups")
+        echo(f"        and {len(header.groups) - 8} more groups")
     share = f"{figures.copies / figures.texts:.1%}"
     pairs = f"{figures.pairs:,} pairs of cosine {figures.threshold:g} or more"
-    call.echo(f"copies  {figures.copies:,} texts repeat another one ({share}), in {pairs}")
+    echo(f"copies  {figures.copies:,} texts repeat another one ({share}), in {pairs}")
     near = "" if figures.nearest is None else f"nearest other at {figures.nearest:.3f} on average · "
-    call.echo(f"variety {near}effective number {figures.effective:.1f} (Vendi)")
+    echo(f"variety {near}effective number {figures.effective:.1f} (Vendi)")
 
 
 def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], force: bool) -> None:

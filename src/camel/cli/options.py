@@ -101,13 +101,6 @@ OpenBrowser = Annotated[bool | None, option("Open the page in a browser; --no-op
 # fmt: on
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON in one line."""
-    import msgspec
-
-    typer.echo(msgspec.json.encode(value).decode())
-
-
 def typed_parameters(command: typer.Context) -> Iterator[Any]:
     """Yield the parameters that were typed on the command line, without those set by the environment."""
     for parameter in command.command.params:

@@ -6,7 +6,6 @@ run's folder.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from camel.cli.screen import visible
+from camel.cli.output import echo, visible
 from camel.jobs.progress import Printed, Snapshot, StageState, View, progress_of
 from camel.models.replica import ReplicaState
 from camel.reports.numbers import counted, duration, money, short
@@ -37,7 +36,7 @@ class _ConsoleView(Printed):
 
     def note(self, text: str) -> None:
         """Print a line."""
-        echo(self.console, text)
+        echo(text, console=self.console)
 
 
 class LivePanel(_ConsoleView):
@@ -103,33 +102,6 @@ def choose_view(console: Console, as_json: bool) -> View:
     return LivePanel(console) if console.is_terminal else Lines(console)
 
 
-def echo(console: Console, text: str, style: str = "") -> None:
-    """Print a line without markup, control characters and wrapping."""
-    console.print(Text(visible(text), style), soft_wrap=True)
-
-
-def table(
-    console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] = ()
-) -> None:
-    """Print a table: with borders on a terminal if it fits, else as plain columns that are never cut. Columns in `right` are
-    aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    if console.is_terminal and sum(widths) + 3 * len(widths) + 1 <= console.width:
-        drawn = Table()
-        for number, name in enumerate(head):
-            drawn.add_column(name, justify="right" if number in right else "left", no_wrap=True)
-        for row in rows:
-            drawn.add_row(*(Text(visible(cell)) for cell in row))
-        console.print(drawn)
-        return
-    for row in (head, *rows):
-        cells = (
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        echo(console, "  ".join(cells).rstrip())
-
-
 # --- texts -------------------------------------------------------------------------------------------------------
 
 
@@ -163,12 +135,16 @@ def waits_for(now: Snapshot) -> str:
     return f"{counted(now.in_flight, 'call')} in flight, no recent reply" if now.in_flight else ""
 
 
-def uncommitted(now: Snapshot, stage: StageState) -> str:
-    """Return the number of finished items in incomplete shards, as text. They are not repeated when the run is resumed."""
+def stage_notes(now: Snapshot, stage: StageState) -> list[str]:
+    """Return notes about a stage: finished items in incomplete shards, which are not repeated later, failed items and tokens."""
     more = stage.finished - stage.committed
-    if more <= 0:
-        return ""
-    return f"{more:,} to commit" if now.state == "working" else f"{more:,} more in the journal"
+    where = "to commit" if now.state == "working" else "more in the journal"
+    notes = [
+        f"{more:,} {where}" if more > 0 else "",
+        f"{stage.failed:,} failed" if stage.failed else "",
+        f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
+    ]
+    return [note for note in notes if note]
 
 
 def current(now: Snapshot) -> StageState | None:
@@ -249,17 +225,13 @@ def _stages(now: Snapshot, width: int) -> Table:
             complete_style="cyan",
             finished_style="green",
         )
-        notes = [
-            f"{stage.open:,} in progress" if stage.open else "",
-            uncommitted(now, stage),
-            f"{stage.failed:,} failed" if stage.failed else "",
-            f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
-        ]
+        notes = [f"{stage.open:,} in progress"] if stage.open else []
+        notes += stage_notes(now, stage)
         grid.add_row(
             name,
             bar,
             f"{stage.committed:,} / {stage.planned:,}",
-            Text(" · ".join(note for note in notes if note), "red" if stage.failed else "dim"),
+            Text(" · ".join(notes), "red" if stage.failed else "dim"),
         )
     return grid
 

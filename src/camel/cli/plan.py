@@ -9,11 +9,10 @@ import typer
 
 from camel.cli import options as shared
 from camel.cli.command import read_settings
-from camel.cli.options import option, print_json
+from camel.cli.options import option
+from camel.cli.output import echo, print_json, table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.generation.config import Figure, GenerateConfig
     from camel.generation.guesses import Need
     from camel.generation.plan import Plan
@@ -41,37 +40,33 @@ def plan(
     as_json: shared.AsJson = False,
 ) -> None:
     """Estimate calls, tokens, cost, storage and time."""
-    from rich.console import Console
-
     from camel.core.errors import InputError
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above 0, not {rate}")
     settings = read_settings(context, config, model, base_url, local=local, out=out, batch=batch)
-    _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
+    _show(settings, _counts(scale or []), rate, as_json)
 
 
-def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str = "") -> None:
+def dry_run(config: GenerateConfig, as_json: bool, fork: str = "") -> None:
     """Print the plan and one prompt of each kind. If `fork` is given, plan a fork of the configured run into that folder."""
     from msgspec.structs import replace
 
-    from camel.cli.panel import echo
     from camel.scenarios import sample
 
     prompts = sample(config.loaded_scenario())
     if fork:
-        _show(console, replace(config, out=fork), {}, None, as_json, prompts, config.where)
+        _show(replace(config, out=fork), {}, None, as_json, prompts, config.where)
     else:
-        _show(console, config, {}, None, as_json, prompts)
+        _show(config, {}, None, as_json, prompts)
     if as_json:
         return
     for prompt in prompts:
-        echo(console, f"\n── {prompt.title}", "bold")
-        echo(console, prompt.text)
+        echo(f"\n── {prompt.title}", "bold")
+        echo(prompt.text)
 
 
 def _show(
-    console: Console,
     config: GenerateConfig,
     counts: dict[str, int],
     given: float | None,
@@ -110,11 +105,10 @@ def _show(
         }
         print_json(made.to_dict() | timing)
         return
-    from camel.cli.panel import echo, table
 
     def show(lines: Iterable[str], style: str = "") -> None:
         for line in lines:
-            echo(console, line, style)
+            echo(line, style)
 
     if changed:
         show(
@@ -128,7 +122,7 @@ def _show(
     show(fork_lines(source, forked, made) if forked else ())
     show([f"{made.scenario}: {made.shape}"], "bold")
     head, rows = _stages(made)
-    table(console, head, rows, right=range(1, 6))
+    table(head, rows, right=range(1, 6))
     show(_totals(made))
     show((f"budget      {line}" for line in warnings(made, config, left)), "yellow")
     show([*_times(made, config, rate), *_shard(made, config, rate)])

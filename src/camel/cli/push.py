@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from camel.cli.options import DryRun, argument, flag
+from camel.cli.output import visible
 from camel.core.errors import InputError
 
 
@@ -23,7 +24,6 @@ def push(
     dry_run: DryRun = False,
 ) -> None:
     """Upload a dataset to the Hugging Face hub."""
-    from camel.cli.screen import visible
     from camel.formats.push import plan_upload, push_dataset
     from camel.reports.numbers import counted
 

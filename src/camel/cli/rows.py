@@ -9,6 +9,7 @@ from camel.cli import options as shared
 from camel.cli.command import LOCAL_OPTIONS, Invocation, long_command
 from camel.cli.completion import runs as complete_runs
 from camel.cli.options import argument, flag, leave_to, option, typed
+from camel.cli.output import visible
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ def rows(
 
 def _show(console: Console, recipe: Recipe, report: RowsReport) -> None:
     from rich.table import Table
-
-    from camel.cli.screen import visible
 
     table = Table(box=None, pad_edge=False)
     table.add_column("")

@@ -10,6 +10,7 @@ import typer
 from camel.cli import options as shared
 from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.options import argument
+from camel.cli.output import echo, table
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ def scenarios(context: typer.Context) -> None:
     """List scenarios (kinds of datasets), or make your own."""
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
-
-    from camel.cli.panel import table
     from camel.scenarios import known, load
 
     rows: list[tuple[str, ...]] = []
@@ -36,7 +34,7 @@ def scenarios(context: typer.Context) -> None:
             rows.append((name, str(error), "", ""))
             continue
         rows.append((name, scenario.title, scenario.shape, ", ".join(scenario.labels)))
-    table(Console(highlight=False), ("name", "title", "shape", "labels"), rows)
+    table(("name", "title", "shape", "labels"), rows)
 
 
 @app.command(cls=HelpCommand)
@@ -48,7 +46,7 @@ def new(
 
     folder = scaffold(Path(path) if "/" in path else path, title)
     made = "".join(f"\n  {file}" for file in sorted(folder.iterdir()))
-    _print(f"created {folder}:{made}\nedit them, then run camel scenarios check {folder}")
+    echo(f"created {folder}:{made}\nedit them, then run camel scenarios check {folder}")
 
 
 @app.command(cls=HelpCommand)
@@ -60,37 +58,34 @@ def check(path: shared.ScenarioPlace) -> None:
 
     problems = problems_of(path)
     for problem in problems:
-        _print(str(problem))
+        echo(str(problem))
     errors = sum(1 for problem in problems if problem.severity == "error")
     if errors:
-        _print(counted(errors, "error"))
+        echo(counted(errors, "error"))
         raise typer.Exit(1)
     scenario = load(path)
     _show_samples(scenario)
-    _print(f"{scenario.title}: {scenario.shape}. No errors.")
+    echo(f"{scenario.title}: {scenario.shape}. No errors.")
 
 
 @app.command(cls=HelpCommand)
 def show(name: shared.ScenarioPlace) -> None:
     """Show a scenario's lists and one prompt of each kind."""
-    from rich.console import Console
-
-    from camel.cli.panel import table
     from camel.scenarios import load
 
     scenario = load(name)
-    _print(f"{scenario.title}: {scenario.shape}")
+    echo(f"{scenario.title}: {scenario.shape}")
     if scenario.labels:
-        _print(f"labels: {', '.join(scenario.labels)}")
+        echo(f"labels: {', '.join(scenario.labels)}")
     if scenario.gated:
-        _print("it runs only after an acknowledgment: see the comments in its scenario.toml")
+        echo("it runs only after an acknowledgment: see the comments in its scenario.toml")
     rows: list[tuple[str, ...]] = []
     for level in scenario.levels:
         given = "shipped" if level.prompt else "given"
         lists = given if level.given else f"{scenario.lists(level.name):,}"
         rows.append((level.name, f"{level.count:,}", lists, ", ".join(scenario.needs(level.name))))
     if rows:
-        table(Console(highlight=False), ("level", "count", "lists", "depends on"), rows)
+        table(("level", "count", "lists", "depends on"), rows)
     _show_samples(scenario)
 
 
@@ -98,14 +93,6 @@ def _show_samples(scenario: Scenario) -> None:
     from camel.scenarios import sample
 
     for prompt in sample(scenario):
-        _print(f"\n── {prompt.title}", "bold")
-        _print(prompt.text)
-    _print("")
-
-
-def _print(text: str, style: str = "") -> None:
-    from rich.console import Console
-
-    from camel.cli.panel import echo
-
-    echo(Console(highlight=False), text, style)
+        echo(f"\n── {prompt.title}", "bold")
+        echo(prompt.text)
+    echo("")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from camel.cli import options as shared
 from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
 from camel.cli.options import flag, option
+from camel.cli.output import table
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,14 +90,14 @@ def score(
             in_flight, budget=call.budget if call.budget.counts else budget, accept=accept_change or ()
         ),
         announce=announce,
-        show=lambda made: _show(call, made),
+        show=lambda made: _show(made),
     )
 
 
-def _show(call: Invocation, made: list[ScoreColumn]) -> None:
+def _show(made: list[ScoreColumn]) -> None:
     rows: list[tuple[str, ...]] = []
     for one in made:
         words = ", ".join(f"{word} {count:,}" for word, count in list(one.words.items())[:3])
         mean = "" if one.mean is None else f"{one.mean:.3g}"
         rows.append((f"score.{one.name}", f"{one.scored:,}", f"{one.missing:,}", mean, words))
-    call.table(("column", "scored", "missing", "mean or share", "words"), rows, {1, 2, 3})
+    table(("column", "scored", "missing", "mean or share", "words"), rows, {1, 2, 3})

@@ -1,18 +1,14 @@
-"""Prints a conversation to a terminal.
-
-Model text is untrusted: control characters, which can move the cursor, set the title or fake a prompt, are replaced
-before anything is printed, and text is never parsed as markup.
-"""
+"""Prints a conversation to a terminal."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.line_wrapper import LineWrapper
+from camel.cli.output import visible
 from camel.core.action_text import call_line, one_line
 from camel.core.message import Action, Message, Usage
 from camel.core.model import Acted, Acting, Event, Retrying, Text
@@ -26,12 +22,6 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magen
 FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
 _COLORS = ("cyan", "green", "yellow", "blue")
 PALETTE = (*_COLORS, "red", *(f"bright_{color}" for color in _COLORS))
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def visible(text: str) -> str:
-    """Replace control characters, which could change the terminal."""
-    return _CONTROL.sub("\N{SYMBOL FOR SUBSTITUTE}", text)
 
 
 class Screen:
@@ -80,7 +70,8 @@ class Screen:
             if self._speaking:
                 self.end_message()
             self._speaking = event.speaker
-            self._heading(event.speaker)
+            title = self.title(event.speaker, event.speaker == self.you)
+            self.console.print(Styled(f"▌ {title}", self.style(event.speaker)))
             self._end_line()
         if isinstance(event, Acting):
             self._act(event.call.id, call_line(event.call.name, event.call.arguments))
@@ -195,7 +186,8 @@ class Screen:
     def summary(self, transcript: Transcript, seconds: float | None = None) -> None:
         """Print why the conversation ended, and the number of calls, tokens and dollars."""
         usage, stop = transcript.usage, transcript.stop
-        self.note(f"■ {_sentence(stop.detail) if stop else 'Not finished.'}", "bold")
+        why = stop.detail if stop else "not finished"
+        self.note(f"■ {why[:1].upper()}{why[1:]}.", "bold")
         cached = f", {usage.cached:,} of them cached" if usage.cached else ""
         least = "at least " if usage.unknown else ""
         took = "" if seconds is None else f"{seconds:.1f} s, "
@@ -213,10 +205,6 @@ class Screen:
             return visible(f"{speaker.capitalize()} (you)" if you else speaker)
         role, seat = self._roles[speaker], f"{speaker}, you" if you else speaker
         return visible(role if role == seat else f"{role} ({seat})")
-
-    def _heading(self, speaker: str) -> None:
-        title = self.title(speaker, speaker == self.you)
-        self.console.print(Styled(f"▌ {title}", self.style(speaker)))
 
 
 def price(transcript: Transcript) -> str:
@@ -237,7 +225,3 @@ def price(transcript: Transcript) -> str:
     if prices == 0:
         return "free"
     return f"at least {cost(total)}" if transcript.usage.unknown else cost(total)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -69,27 +69,16 @@ class Seat:
     async def ask(self, request: Request) -> Answer:
         """Read the person's message for the seat of `request`, and run the commands they type."""
         seat = request.speaker
-        commands = (_AI, _DONE, _STOP) if seat == "user" else (_AI, _STOP)
         self.greet(seat)
+        commands = (_AI, _DONE, _STOP) if seat == "user" else (_AI, _STOP)
         hints = ("Enter sends", "/help", "Alt+Enter new line", "/ai 3", *commands[1:])
-        while True:
-            text = await self._read(seat, hints)
-            command = _COMMAND.fullmatch(text)
-            if command is None:
-                self._screen.you = seat
-                return text[1:] if text.startswith("//") else text
-            name, rest = command[1].lower(), (command[2] or "").strip()
-            if name == "done" and seat == "user" and not rest:
-                self._screen.you = seat
-                return DONE_TOKEN
-            if name == "ai" and (turns := _count(rest)):
-                self._screen.note(
-                    "The model speaks for you.\n"
-                    if turns == 1
-                    else f"The model speaks for you, {turns} times; Ctrl+C returns the seat to you.\n"
-                )
-                return HandOver(turns)
-            self._run_command(name, rest, commands)
+        text = await self._entry(seat, hints, commands)
+        if isinstance(text, HandOver):
+            many = f", {text.turns} times; Ctrl+C returns the seat to you" if text.turns > 1 else ""
+            self._screen.note(f"The model speaks for you{many}.\n")
+        else:
+            self._screen.you = seat
+        return text
 
     async def choose(self, speaker: str, options: Sequence[str], final: bool) -> Ruling | HandOver:
         """Ask the person to choose one of the options of `speaker`. If `final` is true, the person cannot give feedback."""
@@ -100,16 +89,11 @@ class Seat:
         wanted = f"{numbers} chooses"
         hints = (wanted, "/help", *(() if final else ("text: what to change",)), "/ai", "/stop")
         while True:
-            text = await self._read("critic", hints)
-            command = _COMMAND.fullmatch(text)
-            if command is not None:
-                name, rest = command[1].lower(), (command[2] or "").strip()
-                if name == "ai" and (turns := _count(rest)):
-                    self._screen.note(f"The model judges{f', {turns} times' if turns > 1 else ''}.\n")
-                    return HandOver(turns)
-                self._run_command(name, rest, (_AI, _STOP))
-                continue
-            ruling = read_ruling(text[1:] if text.startswith("//") else text, len(options))
+            text = await self._entry("critic", hints, (_AI, _STOP))
+            if isinstance(text, HandOver):
+                self._screen.note(f"The model judges{f', {text.turns} times' if text.turns > 1 else ''}.\n")
+                return text
+            ruling = read_ruling(text, len(options))
             if ruling is None:
                 self._screen.note(f"There is no such option: {wanted}.\n", "yellow")
             elif ruling.feedback and final:
@@ -124,16 +108,27 @@ class Seat:
             self._greeted.add(seat)
             self._screen.note(f"You are the {self._screen.title(seat)}. {_TEXTS['meaning'][seat]}\n")
 
-    async def _read(self, seat: str, hints: tuple[str, ...]) -> str:
-        self._screen.end_message()
-        try:
-            entry = await self._keyboard.read(self._screen.title(seat, True), STYLES.get(seat, "bold"), hints)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            raise Left(STOPPED) from None
-        except EOFError:
-            raise Left(STOPPED) from None
-        return entry.strip()
+    async def _entry(self, seat: str, hints: tuple[str, ...], commands: Sequence[str]) -> str | HandOver:
+        """Read entries and run the commands among them, until the person has written a text or handed the seat over."""
+        while True:
+            self._screen.end_message()
+            try:
+                entry = await self._keyboard.read(
+                    self._screen.title(seat, True), STYLES.get(seat, "bold"), hints
+                )
+            except (KeyboardInterrupt, EOFError) as error:
+                self.interrupted = isinstance(error, KeyboardInterrupt)
+                raise Left(STOPPED) from None
+            text = entry.strip()
+            command = _COMMAND.fullmatch(text)
+            if command is None:
+                return text[1:] if text.startswith("//") else text
+            name, rest = command[1].lower(), (command[2] or "").strip()
+            if name == "done" and _DONE in commands and not rest:
+                return DONE_TOKEN
+            if name == "ai" and (turns := _count(rest)):
+                return HandOver(turns)
+            self._run_command(name, rest, commands)
 
     def _run_command(self, name: str, rest: str, commands: Sequence[str]) -> None:
         """Run a command that every seat has, or report an unknown one."""

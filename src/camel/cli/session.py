@@ -13,7 +13,8 @@ from typing import Any
 import typer
 
 from camel.cli.keyboard import disable_echo
-from camel.cli.screen import Screen, visible
+from camel.cli.output import visible
+from camel.cli.screen import Screen
 from camel.cli.signals import SignalHandler
 from camel.core.errors import InputError, ModelError
 from camel.core.message import Message, Sampling

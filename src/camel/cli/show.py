@@ -7,7 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli import options as shared
-from camel.cli.options import acknowledged, argument, print_json
+from camel.cli.options import acknowledged, argument
+from camel.cli.output import echo, print_json
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _show_run(
     labels: Sequence[str],
     as_json: bool,
 ) -> None:
-    from camel.cli.panel import current, echo
+    from camel.cli.panel import current
     from camel.core.message import in_one_line
     from camel.reports.numbers import counted, money, short
 
@@ -117,17 +118,17 @@ def _show_run(
     if as_json:
         print_json({**now.to_dict(), "seats": seats, "conversations": rows})
         return
-    echo(console, " · ".join(part for part in (now.run, now.scenario, now.state) if part), "bold")
+    echo(" · ".join(part for part in (now.run, now.scenario, now.state) if part), "bold")
     used = {model for models in seats.values() for model in models} or {now.model}
     models = "; ".join(f"{seat}: {', '.join(names)}" for seat, names in seats.items())
-    echo(console, f"models    {models if len(used) > 1 else next(iter(used))}")
+    echo(f"models    {models if len(used) > 1 else next(iter(used))}")
     if stage := current(now):
         failed = f", {now.failed:,} failed" if now.failed else ""
-        echo(console, f"progress  {stage.title}: {stage.committed:,} of {stage.planned:,}{failed}")
+        echo(f"progress  {stage.title}: {stage.committed:,} of {stage.planned:,}{failed}")
     if now.stops:
-        echo(console, "endings   " + ", ".join(f"{name} {count:,}" for name, count in now.stops.items()))
+        echo("endings   " + ", ".join(f"{name} {count:,}" for name, count in now.stops.items()))
     cost = "price unknown" if now.money is None else money(now.money)
-    echo(console, f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n")
+    echo(f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n")
     width = max((len(row["id"]) for row in rows), default=0)
     for row in rows:
         figures = f"{counted(row['messages'], 'message')} · {row['ended'] or 'not ended'}"
@@ -135,9 +136,9 @@ def _show_run(
         first_line = " · ".join(part for part in (in_one_line(roles), figures) if part)
         for left, text in ((row["id"], first_line), ("", in_one_line(row["task"]))):
             line = f"{left:<{width}}  {text}"
-            echo(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
+            echo(line if len(line) <= console.width else f"{line[: console.width - 1]}…")
     if total > len(rows):
-        echo(console, f"and {total - len(rows):,} more: camel explore {now.run}")
+        echo(f"and {total - len(rows):,} more: camel explore {now.run}")
 
 
 def _models(transcripts: Sequence[Transcript]) -> dict[str, list[str]]:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_REASONS = {signal.SIGINT: "you stopped it", signal.SIGTERM: "the process was terminated (SIGTERM)"}
-if hasattr(signal, "SIGHUP"):
-    _REASONS[signal.SIGHUP] = "the terminal was closed (SIGHUP)"
+_REASONS = {
+    signal.SIGINT: "you stopped it",
+    signal.SIGTERM: "the process was terminated (SIGTERM)",
+    signal.SIGHUP: "the terminal was closed (SIGHUP)",
+}
 
 
 class SignalHandler:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import argument, print_json
+from camel.cli.options import argument
+from camel.cli.output import echo, print_json, table
 from camel.core.errors import InputError
 
 OLD = 15.0
@@ -19,9 +20,9 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
     """Show a run's progress, cost and the command to continue it."""
     from rich.console import Console
 
-    from camel.cli.panel import echo, line, panel, stopped, uncommitted
+    from camel.cli.panel import line, panel, stage_notes, stopped
     from camel.jobs.status import read_status
-    from camel.reports.numbers import duration, short
+    from camel.reports.numbers import duration
     from camel.runs.run import JOURNALS
 
     now = read_status(run)
@@ -34,43 +35,36 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
         console.print(panel(now, min(96, console.width)))
     else:
         state = stopped(now.why, now.state) if now.why else "paused" if now.paused else now.state
-        echo(console, f"{now.scenario} · {now.model} · {state}")
+        echo(f"{now.scenario} · {now.model} · {state}")
         for stage in now.stages:
-            notes = [
-                f"{stage.committed:,} of {stage.planned:,} committed",
-                uncommitted(now, stage),
-                f"{stage.failed:,} failed" if stage.failed else "",
-                f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
-            ]
-            echo(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
-        echo(console, line(now))
+            committed = f"{stage.committed:,} of {stage.planned:,} committed"
+            echo(f"stage {stage.title}: {', '.join([committed, *stage_notes(now, stage)])}")
+        echo(line(now))
         if now.stops:
             ends = ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items())
-            echo(console, f"ended: {ends}")
-    echo(console, f"run     {now.run}{' (in progress)' if now.state == 'working' else ''}")
+            echo(f"ended: {ends}")
+    echo(f"run     {now.run}{' (in progress)' if now.state == 'working' else ''}")
     if now.state == "working" and (now.age is None or now.age > OLD):
         old = "unknown" if now.age is None else f"{duration(now.age)} old"
         echo(
-            console,
             f"figures {old}: only committed results are visible from this machine. "
             f"Run camel run status {now.run} where the run is executing for live figures.",
         )
     for replica in now.replicas:
         if now.state == "working" and replica.state != "closed":
-            echo(console, f"endpoint {replica.url} does not answer; it gets no calls for a while")
+            echo(f"endpoint {replica.url} does not answer; it gets no calls for a while")
     if now.journals and now.state != "complete":
         echo(
-            console,
             f"journal {now.journals} ({JOURNALS}): only this folder shows whether a process is working on the run",
         )
     if now.paused:
-        echo(console, f"paused  continue with camel run resume {now.run}")
+        echo(f"paused  continue with camel run resume {now.run}")
     if now.forked_from:
-        echo(console, f"forked  from {now.forked_from}")
+        echo(f"forked  from {now.forked_from}")
     if now.log:
-        echo(console, f"log     {now.log}")
+        echo(f"log     {now.log}")
     if now.resume and now.state in ("stopped", "new"):
-        echo(console, f"resume  {now.resume}")
+        echo(f"resume  {now.resume}")
 
 
 def list_(
@@ -78,9 +72,7 @@ def list_(
     as_json: shared.AsJson = False,
 ) -> None:
     """List the runs in a folder."""
-    from rich.console import Console
-
-    from camel.cli.panel import current, spent, table
+    from camel.cli.panel import current, spent
     from camel.jobs.status import find_runs, read_status
     from camel.storage.store import is_remote
 
@@ -107,4 +99,4 @@ def list_(
         typer.echo(f"no runs in {folder}")
         return
     head = ("run", "state", "scenario", "model", "stage", "failed", "spent")
-    table(Console(highlight=False), head, rows)
+    table(head, rows)

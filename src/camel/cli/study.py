@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
 from camel.cli.options import acknowledged
+from camel.cli.output import echo, table
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ def study(
         job,
         call.options(in_flight, budget=call.budget if call.budget.counts else budget),
         announce=announce,
-        show=lambda made: _show(call, made, folder),
+        show=lambda made: _show(made, folder),
     )
 
 
-def _show(call: Invocation, made: Study, folder: Path) -> None:
+def _show(made: Study, folder: Path) -> None:
     from camel.evaluation.study import SEEN, UNSEEN, shown
     from camel.evaluation.study_report import PAGE
     from camel.reports.numbers import counted, interval, percent
@@ -87,29 +88,29 @@ def _show(call: Invocation, made: Study, folder: Path) -> None:
         rates = (one.conversations, one.messages)
         cells = (cell for rate in rates for cell in (percent(rate.rate), interval(rate)))
         rows.append((one.title, *cells, seat))
-    call.echo(f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
+    echo(f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
     if rows:
         head = ("behavior", "of conversations", "95%", "of messages", "95%", "most in")
-        call.table(head, rows, {1, 3})
+        table(head, rows, {1, 3})
     absent = [one for one in made.behaviors if not one.conversations.count]
     if absent:
         most = percent(max(one.conversations.high for one in absent))
         names = ", ".join(one.title.lower() for one in absent)
-        call.echo(f"not found (each in at most {most}): {names}")
+        echo(f"not found (each in at most {most}): {names}")
     ends = ", ".join(f"{stop} {percent(rate.rate)} ({interval(rate)})" for stop, rate in made.stops.items())
-    call.echo(f"ended   {ends}")
+    echo(f"ended   {ends}")
     if made.deserved:
         done = made.deserved
         more = f", {done.undecided:,} undecided" if done.undecided else ""
         judged = f"none could be judged{more}: the judge answered neither yes nor no"
         if done.rate.of:
             judged = f"deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
-        call.echo(f"done    {judged}")
-    call.echo(f"note    {SEEN} {UNSEEN}")
-    call.echo(f"next    camel explore {made.run}")
+        echo(f"done    {judged}")
+    echo(f"note    {SEEN} {UNSEEN}")
+    echo(f"next    camel explore {made.run}")
     if not made.deserved:
-        call.echo(f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
-    call.echo(f"        camel evaluate agents {made.run} --judge MODEL")
-    call.echo(f"page    {folder / PAGE}")
-    call.echo(f"figures {folder / 'study.json'}")
-    call.echo(f"plots   {folder / 'plots'}")
+        echo(f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
+    echo(f"        camel evaluate agents {made.run} --judge MODEL")
+    echo(f"page    {folder / PAGE}")
+    echo(f"figures {folder / 'study.json'}")
+    echo(f"plots   {folder / 'plots'}")

@@ -11,11 +11,10 @@ import typer
 
 from camel.cli import options as shared
 from camel.cli.options import argument, leave_to, option, typed
+from camel.cli.output import echo
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.training.config import TrainConfig
 
 WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters")
@@ -48,12 +47,9 @@ def train(
     parameters: ParametersOption = "",
 ) -> None:
     """Fine-tune a model on rows or on preferences."""
-    from rich.console import Console
-
     from camel.jobs.signals import INTERRUPTED
     from camel.training.config import made_config, read_config
 
-    console = Console(highlight=False)
     given = given or []
     if len(given) == 1 and given[0].endswith(".toml"):
         leave_to(given[0], [option for option in typed(command) if option not in WITH_FILE])
@@ -73,14 +69,14 @@ def train(
         default = "dpo" if preferences else "lora"
         config = made_config(recipe or default, {"rows": given, "out": out, **settings})
     if dry_run:
-        _estimate(console, config, device, address, parameters)
+        _estimate(config, device, address, parameters)
         return
-    if not _train(console, config, write_gguf, address):
+    if not _train(config, write_gguf, address):
         typer.echo("stopped by you; run the same command to continue")
         raise typer.Exit(INTERRUPTED)
 
 
-def _estimate(console: Console, config: TrainConfig, device: str, address: str, parameters: str) -> None:
+def _estimate(config: TrainConfig, device: str, address: str, parameters: str) -> None:
     import msgspec
 
     from camel.reports.numbers import duration, money
@@ -96,24 +92,21 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
     device = device or ("CPU" if config.precision == "fp32" else "A100-80GB")
     found = estimate(config, sum(map(len, rows)), tokens, device, size)
     for line in found.arithmetic:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        echo(f"  {line}")
     fits = "fits" if found.fits else "does not fit: use a smaller at_once, an adapter or more devices"
-    console.print(
-        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {duration(3600 * found.hours)}, {money(found.dollars)}, plus the time to load the model.",
-        markup=False,
-        soft_wrap=True,
+    echo(
+        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {duration(3600 * found.hours)}, {money(found.dollars)}, plus the time to load the model."
     )
-    console.print("Settings:", markup=False)
-    console.print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), markup=False)
+    echo("Settings:")
+    echo(msgspec.json.format(msgspec.json.encode(config), indent=2).decode())
     if address:
-        console.print(f"It runs as {config.devices} workers of the Ray cluster at {address}.", markup=False)
+        echo(f"It runs as {config.devices} workers of the Ray cluster at {address}.")
     elif config.devices > 1:
         *words, _ = command(config)
-        console.print(f"Command: {shlex.join(words)} CONFIG", markup=False, soft_wrap=True)
+        echo(f"Command: {shlex.join(words)} CONFIG")
 
 
-def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
-    from camel.cli.panel import echo
+def _train(config: TrainConfig, gguf: bool, address: str) -> bool:
     from camel.reports.numbers import duration
     from camel.training.launch import launched
     from camel.training.train import Step
@@ -125,13 +118,12 @@ def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> b
         if stopping:
             raise KeyboardInterrupt
         stopping = True
-        echo(console, "stopping after this step; a checkpoint is saved")
+        echo("stopping after this step; a checkpoint is saved")
 
     def notice(step: Step) -> None:
         rate = step.tokens / max(step.seconds, 1e-9)
         remaining = step.seconds / max(1, step.step) * (step.of - step.step)
         echo(
-            console,
             f"step {step.step:,} of {step.of:,} · loss {step.loss:.3f} · {rate:,.0f} tokens/s · {step.memory:.1f} GB · "
             f"about {duration(remaining)} remaining",
         )
@@ -145,7 +137,6 @@ def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> b
     if found is None:
         return False
     echo(
-        console,
         f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md"
         + (f"\nnext: camel serve --gguf {found.out}/model.gguf" if gguf else ""),
     )

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.options import flag, print_json
+from camel.cli.options import flag
+from camel.cli.output import print_json, visible
 
 SHOWN = 20
 FIX = (
@@ -25,7 +26,6 @@ def verify(
     import msgspec
     from rich.console import Console
 
-    from camel.cli.screen import visible
     from camel.jobs.status import planned_shards
     from camel.runs.run import open_folder
     from camel.runs.verify import verify as verify_files

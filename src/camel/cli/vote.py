@@ -9,11 +9,10 @@ import typer
 
 from camel.cli import options as shared
 from camel.cli.options import argument, flag, option
+from camel.cli.output import echo, table
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.evaluation.agreement import Kappa
     from camel.evaluation.vote_results import ComparedSystems, Results
     from camel.explorer.vote.serving import Links
@@ -70,8 +69,6 @@ def vote(
 
 
 def _print_results(pairs: Path, out: Path | None, as_json: bool) -> None:
-    from rich.console import Console
-
     from camel.evaluation.vote_results import read_results, votes_csv
 
     if out and out.suffix not in (".csv", ".json"):
@@ -83,44 +80,43 @@ def _print_results(pairs: Path, out: Path | None, as_json: bool) -> None:
     if as_json:
         typer.echo(made.to_json().decode())
         return
-    _show(Console(highlight=False), made)
+    _show(made)
 
 
-def _show(console: Console, made: Results) -> None:
-    from camel.cli.panel import echo, table
+def _show(made: Results) -> None:
     from camel.reports.numbers import counted, interval, percent
 
     skipped = f", {made.skipped:,} skipped" if made.skipped else ""
     people = counted(len(made.voters), "voter")
-    echo(console, f"{counted(made.votes, 'vote')} by {people} on {counted(made.pairs, 'pair')}{skipped}")
+    echo(f"{counted(made.votes, 'vote')} by {people} on {counted(made.pairs, 'pair')}{skipped}")
     if made.elsewhere:
-        echo(console, f"{counted(made.elsewhere, 'vote')} are ignored: the texts of their pairs have changed")
+        echo(f"{counted(made.elsewhere, 'vote')} are ignored: the texts of their pairs have changed")
     if not made.votes:
-        echo(console, "no votes yet: run camel vote without --results to collect them")
+        echo("no votes yet: run camel vote without --results to collect them")
         return
     several = len(made.compared) > 1
     for one in made.compared:
         where = f" ({one.group})" if several and one.group else ""
-        echo(console, f"\n{one.system_a} against {one.system_b}{where}")
+        echo(f"\n{one.system_a} against {one.system_b}{where}")
         head = ("", "wins", "95%", "draws", "95%", "losses", "95%", "of")
-        table(console, head, _rows(one), right={1, 3, 5, 7})
+        table(head, _rows(one), right={1, 3, 5, 7})
         if (longer := one.length.longer_wins).of:
             share = f"{percent(longer.rate)} ({interval(longer)})"
-            echo(console, f"the longer solution won {share} of {counted(longer.of, 'pair')} without a draw")
-    echo(console, f"\nagreement of voters (Fleiss' kappa)  {_kappa(made.agreement)}")
+            echo(f"the longer solution won {share} of {counted(longer.of, 'pair')} without a draw")
+    echo(f"\nagreement of voters (Fleiss' kappa)  {_kappa(made.agreement)}")
     for judge in made.judges:
-        echo(console, f"most voters and {judge.one} (Cohen's kappa)  {_kappa(judge.kappa)}")
+        echo(f"most voters and {judge.one} (Cohen's kappa)  {_kappa(judge.kappa)}")
     for two in made.between[:20]:
-        echo(console, f"{two.one} and {two.other} (Cohen's kappa)  {_kappa(two.kappa)}")
+        echo(f"{two.one} and {two.other} (Cohen's kappa)  {_kappa(two.kappa)}")
     if made.first.of:
         share = f"{percent(made.first.rate)} ({interval(made.first)})"
-        echo(console, f"the solution shown first won {share} of {made.first.of:,} votes without a draw")
+        echo(f"the solution shown first won {share} of {made.first.of:,} votes without a draw")
     rows: list[tuple[str, ...]] = []
     for one in made.voters:
         agreed = percent(one.with_majority.rate) if one.with_majority.of else "–"
         rows.append((one.voter, f"{one.votes:,}", f"{one.skipped:,}", f"{one.draws:,}", agreed))
-    echo(console, "")
-    table(console, ("voter", "votes", "skipped", "draws", "as most others"), rows, right={1, 2, 3, 4})
+    echo("")
+    table(("voter", "votes", "skipped", "draws", "as most others"), rows, right={1, 2, 3, 4})
 
 
 def _rows(one: ComparedSystems) -> list[tuple[str, ...]]:

@@ -17,7 +17,7 @@ import re
 import secrets
 import socket
 from collections.abc import Collection, Mapping
-from http.cookies import CookieError, SimpleCookie
+from html import escape
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -139,8 +139,10 @@ class Door:
         suffix: str = "",
         frames: Collection[str] = (),
         command: str = "camel explore",
+        failure: str = "",
     ) -> None:
         self._app, self._token, self._command = app, token, command
+        self._failure = failure or f"Details are in the terminal where <code>{command}</code> is running."
         self._headers, self._framed = headers_for(frames), bool(frames)
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
@@ -174,8 +176,7 @@ class Door:
             await (rejection or self._app)(scope, receive, send_with_headers)
         except Exception:
             if not begun:  # here, because the server's own error page would not have these headers
-                text = f"Details are in the terminal where <code>{self._command}</code> is running."
-                await _page(500, "Something went wrong", text)(scope, receive, send_with_headers)
+                await _page(500, "Something went wrong", self._failure)(scope, receive, send_with_headers)
             raise
 
     def _reject(self, scope: Scope) -> Response | None:
@@ -194,7 +195,7 @@ class Door:
         given = [value for name, value in asked if name == "token"]
         if given and scope["method"] == "GET" and self._is_token(given[0]):
             return self._signed_in(scope, [(name, value) for name, value in asked if name != "token"])
-        if self._is_token(_cookie(headers.get("cookie", ""), self._cookie)):
+        if self._is_token(Request(scope).cookies.get(self._cookie, "")):
             return None
         return _page(
             401,
@@ -215,8 +216,8 @@ class Door:
         response = _page(
             200,
             "Signed in",
-            f'<a href="{_attribute(target)}">Continue to the explorer</a>',
-            head=f'<meta http-equiv="refresh" content="0;url={_attribute(target)}">',
+            f'<a href="{escape(target)}">Continue to the explorer</a>',
+            head=f'<meta http-equiv="refresh" content="0;url={escape(target)}">',
         )
         set_cookie(response, self._cookie, self._token, self._framed)
         return response
@@ -267,18 +268,6 @@ def is_loopback(host: str) -> bool:
     except OSError:
         return False
     return bool(found) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
-
-
-def _cookie(header: str, name: str) -> str:
-    try:
-        cookies = SimpleCookie(header)
-    except CookieError:
-        return ""
-    return cookies[name].value if name in cookies else ""
-
-
-def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
 def _page(status: int, title: str, body: str, head: str = "") -> Response:

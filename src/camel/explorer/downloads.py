@@ -39,7 +39,7 @@ def add_downloads(site: Site) -> None:
         media, rows, write = FILES[file]
         # Errors are raised here, before the response begins.
         releases = releases_of(catalogue, asked.state.query, asked.allowed)
-        pages = _pages(catalogue, asked.state.query, rows)
+        pages = (page.rows for page in catalogue.pages(asked.state.query, rows))
         lines = write(catalogue, releases, chain([next(pages)], pages))
         headers = {"content-disposition": f'attachment; filename="{file}"'}
         return StreamingResponse(lines, media_type=media, headers=headers)
@@ -53,14 +53,6 @@ def releases_of(catalogue: Catalogue, query: Query, allowed: frozenset[str]) -> 
         one.name: Release(True, canary_of(one.folder)) if one.name in restricted else Release()
         for one in chosen
     }
-
-
-def _pages(catalogue: Catalogue, query: Query, rows: int) -> Iterator[list[Row]]:
-    page = catalogue.page(query, limit=rows)
-    yield page.rows
-    while page.next is not None:
-        page = catalogue.page(query, after=page.next, limit=rows)
-        yield page.rows
 
 
 def _csv(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Row]]) -> Iterator[str]:

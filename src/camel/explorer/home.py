@@ -22,20 +22,12 @@ from camel.index.facets import elements
 from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
 from camel.maps.table import maps_of
-from camel.query.answers import NotThere
+from camel.query.answers import NeedsConsent, NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.record.release import RESTRICTED
 from camel.scenarios import load
-
-
-def labels_of(source: CatalogueRun) -> frozenset[str]:
-    """Return the labels that conversations of a run have, and those that its scenario will give them."""
-    found = labels_in(source)
-    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is not on this machine
-        found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
-    return found
 
 
 def labels_in(source: CatalogueRun) -> frozenset[str]:
@@ -44,15 +36,26 @@ def labels_in(source: CatalogueRun) -> frozenset[str]:
 
 
 def hidden_labels(source: CatalogueRun, allowed: Collection[str]) -> frozenset[str]:
-    """Return the restricted labels of a run to which the reader has not consented."""
-    return labels_of(source).intersection(RESTRICTED) - set(allowed)
+    """Return the restricted labels of a run, also those that its scenario will add, to which the reader has not consented."""
+    found = labels_in(source)
+    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is not on this machine
+        found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
+    return found.intersection(RESTRICTED) - set(allowed)
 
 
 def source_of(catalogue: Catalogue, name: str) -> CatalogueRun:
     """Return a run by its name. Raise `NotThere` if there is no such run."""
-    source = next((one for one in catalogue.runs if one.name == name), None)
-    if source is None:
-        raise NotThere(f"there is no run {quoted(name)}")
+    for source in catalogue.runs:
+        if source.name == name:
+            return source
+    raise NotThere(f"there is no run {quoted(name)}")
+
+
+def open_source(asked: PageRequest) -> CatalogueRun:
+    """Return the run in the URL. Raise `NeedsConsent` if a part of it is hidden from the reader."""
+    source = source_of(asked.catalogue, asked.request.path_params["run"])
+    if hidden := hidden_labels(source, asked.allowed):
+        raise NeedsConsent(hidden)
     return source
 
 

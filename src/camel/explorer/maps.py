@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.index.facets import FACETS, UNKNOWN, bucket_names, elements
 from camel.maps.diversity import Diversity
-from camel.maps.table import MapGroup, MapHeader, maps_of, read_header
+from camel.maps.table import MapGroup, maps_of, read_header
 from camel.query.answers import NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.parts import group_starts, read_rows
-from camel.query.view import Derived
+from camel.query.view import CatalogueView
 from camel.query.where import Query
 from camel.record.parquet import arrow
 
@@ -56,25 +57,26 @@ def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:
 
 def map_of(catalogue: Catalogue, run: str, of: str, query: Query = Query()) -> MapView:  # noqa: B008 - frozen
     """Return the map of a run, with the texts that match a query. The query's own choice of runs is ignored."""
-    return catalogue.derived(run, query, partial(_map_view, of))
+    return catalogue.derived(partial(_map_view, run, of, query))
 
 
-def _map_view(of: str, derived: Derived) -> MapView:
-    source = derived.source
+def _map_view(run: str, of: str, query: Query, view: CatalogueView) -> MapView:
+    source = view.source(run)
     path = maps_of(source.folder).get(of)
     if path is None:
         raise NotThere(
             f"'{source.name}' has no map of its {of}: make one with {map_command(source.address, of)}"
         )
     known = ("map", str(path), path.stat().st_mtime_ns)
-    file: MapFile = derived.remember(known, lambda: MapFile(path))
+    file = view.database.remember(view.state, known, lambda: MapFile(path), large=True)
     if file.header.fingerprint != source.folder.settings().fingerprint:
         raise NotThere(
             f"the map of '{source.name}' belongs to another run: remove its folder 'map' and run camel map again"
         )
-    return derived.remember(
-        ("drawn", *known, derived.query.digest, derived.hidden),
-        lambda: MapView(file, source.name, derived.hidden, derived.narrow),
+    query = replace(query, runs=(run,), sort="", order="asc")
+    narrow = partial(view.rows_of, source, query) if query.facets or query.narrowed else None
+    return view.remember(
+        ("drawn", *known, query.digest), lambda: MapView(file, run, view.hidden, narrow), large=True
     )
 
 
@@ -158,16 +160,13 @@ class MapView:
 
     def __init__(self, file: MapFile, run: str, hidden: frozenset[str], narrow: Narrow | None) -> None:
         self.file, self.run, self._hidden = file, run, hidden
+        self.header = file.header
+        """The header of the map's file. Its counts include hidden rows."""
         self.visible = file.visible(hidden)
         self.rows = self.visible
         if narrow is not None:
             found = np.asarray(narrow(str(file.path)), np.int64)
             self.rows = np.intersect1d(self.visible, found, assume_unique=True)
-
-    @property
-    def header(self) -> MapHeader:
-        """The header of the map's file. Its counts include hidden rows."""
-        return self.file.header
 
     @property
     def figures(self) -> Diversity | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from camel.core.errors import InputError
 from camel.explorer.access import MAX_FORM as MAX_FIELDS
@@ -21,7 +21,7 @@ from camel.explorer.access import Keys, set_cookie
 from camel.explorer.colors import ending
 from camel.explorer.reading import ShownMessage, score, shown_messages
 from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Room, Wanted
-from camel.explorer.routing import Refused, Site
+from camel.explorer.routing import Refused, Site, event_stream
 from camel.explorer.views import Role, roles, url
 from camel.models.person import HandOver
 from camel.reports.numbers import counted, money, short
@@ -30,22 +30,15 @@ MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
 """Maximum size of a form, in bytes: a message in which every character is four escaped bytes, and the other fields."""
 
 
-class Idea(NamedTuple):
-    """An example from which a person can start a conversation."""
-
-    assistant: str
-    user: str
-    task: str
-
-
 IDEAS = (
-    Idea("Python Programmer", "Stock Trader", "Develop a trading bot for the stock market"),
-    Idea("Chef", "Event Planner", "Design a vegetarian dinner for eight guests"),
-    Idea("Mathematics Tutor", "Student", "Understand why there are infinitely many primes"),
-    Idea("Travel Agent", "Retired Teacher", "Plan a calm week in Kyoto in November"),
-    Idea("Novelist", "Gardener", "Write a mystery that is solved by a plant"),
-    Idea("Physicist", "Journalist", "Explain black holes to children"),
+    Wanted("Python Programmer", "Stock Trader", "Develop a trading bot for the stock market"),
+    Wanted("Chef", "Event Planner", "Design a vegetarian dinner for eight guests"),
+    Wanted("Mathematics Tutor", "Student", "Understand why there are infinitely many primes"),
+    Wanted("Travel Agent", "Retired Teacher", "Plan a calm week in Kyoto in November"),
+    Wanted("Novelist", "Gardener", "Write a mystery that is solved by a plant"),
+    Wanted("Physicist", "Journalist", "Explain black holes to children"),
 )
+"""Examples from which a person can start a conversation."""
 
 
 class PlayPages:
@@ -62,7 +55,7 @@ class PlayPages:
         asked = request.query_params
         given = {name: asked.get(name, "")[:MAX_TASK] for name in ("assistant", "user", "task", "seat")}
         if not given["task"]:
-            given = {**IDEAS[0]._asdict(), "seat": given["seat"]}
+            given = {**_fields(IDEAS[0]), "seat": given["seat"]}
         return self._lobby(request, given)
 
     def _lobby(self, request: Request, given: dict[str, str], error: str = "", status: int = 200) -> Response:
@@ -90,10 +83,10 @@ class PlayPages:
             most=agents.limits.messages,
             most_role=MAX_ROLE,
             most_task=MAX_TASK,
-            ideas=[(idea, url("/play", idea._asdict().items())) for idea in IDEAS],
+            ideas=[(idea, url("/play", _fields(idea).items())) for idea in IDEAS],
             idea_roles=[roles(idea.user, idea.assistant) for idea in IDEAS],
             rooms=[self._about(room) for room in agents.of(self._owner(request))],
-            closed=agents.used_up(),
+            closed=agents.meter.over_budget(),
         )
 
     def _about(self, room: Room) -> dict[str, Any]:
@@ -149,10 +142,7 @@ class PlayPages:
             stop=transcript.stop,
             model=self.agents.name,
             base=f"/play/{room.id}",
-            again=url(
-                "/play",
-                [(name, getattr(room.wanted, name)) for name in ("assistant", "user", "task", "seat")],
-            ),
+            again=url("/play", _fields(room.wanted).items()),
             saved=self._saved(room),
         )
 
@@ -169,9 +159,7 @@ class PlayPages:
         room = self._room(request)
         known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
         seen = int(known) if known.isdecimal() and len(known) < 9 else 0
-        return StreamingResponse(
-            room.stream(seen), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-        )
+        return event_stream(room.stream(seen))
 
     async def act(self, request: Request) -> Response:
         """Execute what the form asks for: send a message, let the model answer, stop or save the conversation."""
@@ -211,6 +199,12 @@ class PlayPages:
 
     async def _form(self, request: Request) -> dict[str, str]:
         return await self.site.form(request, "Reload the page and send the form again.", MAX_FORM)
+
+
+def _fields(wanted: Wanted) -> dict[str, str]:
+    """Return the fields of the form that describe a conversation, without empty ones."""
+    given = {name: getattr(wanted, name) for name in ("assistant", "user", "task", "seat")}
+    return {name: value for name, value in given.items() if value}
 
 
 def add_play(site: Site, agents: Agents, keys: Keys) -> None:

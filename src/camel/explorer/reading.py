@@ -156,9 +156,8 @@ def _between(text: str, before: str = "") -> list[MessagePart]:
         return [MessagePart("prose", text.strip())]
     last = markers[-1]
     kind, lead, tail = last[1].lower(), text[: last.start()], text[last.end() :]
-    if kind == before and not tail.strip():
-        return [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
-    if _NONE.fullmatch(tail) and last.group().rstrip("*_ \t\n").endswith((":", "：")):
+    introduces = kind == before and not tail.strip()
+    if introduces or (_NONE.fullmatch(tail) and last.group().rstrip("*_ \t\n").endswith((":", "："))):
         return [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
     return [MessagePart("prose", text.strip())]
 

@@ -32,6 +32,7 @@ from camel.core.transcript import Transcript
 from camel.engine.halt import Halt
 from camel.explorer.colors import GRAY, SEATS, Mark
 from camel.explorer.reading import ShownMessage, shown_messages
+from camel.explorer.routing import event
 from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
 from camel.jobs.ledger import STOPPED, totals_of
@@ -242,47 +243,43 @@ class Room:
         """Yield server-sent events: messages after the first `seen`, the one being written, whose turn it is, the end."""
         self._watchers += 1
         try:
-            async for part in self._stream(seen):
-                yield part
+            yield b"retry: 1000\n\n"
+            sent, told = (0, 0), dict[str, Any]()
+            while True:
+                # Before anything is read, so that no change in the meantime is missed.
+                changed, ended = self._changed, self.ended
+                for number in range(seen, len(self.html)):
+                    made = {"html": self.html[number], "score": self.score}
+                    yield event(str(number + 1), "message", made)
+                seen = max(seen, len(self.html))
+                if now := self.writing:
+                    start = sent[1] if sent[0] == now.number else 0
+                    if start < len(now.text) or sent[0] != now.number:
+                        piece = {
+                            "from": start,
+                            "text": now.text[start:],
+                            "note": now.note,
+                            "speaker": now.speaker,
+                            "role": self.roles.get(now.speaker, now.speaker),
+                            "css": self.mark(now.speaker).css,
+                        }
+                        yield event(str(seen), "writing", piece)
+                    sent = now.number, len(now.text)
+                state = self.state()
+                if state != told:
+                    told = state
+                    yield event(str(seen), "state", state)
+                if ended:
+                    yield event(str(seen), "ended", {})
+                    return
+                try:
+                    await asyncio.wait_for(changed.wait(), QUIET)
+                except TimeoutError:
+                    yield b": still here\n\n"
+                await asyncio.sleep(TOGETHER)
         finally:
             self._watchers -= 1
             self._alone_since = time.monotonic()
-
-    async def _stream(self, seen: int) -> AsyncGenerator[bytes]:
-        yield b"retry: 1000\n\n"
-        sent, told = (0, 0), dict[str, Any]()
-        while True:
-            # Before anything is read, so that no change in the meantime is missed.
-            changed, ended = self._changed, self.ended
-            for number in range(seen, len(self.html)):
-                made = {"html": self.html[number], "score": self.score}
-                yield _event("message", made, number + 1)
-            seen = max(seen, len(self.html))
-            if now := self.writing:
-                start = sent[1] if sent[0] == now.number else 0
-                if start < len(now.text) or sent[0] != now.number:
-                    piece = {
-                        "from": start,
-                        "text": now.text[start:],
-                        "note": now.note,
-                        "speaker": now.speaker,
-                        "role": self.roles.get(now.speaker, now.speaker),
-                        "css": self.mark(now.speaker).css,
-                    }
-                    yield _event("writing", piece, seen)
-                sent = now.number, len(now.text)
-            state = self.state()
-            if state != told:
-                told = state
-                yield _event("state", state, seen)
-            if ended:
-                yield _event("ended", {}, seen)
-                return
-            try:
-                await asyncio.wait_for(changed.wait(), QUIET)
-            except TimeoutError:
-                yield b": still here\n\n"
-            await asyncio.sleep(TOGETHER)
 
     def state(self) -> dict[str, Any]:
         """Return the figures around the messages, and who speaks next."""
@@ -367,13 +364,9 @@ class Agents:
         """The number of conversations that have not ended."""
         return sum(not room.ended for room in self._rooms.values())
 
-    def used_up(self) -> str:
-        """Return why the budget allows no further call, as a sentence. Return an empty text if it allows one."""
-        return self.meter.over_budget()
-
     def begin(self, owner: str, wanted: Wanted) -> Room:
         """Start a conversation. Raise an `InputError` if it cannot start."""
-        if why := self.used_up():
+        if why := self.meter.over_budget():
             raise Full(f"{why}: restart the server with a larger budget")
         if self._group is None or self.in_progress >= self.limits.at_once:
             raise Full(
@@ -471,8 +464,3 @@ def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
     if not 2 <= wanted.messages <= limits.messages:
         raise InputError(f"messages must be from 2 to {limits.messages}, not {wanted.messages}")
     return wanted
-
-
-def _event(kind: str, data: dict[str, Any], number: int) -> bytes:
-    # JSON contains no line breaks, so that no text can start an event of its own.
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), msgspec.json.encode(data))

@@ -7,13 +7,14 @@ reader has consented to. A new route therefore needs no code of its own for cons
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from camel.core.checks import shown
@@ -41,6 +42,16 @@ class Refused(Exception):
 
     def __init__(self, status: int, title: str, text: str) -> None:
         self.status, self.title, self.text = status, title, text
+
+
+def event(id: str, kind: str, data: dict[str, Any]) -> bytes:
+    """Return a server-sent event. JSON contains no line breaks, so that no text can start an event of its own."""
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (id.encode(), kind.encode(), msgspec.json.encode(data))
+
+
+def event_stream(events: AsyncGenerator[bytes]) -> Response:
+    """Return a response that sends events as they come, also through a proxy."""
+    return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def new_app(title: str, lifespan: Any, keys: Keys, **door: Any) -> FastAPI:

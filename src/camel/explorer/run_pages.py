@@ -9,14 +9,14 @@ from msgspec import json, to_builtins
 from starlette.responses import Response
 
 from camel.explorer import views
-from camel.explorer.home import hidden_labels, measured, run_head, run_rows, source_of
+from camel.explorer.home import measured, open_source, run_head, run_rows, source_of
 from camel.explorer.list_pages import HISTOGRAMS, browse
 from camel.explorer.measured import FILES, reports_of
 from camel.explorer.reading import pulse, score, shown_messages
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.statistics import charts, figures
 from camel.explorer.views import PageState
-from camel.query.answers import NeedsConsent, NotThere, Row
+from camel.query.answers import NotThere, Row
 from camel.query.where import Query
 from camel.reports.html import POLICY
 
@@ -78,9 +78,7 @@ def add_run_pages(site: Site, intro: str = "") -> None:
     @site.get("/reports/{run}/{folder}/{file}")
     def report(asked: PageRequest) -> Response:
         names = asked.request.path_params
-        source = source_of(asked.catalogue, names["run"])
-        if hidden := hidden_labels(source, asked.allowed):  # reports quote conversations
-            raise NeedsConsent(hidden)
+        source = open_source(asked)  # reports quote conversations
         name, _, kind = names["file"].rpartition(".")
         for stored in reports_of(source):
             if (stored.key, stored.name) == (names["folder"], name) and kind in FILES:

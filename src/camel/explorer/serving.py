@@ -76,9 +76,7 @@ def serve(
         # Printed lines end up in logs, so a token that the user chose is not repeated there.
         said = link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link
         ready(said, len(catalogue.runs))
-        if can_open() if open_browser is None else open_browser:
-            # In a thread: some browsers stay in the foreground until they are closed.
-            threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
+        open_page(link, open_browser)
         with looking(catalogue, find):
             answer(app, door)
 
@@ -144,7 +142,10 @@ def listening(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host} port {port}: {reason}{hint}") from None
 
 
-def can_open() -> bool:
-    """Return whether a browser can be opened. Without a screen, a text browser would take over the terminal."""
-    screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
-    return screen and sys.stdout.isatty() and sys.stdin.isatty()
+def open_page(link: str, wanted: bool | None) -> None:
+    """Open a page in a browser. If `wanted` is None, it is opened if there is a screen and a terminal."""
+    # Without a screen, a text browser would take over the terminal.
+    screen = sys.platform == "darwin" or any(os.environ.get(name) for name in _SCREENS)
+    if screen and sys.stdout.isatty() and sys.stdin.isatty() if wanted is None else wanted:
+        # In a thread: some browsers stay in the foreground until they are closed.
+        threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()

@@ -17,6 +17,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,8 @@ def chosen(
         if sample > LARGEST:
             raise InputError(f"a sample can have at most {LARGEST:,} conversations, not {sample:,}")
         return catalogue.sample(query, sample, seed)
-    rows: list[Row] = []
-    cursor: str | None = None
-    while len(rows) < wanted:
-        page = catalogue.page(query, cursor, limit=min(LARGEST, wanted - len(rows)))
-        rows += page.rows
-        cursor = page.next
-        if cursor is None:
-            break
-    return rows
+    pages = catalogue.pages(query, min(LARGEST, wanted))
+    return list(islice(chain.from_iterable(page.rows for page in pages), wanted))
 
 
 def _named(catalogue: Catalogue, id: str) -> Row:
@@ -90,14 +84,13 @@ def write_site(
     *,
     title: str = "",
     license: str = "",
-    terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
 ) -> Exported:
     """Write the pages of these conversations to the folder `path`. The folder appears only when it is complete."""
     if not rows:
         raise InputError("no conversation matches, so the site would be empty. Change --id or --where")
     rows = [msgspec.structs.replace(row, cost=None) for row in rows]
-    site = _Site(catalogue, title or path.name, license, rows, terms, release)
+    site = _Site(catalogue, title or path.name, license, rows, release)
     with new_folder(path) as folder:
         (folder / _FOLDER).mkdir()
         for number, row in enumerate(rows):
@@ -110,15 +103,9 @@ def write_site(
 
 class _Site:
     def __init__(
-        self,
-        catalogue: Catalogue,
-        title: str,
-        license: str,
-        rows: Sequence[Row],
-        terms: Sequence[str],
-        release: Release,
+        self, catalogue: Catalogue, title: str, license: str, rows: Sequence[Row], release: Release
     ) -> None:
-        self.catalogue, self.rows, self.terms, self.release = catalogue, rows, terms, release
+        self.catalogue, self.rows, self.release = catalogue, rows, release
         self.pages: Environment = environment(TEMPLATES / "site")
         self.names = _names(rows)
         runs = list(dict.fromkeys(row.run for row in rows))
@@ -178,7 +165,7 @@ class _Site:
             transcript.labels,
             home="../index.html",
             conversation=views.conversation(row.run, transcript),
-            terms=self.terms,
+            terms=(),
             raw=False,
             previous=around[0] and f"{around[0]}.html",
             next=around[1] and f"{around[1]}.html",

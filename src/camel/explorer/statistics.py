@@ -38,7 +38,7 @@ from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, chips, facet_
 from camel.index.facets import FACETS
 from camel.query.answers import Histogram, NotThere
 from camel.query.catalogue import Catalogue
-from camel.reports.numbers import counted, money, short
+from camel.reports.numbers import counted, money
 from camel.reports.plots import colors, png, svg
 
 Maker = Callable[[Catalogue, PageState], Chart | None]
@@ -108,11 +108,8 @@ def _facet(name: str) -> Maker:
 
 
 def _number(name: str) -> Maker:
-    title, unit, shown = (
-        f"{NUMBER_TITLES[name]} per conversation",
-        NUMBER_TITLES[name].lower(),
-        number_words(name),
-    )
+    title, unit = f"{NUMBER_TITLES[name]} per conversation", NUMBER_TITLES[name].lower()
+    shown = number_words(name)
 
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
         if name in state.query.ranges:
@@ -271,13 +268,11 @@ def figures(asked: PageRequest, state: PageState) -> list[tuple[str, str]]:
     catalogue, query = asked.catalogue, state.query
     total = catalogue.count(query)
     made = [(f"{total:,}", "conversation" if total == 1 else "conversations")]
-    for name in ("messages", "tokens"):
+    for name in ("messages", "tokens", "cost"):
         found = catalogue.histogram(query, name, bins=1)
         if found.summary is not None and (count := sum(found.series.get("", []))):
-            made.append((short(found.summary.mean * count), name))
-    cost = catalogue.histogram(query, "cost", bins=1)
-    if cost.summary is not None and (count := sum(cost.series.get("", []))):
-        made.append((money(cost.summary.mean * count), f"for {count:,}" if count < total else "cost"))
+            label = f"for {count:,}" if name == "cost" and count < total else name
+            made.append((number_words(name)(found.summary.mean * count), label))
     if total and not query.facets.get("stop"):
         done = catalogue.count(replace(query, facets=query.facets | {"stop": ("done",)}))
         made.append(

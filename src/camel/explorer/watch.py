@@ -28,6 +28,7 @@ from camel.core.message import ToolCall, Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.colors import SEATS, ending
 from camel.explorer.home import labels_in
+from camel.explorer.routing import event
 from camel.generation.config import CONVERSATIONS
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.jobs.ledger import usage_of
@@ -222,10 +223,8 @@ class RunWatch:
         if shard[1] not in self._marked.get(stage, ()):
             self._open[shard] = self._open.get(shard, Usage()) + reply.usage
         key, level = f"{stage}-{number}-{entry.item}", named(stage).stage
-        title, roles = self._facts(level, entry.item)
-        lane = self.lanes.pop(key, None)
-        if lane is None:
-            lane = Lane(key, self._id(level, entry.item), stage, title)
+        id, title, roles = self._facts(level, entry.item)
+        lane = self.lanes.pop(key, None) or Lane(key, id, stage, title)
         said = reply.choices[0]
         text = said.content or ", ".join(call_line(one.name, one.arguments) for one in said.calls)
         move = parse(text[:20_000])
@@ -249,30 +248,24 @@ class RunWatch:
 
     # --- titles of lanes ----------------------------------------------------------------------------------
 
-    def _id(self, stage: str, item: int) -> str:
-        if self._scenario is None or stage in {level.name for level in self._scenario.asked}:
-            return f"{stage} {item + 1}"
-        with contextlib.suppress(CamelError, ValueError, IndexError):
-            if row := self._row(item):
-                return row.id
-            return self._scenario.id(item)
-        return str(item)
-
-    def _read_facts(self, stage: str, item: int) -> tuple[str, dict[str, str]]:
-        """Return the title of an item's lane, and the role in each seat."""
+    def _read_facts(self, stage: str, item: int) -> tuple[str, str, dict[str, str]]:
+        """Return the id of an item, the title of its lane, and the role in each seat."""
         unknown = {"user": "user", "assistant": "assistant"}
         scenario = self._scenario
         if scenario is None or stage in {level.name for level in scenario.asked}:
-            return f"List of {stage.replace('_', ' ')}", {"user": "", "assistant": ""}
+            title = f"List of {stage.replace('_', ' ')}"
+            return f"{stage} {item + 1}", title, {"user": "", "assistant": ""}
+        id = str(item)
         try:
             row = self._row(item)
+            id = row.id if row else scenario.id(item)
             facts = row.values if row else scenario.facts(item, self._list)
         except (CamelError, OSError, LookupError, ValueError):
-            return "", unknown
+            return id, "", unknown
         if stage == CONVERSATIONS and isinstance(scenario.end, RolePlay):
             cast = scenario.end.cast(facts)
-            return f"{cast.user} → {cast.assistant}", {"user": cast.user, "assistant": cast.assistant}
-        return " · ".join(facts.values())[:200], unknown
+            return id, f"{cast.user} → {cast.assistant}", {"user": cast.user, "assistant": cast.assistant}
+        return id, " · ".join(facts.values())[:200], unknown
 
     def _row(self, item: int) -> PlanRow | None:
         """Return the row of a table that an item was made from, or None if the run has no table."""
@@ -359,8 +352,35 @@ class RunWatch:
         """Yield server-sent events: the state, then each change. A browser that reconnects first gets what it missed."""
         self._viewers += 1
         try:
-            async for part in self._stream(last_id, allowed):
-                yield part
+            await self.look()
+            sent = self.number
+            epoch, _, number = last_id.partition("-")
+            known = int(number) if number.isdecimal() and len(number) < 15 else -1
+            missed = (
+                [one for one in self.events if one.number > known]
+                if epoch == self.epoch and known >= 0
+                else []
+            )
+            yield b"retry: 1000\n\n"
+            if missed and missed[0].number == known + 1:
+                for one in missed:
+                    yield self._encoded(one.kind, one.data, one.number)
+                sent = missed[-1].number
+            elif not (epoch == self.epoch and known == self.number):
+                yield self._encoded("state", self.state(), sent)
+            quiet = time.monotonic()
+            while True:
+                await asyncio.sleep(EVERY)
+                await self.look()
+                if await asyncio.to_thread(self.hidden, allowed):
+                    yield self._encoded("closed", {}, self.number)
+                    return
+                for one in [one for one in self.events if one.number > sent]:
+                    yield self._encoded(one.kind, one.data, one.number)
+                    sent, quiet = one.number, time.monotonic()
+                if time.monotonic() - quiet > 10:
+                    quiet = time.monotonic()
+                    yield b": still here\n\n"
         finally:
             self._viewers -= 1
             # After a while, because a browser may reconnect; but a deleted journal takes disk space while it is open.
@@ -370,43 +390,8 @@ class RunWatch:
         if not self._viewers:
             self.close()
 
-    async def _stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
-        await self.look()
-        sent = self.number
-        epoch, _, number = last_id.partition("-")
-        known = int(number) if number.isdecimal() and len(number) < 15 else -1
-        missed = (
-            [one for one in self.events if one.number > known] if epoch == self.epoch and known >= 0 else []
-        )
-        yield b"retry: 1000\n\n"
-        if missed and missed[0].number == known + 1:
-            for event in missed:
-                yield self._encoded(event.kind, event.data, event.number)
-            sent = missed[-1].number
-        elif not (epoch == self.epoch and known == self.number):
-            yield self._encoded("state", self.state(), sent)
-        quiet = time.monotonic()
-        while True:
-            await asyncio.sleep(EVERY)
-            await self.look()
-            if await asyncio.to_thread(self.hidden, allowed):
-                yield self._encoded("closed", {}, self.number)
-                return
-            for event in [event for event in self.events if event.number > sent]:
-                yield self._encoded(event.kind, event.data, event.number)
-                sent, quiet = event.number, time.monotonic()
-            if time.monotonic() - quiet > 10:
-                quiet = time.monotonic()
-                yield b": still here\n\n"
-
     def _encoded(self, kind: str, data: dict[str, Any], number: int) -> bytes:
-        # JSON contains no line breaks, so that no text can start an event of its own.
-        return b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
-            self.epoch.encode(),
-            number,
-            kind.encode(),
-            msgspec.json.encode(data),
-        )
+        return event(f"{self.epoch}-{number}", kind, data)
 
 
 def _scenario(source: CatalogueRun) -> Scenario | None:

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from msgspec import ValidationError, convert
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from camel.core.errors import CamelError, InputError
-from camel.explorer.home import hidden_labels, run_head, source_of
-from camel.explorer.routing import PageRequest, Refused, Site
+from camel.explorer.home import open_source, run_head
+from camel.explorer.routing import PageRequest, Refused, Site, event_stream
 from camel.explorer.watch import RunWatch
 from camel.query.answers import NeedsConsent, NotThere
 from camel.query.sources import CatalogueRun
@@ -21,12 +21,6 @@ from camel.runs.control import Wish, read_wish, wish
 def add_watch_pages(site: Site, control: bool) -> None:
     """Add the routes of the live page. If `control` is false, the page cannot pause or stop the run."""
     watched: dict[str, RunWatch] = {}
-
-    def checked(asked: PageRequest) -> CatalogueRun:
-        source = source_of(asked.catalogue, asked.request.path_params["run"])
-        if hidden := hidden_labels(source, asked.allowed):
-            raise NeedsConsent(hidden)
-        return source
 
     def read_once(source: CatalogueRun) -> RunWatch:
         one = RunWatch(source)
@@ -38,7 +32,7 @@ def add_watch_pages(site: Site, control: bool) -> None:
 
     @site.get("/watch/{run}")
     def watch(asked: PageRequest) -> Response:
-        one = read_once(checked(asked))
+        one = read_once(open_source(asked))
         return asked.page(
             "watch.html",
             here="runs",
@@ -57,7 +51,7 @@ def add_watch_pages(site: Site, control: bool) -> None:
         form = await site.form(request, "Open the live page of the run and press the button there.")
 
         def grant(wished: Wish) -> str:
-            source = checked(PageRequest(site, request))
+            source = open_source(PageRequest(site, request))
             # The same wish twice is accepted: a button may be clicked twice.
             if wished not in read_once(source).totals()["can"] and wished != read_wish(source.folder):
                 raise InputError(
@@ -79,10 +73,9 @@ def add_watch_pages(site: Site, control: bool) -> None:
 
     @site.get("/watch/{run}/events")
     def events(asked: PageRequest) -> Response:
-        source = checked(asked)
+        source = open_source(asked)
         one = watched.get(source.name)
         if one is None or one.closed:
             one = watched[source.name] = RunWatch(source)
         one.source = source  # the current one, which has what was committed since
-        stream = one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return event_stream(one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed))

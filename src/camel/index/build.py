@@ -19,7 +19,7 @@ from camel.index.files import FOOTER_KEY, Header, Indexed, read_errors, schema
 from camel.record.arrow import batches, read_shard
 from camel.record.arrow import schema as data_schema
 from camel.record.parquet import Shard, arrow, write_batches
-from camel.runs.markers import new_attempt
+from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage.files import make_folder, sync
 from camel.storage.store import BucketStore
@@ -248,23 +248,11 @@ class Writer:
         self._writer.close()
 
 
-def build(
-    path: Path,
-    data: Path,
-    marker_file: str,
-    stage: str,
-    shard: int,
-    fingerprint: str,
-    cost: Cost = no_cost,
-    rows: tuple[int, int] | None = None,
-) -> Header:
-    """Write the index of one shard from its data file. If the file holds several shards, `rows` is the range of this one."""
-    read = read_shard(data, INDEX_COLUMNS)
-    if rows is not None:
-        read = read.slice(rows[0], rows[1] - rows[0])
-    table = table_of(read, shard, cost)
-    stem = PurePosixPath(marker_file).stem
-    header = Header(stage, fingerprint, [Indexed(shard, stem, table.num_rows)], count(table))
+def build(path: Path, data: Path, marker: Marker, cost: Cost = no_cost, start: int = 0) -> Header:
+    """Write the index of one shard from its data file. If the file holds several shards, this one begins with row `start`."""
+    table = table_of(read_shard(data, INDEX_COLUMNS).slice(start, marker.rows), marker.shard, cost)
+    indexed = Indexed(marker.shard, PurePosixPath(marker.file).stem, table.num_rows)
+    header = Header(marker.stage, marker.fingerprint, [indexed], count(table))
     write(path, table, header)
     return header
 

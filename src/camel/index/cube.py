@@ -25,7 +25,6 @@ from camel.core.errors import MissingExtra
 from camel.index.facets import FACETS, VERSION, Facet
 from camel.index.files import read_described, rows_sql
 from camel.record.parquet import arrow
-from camel.storage.files import taking_place
 
 MOST_CELLS = 2_000_000
 _ROLES = ("assistant", "user")
@@ -85,30 +84,32 @@ def write_cubes(
     # Larger cubes first: smaller ones can be summed from them without reading the files again.
     wanted = [(*few, *_ROLES), (*few, "assistant"), (*few, "user"), few, _ROLES]
     wanted += [(role, name) for role in _ROLES for name in few if name != "label"]
-    with taking_place(path) as writing, tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
-        counting = _Counting(scratch, files, most)
-        try:
+    with tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
+        settings = {"memory_limit": "2GB", "temp_directory": scratch, "preserve_insertion_order": False}
+        with open_database("Counting an index", "data", settings) as database:
+            counting = _Counting(database, files, most)
             for number, facets in enumerate(wanted):
                 counting.add(facets)
                 note(number + 1, len(wanted))
-            made = counting.write(writing, digest)
-        finally:
-            counting.close()
-    return made
+            return counting.write(path, digest)
+
+
+def open_database(use: str, extra: str, settings: dict[str, Any]) -> Any:
+    """Open a database in memory. Raise `MissingExtra` if DuckDB is not installed."""
+    try:
+        duckdb: Any = import_module("duckdb")
+    except ImportError:
+        raise MissingExtra(use, extra) from None
+    database = duckdb.connect(config=settings)
+    database.execute("set enable_progress_bar = false")
+    return database
 
 
 class _Counting:
     """Counts cubes in tables of a temporary database, which can spill to disk."""
 
-    def __init__(self, scratch: str, files: Sequence[Path], most: int) -> None:
-        try:
-            duckdb: Any = import_module("duckdb")
-        except ImportError:
-            raise MissingExtra("Counting an index", "data") from None
-        settings = {"memory_limit": "2GB", "temp_directory": scratch, "preserve_insertion_order": False}
-        self._database = duckdb.connect(config=settings)
-        self._database.execute("set enable_progress_bar = false")
-        self._files, self._most = files, most
+    def __init__(self, database: Any, files: Sequence[Path], most: int) -> None:
+        self._do, self._files, self._most = database.execute, files, most
         self.cubes: list[Cube] = []
 
     def add(self, facets: tuple[str, ...]) -> None:
@@ -159,13 +160,6 @@ class _Counting:
 
     def _cells(self, table: str) -> int:
         return self._do(f"select count(*) from {table}").fetchone()[0]
-
-    def _do(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        return self._database.execute(sql, list(parameters))
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
 
 
 def _quoted(value: object) -> str:

@@ -102,11 +102,6 @@ def read_footer(path: Path) -> tuple[Header, Any]:
     return read_described(path, FOOTER_KEY, Header, "an index", lambda header: header.rows)
 
 
-def read_header(path: Path) -> Header:
-    """Return the header of an index file."""
-    return read_footer(path)[0]
-
-
 def read_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that reading a damaged index file can raise."""
     return (ValueError, TypeError, arrow().ArrowException)
@@ -171,7 +166,7 @@ class Readable:
 
     def header(self, name: str) -> Header:
         """Return the header of an index file."""
-        return read_header(self.path(name))
+        return read_footer(self.path(name))[0]
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Generator[Path]:

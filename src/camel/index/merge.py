@@ -31,7 +31,6 @@ from camel.record.parquet import arrow
 from camel.runs.compact import parts_of, ranges
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
-from camel.storage.files import make_folder
 
 MERGED = 4_194_304
 """Maximum number of rows per merged file."""
@@ -93,16 +92,10 @@ def merge(
             digest = digest_of(names)
             cube = f"{FOLDER}/{stage}/cube-{digest}.parquet"
             if not folder.store.exists(cube):
-                path = folder.path(cube)
-                make_folder(path.parent)
-                write_cubes(
-                    path,
-                    [files.path(name) for name in names],
-                    digest,
-                    note=lambda done, of: note("cubes counted", done, of),
-                )
-                files.keep(cube)
-        held = {n for name in names for n in (one.shard for one in files.header(name).shards)}
+                paths = [files.path(name) for name in names]
+                with files.writing(cube) as writing:
+                    write_cubes(writing, paths, digest, note=lambda done, of: note("cubes counted", done, of))
+        held = {one.shard for _, header in found for one in header.shards}
         return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
 
 
@@ -127,10 +120,7 @@ def _build_missing(
         for number, (marker, data) in enumerate(zip(missing, opened, strict=True)):
             part, name = where[marker.shard], name_of(marker)
             start = sum(part.rows[: marker.shard - part.first])
-            between = (start, start + marker.rows)
-            build(
-                folder.path(name), data, marker.file, stage, marker.shard, marker.fingerprint, cost, between
-            )
+            build(folder.path(name), data, marker, cost, start)
             files.keep(name)
             note("shards indexed", number + 1, len(missing))
     return len(missing)

@@ -22,7 +22,6 @@ import msgspec
 from camel.index.facets import FACETS, FOLDER, NUMBERS, VERSION
 from camel.index.files import Header, Readable, read_described
 from camel.record.parquet import arrow
-from camel.storage.files import taking_place
 
 FROM = 50_000
 """Minimum number of rows of an index file that gets sorted copies. Fewer rows are sorted when they are read."""
@@ -65,11 +64,12 @@ def ordered_name(index: str, number: str) -> str:
 def write_ordered(
     files: Readable,
     indexes: Sequence[tuple[str, Header]],
-    note: Callable[[str, int, int], None] = lambda what, done, of: None,
-) -> int:
-    """Write the sorted copies of large index files that are missing. Return the number of copies written."""
-    stage = indexes[0][1].stage if indexes else ""
-    there = set(files.folder.store.names(f"{FOLDER}/{stage}")) if stage else set[str]()
+    note: Callable[[str, int, int], None],
+) -> None:
+    """Write the sorted copies of large index files that are missing."""
+    there = {
+        name for _, header in indexes[:1] for name in files.folder.store.names(f"{FOLDER}/{header.stage}")
+    }
     wanted = [
         (name, number)
         for name, header in indexes
@@ -77,11 +77,9 @@ def write_ordered(
         if header.rows >= FROM and ordered_name(name, number).rpartition("/")[2] not in there
     ]
     for done, (name, number) in enumerate(wanted):
-        made = ordered_name(name, number)
-        write_copy(files.folder.path(made), files.path(name), number)
-        files.keep(made)
+        with files.writing(ordered_name(name, number)) as writing:
+            write_copy(writing, files.path(name), number)
         note("copies sorted", done + 1, len(wanted))
-    return len(wanted)
 
 
 def write_copy(path: Path, index: Path, number: str) -> None:
@@ -103,18 +101,15 @@ def write_copy(path: Path, index: Path, number: str) -> None:
     )
     few = _COLUMNS[2:]
     packed = {"row": "DELTA_BINARY_PACKED"} | ({} if number == "cost" else {"value": "DELTA_BINARY_PACKED"})
-    with (
-        taking_place(path) as writing,
-        pq.ParquetWriter(
-            writing,
-            table.schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=["shard", *few],
-            column_encoding=packed,
-            store_schema=False,  # some columns are dictionary-encoded in memory; readers expect text
-        ) as writer,
-    ):
+    with pq.ParquetWriter(
+        path,
+        table.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["shard", *few],
+        column_encoding=packed,
+        store_schema=False,  # some columns are dictionary-encoded in memory; readers expect text
+    ) as writer:
         writer.write_table(table, row_group_size=_GROUP)
         writer.add_key_value_metadata({_KEY: msgspec.json.encode(said)})
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -30,7 +30,7 @@ from camel.query.counting import count_rows
 from camel.query.database import MEMORY, Database
 from camel.query.histograms import behaviors, histogram
 from camel.query.sources import CatalogueRun
-from camel.query.view import CatalogueView, Derived
+from camel.query.view import CatalogueView
 from camel.query.where import Query, from_cursor
 from camel.record.release import RESTRICTED
 from camel.runs.annotations import Annotation
@@ -175,6 +175,14 @@ class Catalogue:
             return self._now().jump(query, 0, limit)
         return self._now().beside(query, from_cursor(query, cursor), limit, back=before is not None)
 
+    def pages(self, query: Query, limit: int) -> Iterator[Page]:
+        """Yield all pages of a list."""
+        page = self.page(query, limit=limit)
+        yield page
+        while page.next is not None:
+            page = self.page(query, after=page.next, limit=limit)
+            yield page
+
     @_retry_once
     def jump(self, query: Query = EVERYTHING, n: int = 0, limit: int = 50) -> Page:
         """Return the page that begins with row `n`, counted from 0. If there are fewer rows, it begins with the last one."""
@@ -279,9 +287,9 @@ class Catalogue:
         return now.remember(key, lambda: histogram(now, query, number, by, bins, given))
 
     @_retry_once
-    def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:
-        """Call `show` for a file derived from a run, such as its map, and return the result. `query.runs` is ignored."""
-        return show(self._now().derived(run, query))
+    def derived(self, show: Callable[[CatalogueView], T]) -> T:
+        """Return what `show` makes of a file derived from a run, such as its map. It gets the rows that this reader may see."""
+        return show(self._now())
 
     @_retry_once
     def behaviors(self, query: Query = EVERYTHING, role: str = "") -> Behaviors:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shutil
+import tempfile
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from importlib import import_module
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from camel.core.errors import CamelError, MissingExtra
+from camel.core.errors import CamelError, InputError
+from camel.index.cube import open_database
 from camel.index.files import rows_sql
 from camel.query.conditions import Condition
 from camel.query.parts import IndexPart
-from camel.query.sources import CatalogueRun, Sources
+from camel.query.sources import CatalogueRun, WatchedRun, watch_run
 from camel.query.where import Place
 from camel.record.parquet import arrow
 from camel.runs.annotations import Annotation
@@ -103,32 +107,49 @@ class Database:
     """The files, the SQL database and the cached answers, which all readers of a catalogue share."""
 
     def __init__(self, runs: Sequence[str], memory: str, annotations: bool = True) -> None:
+        if not runs:
+            raise InputError("no run is given: give the folder of at least one run")
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._state = State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
         with contextlib.ExitStack() as opened:
-            self._sources = Sources(runs, annotations)
-            opened.callback(self._sources.close)
-            self._database, self._error = _connect(memory)
-            opened.callback(self._database.close)
+            self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
+            opened.callback(shutil.rmtree, self._scratch, ignore_errors=True)
+            self._annotated = annotations
+            self._watched: list[WatchedRun] = []
+            self._given: set[str] = set()
+            for run in runs:
+                self._watch(run)
+            settings: dict[str, Any] = {
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+            settings |= {"memory_limit": memory, "threads": 4}
+            self._database = opened.enter_context(open_database("Exploring runs", "explore", settings))
+            self._database.execute("set global parquet_metadata_cache = true")
             for part in ("pyarrow.parquet", "pyarrow.compute"):
                 arrow(part)  # import now, so that the first reader does not wait
             arrow().array([0])  # the first array makes Arrow import pandas
             self.state()
             self._opened = opened.pop_all()
 
+    def _watch(self, run: str) -> None:
+        taken = {one.name for one in self._watched}
+        self._watched.append(watch_run(run, taken, self._scratch, self._annotated))
+        self._given.add(run)
+
     def state(self) -> State:
         """Return the current state, at most about `FRESH` seconds old."""
         with self._lock:
             started = time.monotonic()
             if started - self._looked > FRESH:
-                if self._sources.look() or not self._state.version:
-                    sources = tuple(self._sources.all)
-                    self._state = State(
-                        self._state.version + 1, sources, tuple(segmented(sources)), self._sources.notes()
-                    )
+                looks = [one.look() for one in self._watched]
+                if any(looks) or not self._state.version:
+                    sources = tuple(one.source for one in self._watched)
+                    notes = tuple(note for one in self._watched for note in one.notes)
+                    self._state = State(self._state.version + 1, sources, tuple(segmented(sources)), notes)
                     self._kept.clear()
                     self._found.clear()
                 # Check less often if a check takes long, as for a large remote run.
@@ -138,23 +159,28 @@ class Database:
     @property
     def trouble(self) -> tuple[type[Exception], ...]:
         """The errors that an unreadable file causes."""
-        return (self._error, OSError, arrow().ArrowException)
+        return (import_module("duckdb").Error, OSError, arrow().ArrowException)
 
     def doubt(self) -> None:
         """Check every index file again, because one could not be read."""
         with self._lock:
-            self._sources.doubt()
+            for one in self._watched:
+                one.doubt()
             self._looked = -math.inf
 
     def add_runs(self, runs: Sequence[str]) -> None:
-        """Add the runs that the catalogue does not have yet."""
+        """Add the runs that the catalogue does not have yet and that can be opened."""
         with self._lock:
-            if self._sources.add(runs):
-                self._looked = -math.inf
+            for run in runs:
+                if run not in self._given:
+                    with contextlib.suppress(CamelError, OSError):
+                        self._watch(run)
+                        self._looked = -math.inf
 
     def annotate(self, run: str, id: str, **changes: Any) -> Annotation:
         """Change the annotation of a conversation, and return the new one."""
-        made = self._sources.annotations(run).change(id, **changes)
+        watched = next(one for one in self._watched if one.name == run)
+        made = watched.annotations.change(id, **changes)
         with self._lock:
             self._looked = -math.inf
         return made
@@ -162,7 +188,7 @@ class Database:
     def look_through(self, seconds: float = 2.0) -> bool:
         """Run the detectors over conversations of small runs for about `seconds`. Return whether unscanned ones remain."""
         with self._lock:
-            waiting = self._sources.unmarked()
+            waiting = [(one, part) for one in self._watched for part in one.unmarked()]
         until = time.monotonic() + seconds
         for number, (run, part) in enumerate(waiting):
             try:
@@ -208,23 +234,6 @@ class Database:
     def close(self) -> None:
         """Release memory and files."""
         self._opened.close()
-
-
-def _connect(memory: str) -> tuple[Any, type[Exception]]:
-    try:
-        duckdb: Any = import_module("duckdb")
-    except ImportError:
-        raise MissingExtra("Exploring runs", "explore") from None
-    settings = {
-        "memory_limit": memory,
-        "threads": 4,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    database = duckdb.connect(config=settings)
-    for setting in ("enable_progress_bar = false", "global parquet_metadata_cache = true"):
-        database.execute(f"set {setting}")
-    return database, duckdb.Error
 
 
 def segmented(sources: Iterable[CatalogueRun]) -> list[IndexSegment]:

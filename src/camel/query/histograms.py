@@ -15,6 +15,7 @@ from camel.index.cube import facet_sql
 from camel.index.facets import FACETS, SEPARATOR, elements
 from camel.query.answers import Behaviors, Histogram, Summary
 from camel.query.conditions import facet_values
+from camel.query.counting import count_rows
 from camel.query.database import IndexSegment
 from camel.query.scope import Scope
 from camel.query.sorted_copies import SortedCopies
@@ -36,11 +37,12 @@ def histogram(
         return made
     tables = _tables(scope, query)
     facet = facet_sql(FACETS[by]) if by else "''"
-    if edges is not None:
-        return _histogram(number, by, edges, _bars(scope, tables, number, facet, edges))
-    low, high = _limits(_extremes(scope, number, tables))
-    edges = _edges(low, high, bins, whole=number != "cost")
-    summary = None if by else _summary(scope, number, tables, low, high)
+    summary, extremes = None, _extremes(scope, number, tables) if edges is None else []
+    if extremes:
+        low, high = _limits(extremes)
+        edges = _edges(low, high, bins, whole=number != "cost")
+        summary = None if by else _summary(scope, number, tables, low, high)
+    edges = edges or [0.0, 1.0]
     return replace(_histogram(number, by, edges, _bars(scope, tables, number, facet, edges)), summary=summary)
 
 
@@ -51,31 +53,29 @@ def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> 
         return None
     # Rows with an unknown number come first.
     unknown = groups.up_to(-1, itself=True) if number == "cost" else 0
-    left = [scope.table(query, files) for files in copies.left]
-    limits = groups.extremes(0 if number == "cost" else -math.inf)
-    low, high = _limits([*limits, *_extremes(scope, number, left)])
-    if low is None or high is None:
+    left = [scope.table(query, files) for files in copies.files]
+    least = 0 if number == "cost" else -math.inf
+    limits = [*groups.extremes(least), *_extremes(scope, number, left)]
+    if not limits:
         return None
+    low, high = _limits(limits)
     edges = given or _edges(low, high, bins, whole=number != "cost")
-    before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), groups.total]
-    found: list[tuple[Any, ...]] = [
-        ("", bar, last - first) for bar, (first, last) in enumerate(pairwise(before))
-    ]
-    made = _histogram(number, "", edges, [*found, *_bars(scope, left, number, "''", edges)])
-    rows = sum(made.series[""])
-    skipped = made.unknown + unknown
+    total = count_rows(scope, query)
+    before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), total]
+    made = Histogram(number, edges, {"": [last - first for first, last in pairwise(before)]}, unknown)
     if given:
-        return replace(made, unknown=skipped)
+        return made
 
     def quantile(share: float) -> float:
-        return cast("float", copies.nth(skipped + math.ceil(share * rows) - 1, 1)[0].value)
+        row = copies.nth(unknown + math.ceil(share * (total - unknown)) - 1, 1)[0]
+        return float(cast("float", row.value))
 
     everything = _tables(scope, query)
     union = " union all ".join(f"select {number} as value from {table}" for table, _ in everything)
     parameters = [one for _, each in everything for one in each]
     mean = scope.ask(f"select avg(value) from ({union})", parameters)[0][0]
     summary = Summary(mean, quantile(0.05), quantile(0.5), quantile(0.95))
-    return replace(made, unknown=skipped, summary=summary)
+    return replace(made, summary=summary)
 
 
 def _tables(scope: Scope, query: Query) -> list[Table]:
@@ -89,8 +89,8 @@ def _extremes(scope: Scope, number: str, tables: Sequence[Table]) -> list[tuple[
     return [one for one in found if one[0] is not None]
 
 
-def _limits(extremes: Sequence[tuple[Any, ...]]) -> tuple[float | None, float | None]:
-    return min((one[0] for one in extremes), default=None), max((one[1] for one in extremes), default=None)
+def _limits(extremes: Sequence[tuple[Any, ...]]) -> tuple[float, float]:
+    return min(one[0] for one in extremes), max(one[1] for one in extremes)
 
 
 def _bars(
@@ -106,12 +106,8 @@ def _bars(
     ]
 
 
-def _summary(
-    scope: Scope, number: str, tables: Sequence[Table], low: float | None, high: float | None
-) -> Summary | None:
+def _summary(scope: Scope, number: str, tables: Sequence[Table], low: float, high: float) -> Summary:
     """Return the mean and the quantiles. A fine histogram gives the quantiles ten times as fast as a quantile sketch."""
-    if low is None or high is None:
-        return None
     whole = number != "cost"
     width = (high - low) / _FINE if not whole else max(1, math.ceil((high - low) / _FINE))
     fine: Counter[int] = Counter()
@@ -166,10 +162,8 @@ def behaviors(scope: Scope, query: Query, role: str) -> Behaviors:
     return Behaviors(sum(lengths.values()), dict(lengths), by_turn, dict(roles), found)
 
 
-def _edges(low: float | None, high: float | None, bins: int, *, whole: bool) -> list[float]:
+def _edges(low: float, high: float, bins: int, *, whole: bool) -> list[float]:
     """Return the edges of the bars. For whole numbers, each bar spans the same number of integers."""
-    if low is None or high is None:
-        return [0.0, 1.0]
     if whole:
         width = max(1, math.ceil((high - low + 1) / bins))
         count = max(1, math.ceil((high - low + 1) / width))

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from camel.index.facets import NUMBERS
 from camel.query.conditions import Condition, equal, sort_column, sortable, up_to
 from camel.query.database import Key
 from camel.query.paths import ListPath
@@ -26,12 +25,9 @@ class NumberScan(ListPath):
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
         self.sources = scope.chosen(query)
+        self.files = [scope.files(source, query) for source in self.sources]
+        """The index files whose columns are read, by run."""
         self.number, self.down = query.sorted_by, query.order == "desc"
-
-    @classmethod
-    def of(cls, scope: Scope, query: Query) -> NumberScan | None:
-        """Return the path if the query is sorted by a number. Otherwise return None."""
-        return cls(scope, query) if query.sorted_by in NUMBERS else None
 
     def nth(self, n: int, limit: int) -> list[Key]:
         """Return the rows from index `n` on. It first finds the value of row `n`, so that not all rows are sorted."""
@@ -96,13 +92,12 @@ class NumberScan(ListPath):
         """Return the SQL of a table with the sort key and place of each row, and its parameters. `likely` limits the values."""
         selects: list[str] = []
         parameters: list[Any] = []
-        for source in self.sources:
-            files = self.scope.files(source, self.query)
+        for files in self.files:
             where = self.scope.where(self.query, files)
             table, given = files.table(
                 where if likely is None else where.also(up_to(self.number, up), likely)
             )
-            columns = f"{self.scope.number(source.name)} as run, {sort_column(self.number)} as value"
+            columns = f"{self.scope.number(files.source.name)} as run, {sort_column(self.number)} as value"
             selects.append(f"select {columns}, shard, row from {table}")
             parameters += given
         return " union all ".join(selects), parameters

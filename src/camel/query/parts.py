@@ -24,10 +24,6 @@ _SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "sh
 """Columns of a row that a list shows."""
 
 
-def _no_copy(number: str) -> Path | None:
-    return None
-
-
 class IndexPart:
     """An index file, which covers one or more shards."""
 
@@ -39,8 +35,8 @@ class IndexPart:
         copy: Callable[[str], Path | None] | None = None,
     ) -> None:
         self.path, self.header = path, header
-        self._copy = copy or _no_copy
-        """Returns the path of the copy of this file that is sorted by a number, or None."""
+        self._copy = copy
+        """Returns the path of the copy of this file that is sorted by a number, or None. None if no copy is used."""
         self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
         if metadata is not None:
             self._metadata = metadata
@@ -129,17 +125,6 @@ class IndexPart:
                             self._with[id].append(table.slice(at, 1))
         return [table for id in wanted for table in self._with[id]]
 
-    def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
-        """Return the shard, row and labels of a conversation. Return None if none of these row groups contains it."""
-        pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
-        with pq.ParquetFile(self.path, metadata=self._metadata) as file:
-            for group in groups:
-                at = pc.index(file.read_row_group(group, columns=["id"]).column("id"), id).as_py()
-                if at >= 0:
-                    row = self.rows_at([self._groups[group] + at])[self._groups[group] + at]
-                    return row["shard"], row["row"], row["labels"]
-        return None
-
     def extremes(self, name: str) -> list[tuple[Any, Any]]:
         """Return the minimum and maximum of a column for each row group with values, from the footer."""
         if name not in self._extremes:
@@ -156,7 +141,7 @@ class IndexPart:
         if number not in self._ordered:
             self._ordered[number] = None
             with contextlib.suppress(CamelError, OSError):
-                if (path := self._copy(number)) is not None:
+                if self._copy and (path := self._copy(number)) is not None:
                     said = read_ordered(path)
                     if said.number == number and sum(said.rows) == self.rows:
                         self._ordered[number] = path, said
@@ -164,7 +149,7 @@ class IndexPart:
 
     def forget_copies(self) -> None:
         """Stop using the sorted copies of this file, because one is missing or unreadable."""
-        self._copy = _no_copy
+        self._copy = None
         self._ordered.clear()
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:

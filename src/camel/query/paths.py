@@ -11,9 +11,8 @@ A list path finds the rows of a page in the order of a query; a count path count
             Cube          from precomputed combinations of facets          (`counting.py`)
             Scan          any rows, from the query's columns               (`counting.py`)
 
-The one decision to know: the method `of` of each path decides whether it can answer a query, and the first path that can is
-used. The lists of paths are ordered by cost, the cheapest first (`view.LIST_PATHS`, `counting.COUNT_PATHS`). To add a path,
-write a class and add it to a list.
+The one decision to know: the cheapest path that can answer a query is used. `view.choose_list` chooses a list path. The method
+`of` of a count path decides which files it can count, and `counting.COUNT_PATHS` has the cheapest first.
 """
 
 from __future__ import annotations
@@ -33,11 +32,6 @@ if TYPE_CHECKING:
 
 class ListPath(ABC):
     """An algorithm that finds the rows of a query, in the order of the query."""
-
-    @classmethod
-    @abstractmethod
-    def of(cls, scope: Scope, query: Query) -> ListPath | None:
-        """Return a path for the query. Return None if this algorithm cannot answer it."""
 
     @abstractmethod
     def nth(self, n: int, limit: int) -> list[Key]:

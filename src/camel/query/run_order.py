@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from camel.index.facets import NUMBERS
 from camel.query.conditions import Condition, unsorted
 from camel.query.counting import count_files
 from camel.query.database import IndexSegment, Key, positions
@@ -25,11 +24,6 @@ class RunOrder(ListPath):
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
         self.down = query.order == "desc"
-
-    @classmethod
-    def of(cls, scope: Scope, query: Query) -> RunOrder | None:
-        """Return a reader in run order, unless the query is sorted by a numeric column. Otherwise return None."""
-        return None if query.sorted_by in NUMBERS else cls(scope, query)
 
     def nth(self, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:
         """Return the rows from index `n` on. `counts` is the number of rows of each segment, if the caller knows it."""

@@ -186,11 +186,6 @@ class Found(ListPath):
     ) -> None:
         self.keys, self.hits, self.notes = keys, hits, notes
 
-    @classmethod
-    def of(cls, scope: Scope, query: Query) -> Found | None:
-        """Return the search result if the query has a text. Otherwise return None."""
-        return scope.found(query) if query.text.strip() else None
-
     def nth(self, n: int, limit: int) -> list[Key]:
         """Return the rows from index `n` on."""
         return self.keys[n : n + limit]

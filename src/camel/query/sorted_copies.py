@@ -16,10 +16,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from camel.index.facets import NUMBERS
 from camel.index.sorted import KEPT
-from camel.query.conditions import equal, sort_column, sortable
-from camel.query.copies import After, Copy, Way, numbered
+from camel.query.conditions import Condition, equal, sort_column, sortable
+from camel.query.copies import Copy, between
 from camel.query.counting import count_files, count_rows
 from camel.query.database import IndexSegment, Key
 from camel.query.number_scan import NumberScan
@@ -27,7 +26,6 @@ from camel.query.parts import IndexPart
 from camel.query.run_order import RunOrder
 from camel.query.scope import Scope
 from camel.query.where import Place, Query
-from camel.record.parquet import arrow
 
 TIED = 100_000
 """Minimum number of rows with the same value that are read in the order of the run instead of being sorted."""
@@ -41,18 +39,14 @@ class SortedCopies(NumberScan):
     def __init__(self, scope: Scope, query: Query, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
         super().__init__(scope, query)
         self.copies = copies
-        files = [
-            IndexSegment(source, [part for part in source.parts if part in left]) for source in self.sources
-        ]
-        self.left = [one for one in files if one.parts]
+        files = [one._replace(parts=[part for part in one.parts if part in left]) for one in self.files]
+        self.files = [one for one in files if one.parts]
         """Index files without a copy, by run; they are small."""
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
         """Return the path if the copies have all columns of the query, and few rows have no copy. Otherwise return None."""
-        if query.sorted_by not in NUMBERS or query.narrowed:
-            return None
-        if not set(query.facets) <= set(KEPT):
+        if query.narrowed or not set(query.facets) <= set(KEPT):
             return None
         copies: list[Copy] = []
         left: list[IndexPart] = []
@@ -61,7 +55,9 @@ class SortedCopies(NumberScan):
                 if (copy := part.ordered(query.sorted_by)) is None:
                     left.append(part)
                 else:
-                    copies.append(Copy(query, scope.hidden, scope.number(source.name), part.path, *copy))
+                    where = scope.where(query, IndexSegment(source, [part]))
+                    number = scope.number(source.name)
+                    copies.append(Copy(query, scope.hidden, where, number, part.path, *copy))
         few = sum(part.rows for part in left) <= _LEFT
         return cls(scope, query, copies, left) if copies and few else None
 
@@ -72,13 +68,9 @@ class SortedCopies(NumberScan):
         if (groups := self.groups()) is None:
             return super().nth(n, limit)
         down, total = self.down, count_rows(self.scope, self.query)
-
-        def up_to(value: float, itself: bool) -> int:
-            return groups.up_to(value, itself=itself) + self._left_up_to(value, itself)
-
         low, high = groups.around(n, total, down)
         for tie in [value for value in self.tied if low < value <= high]:
-            less, most = up_to(tie, False), up_to(tie, True)
+            less, most = groups.up_to(tie, itself=False), groups.up_to(tie, itself=True)
             first, last = (total - most, total - less) if down else (less, most)
             if first <= n < last:
                 keys = self.ties(tie, n - first, limit, self._ties_of_segments(groups, tie))
@@ -88,16 +80,15 @@ class SortedCopies(NumberScan):
             else:
                 high = math.nextafter(tie, -math.inf)
                 break
-        before = total - up_to(high, True) if down else up_to(low, True)
-        table = self._read(math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down))
-        return self.filled(self._keys(table and table.slice(n - before)), limit)
+        before = total - groups.up_to(high, itself=True) if down else groups.up_to(low, itself=True)
+        within = between(self.number, math.nextafter(low, math.inf), high)
+        return self.filled(self._ask(within, limit, n - before, not down, back=False), limit)
 
     def groups(self) -> RowGroups | None:
         """Return the row groups with their numbers of rows of the query. Return None if a footer lacks these counts."""
         counts = [copy.counts() for copy in self.copies]
         known = [one for one in counts if one is not None]
-        left = sum(files.rows for files in self.left)
-        return RowGroups(self.copies, known, left) if len(known) == len(counts) else None
+        return RowGroups(self, known) if len(known) == len(counts) else None
 
     @cached_property
     def tied(self) -> list[float]:
@@ -113,10 +104,8 @@ class SortedCopies(NumberScan):
     def _tie_after(self, value: float, up: bool) -> float:
         """Return the next value of `tied` in a direction. Return plus or minus infinity if there is none."""
         if up:
-            at = bisect_right(self.tied, value)
-            return self.tied[at] if at < len(self.tied) else math.inf
-        at = bisect_left(self.tied, value)
-        return self.tied[at - 1] if at else -math.inf
+            return min((tie for tie in self.tied if tie > value), default=math.inf)
+        return max((tie for tie in self.tied if tie < value), default=-math.inf)
 
     def _reached_after(self, count: float, start: float, up: bool) -> float:
         """Return a value such that about `count` rows are between `start` and it. Return infinity if there are fewer rows."""
@@ -135,9 +124,7 @@ class SortedCopies(NumberScan):
 
     def beside(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
         """Return the rows after a place or, if `back` is true, before it. Without a place, return the first rows."""
-        run = None if place is None else self.scope.number(place.run)
-        way = Way(self.down == back, back)
-        up = way.up
+        up = self.down == back
         rows = sum(part.rows for source in self.sources for part in source.parts)
         share = max(1, count_rows(self.scope, self.query)) / max(1, rows)
         at = (-math.inf if up else math.inf) if place is None else sortable(place.value)
@@ -158,11 +145,11 @@ class SortedCopies(NumberScan):
             stop = math.nextafter(tie, -math.inf if up else math.inf) if tied else end
             start = at if not whole else math.nextafter(at, math.inf if up else -math.inf)
             low, high = (start, stop) if up else (stop, start)
-            after = None if place is None or run is None else After(way, at, run, place.shard, place.row)
-            some: list[Key] = []
-            if low <= high:
-                some = self._keys(self._read(low, high, after, missing, way))
-                some = some[::-1] if back else some
+            within = between(self.number, low, high)
+            if place is not None:
+                after = self._after(place, up, back)
+                within = within.also(after.sql, *after.given)
+            some = self._ask(within, missing, 0, up, back=back) if low <= high else []
             keys = some + keys if back else keys + some
             if len(keys) < limit:
                 if math.isinf(stop):
@@ -171,43 +158,20 @@ class SortedCopies(NumberScan):
                 wanted *= 1 if tied else 8
         return keys
 
-    def _read(self, low: float, high: float, after: After | None, most: int, way: Way) -> Any:
-        """Return the first rows in the order `way` with values from `low` to `high`. Includes index files without a copy."""
-        pa, pc = arrow(), arrow("pyarrow.compute")
-        low, high = max(low, -1e300), min(high, 1e300)
-        tables: list[Any] = []
+    def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
+        rest, parameters = super()._values(likely, up)
+        selects = [rest] if rest else []
+        within = Condition() if likely is None else Condition(f"value {'<=' if up else '>='} ?", [likely])
         for copy in self.copies:
-            if groups := copy.between(low, high):
-
-                def chosen(table: Any, run: int = copy.run) -> Any:
-                    value = table.column("value")
-                    mask = pc.and_(pc.greater_equal(value, low), pc.less_equal(value, high))
-                    return mask if after is None else pc.and_(mask, after.mask(table, run))
-
-                tables.append(way.first(numbered(copy.read(groups, chosen), copy.run), most))
-        for files in self.left:
-            run = self.scope.number(files.source.name)
-            table, given = self.scope.table(self.query, files)
-            values = f"select {sort_column(self.number)} as value, shard, row from {table}"
-            sql = f"select value::double, shard, row from ({values}) where value >= ? and value <= ?"
-            rows = self.scope.ask(sql, [*given, low, high])
-            columns = zip(*rows, strict=True) if rows else ((), (), ())
-            types = (pa.float64(), pa.int32(), pa.int32())
-            arrays = [pa.array(list(one), kind) for one, kind in zip(columns, types, strict=True)]
-            made = pa.table(arrays, ["value", "shard", "row"])
-            made = made if after is None else made.filter(after.mask(made, run))
-            tables.append(way.first(numbered(made, run), most))
-        return way.first(pa.concat_tables(tables), most) if tables else None
-
-    def _keys(self, table: Any) -> list[Key]:
-        rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
-        sources = self.scope.state.sources
-        return [Key(sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
+            table, given = copy.rows(within)
+            selects.append(f"select {copy.run} as run, value, shard, row from {table}")
+            parameters += given
+        return " union all ".join(selects), parameters
 
     def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
         """Return the number of rows with this value in each segment. Rows without a copy are counted in the index."""
         query = equal(self.query, value)
-        ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=True)}
+        ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=False)}
         counts: list[int] = []
         for segment in self.scope.segments(query):
             left = [part for part in segment.parts if part.path not in ties]
@@ -215,70 +179,64 @@ class SortedCopies(NumberScan):
             counts.append(known + count_files(self.scope, segment._replace(parts=left), query))
         return counts
 
-    def _left_up_to(self, value: float, itself: bool) -> int:
-        """Return the number of rows up to a value in index files without a copy. If `itself` is true, the value is included."""
-        most = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
-        value = max(-1e300, min(value, 1e300))
-        total = 0
-        for files in self.left:
-            table, given = files.table(self.scope.where(self.query, files).also(most, value))
-            total += self.scope.ask(f"select count(*) from {table}", given)[0][0]
-        return total
-
 
 class RowGroups:
     """The row groups of the sorted copies, with the number of rows of the query in each."""
 
-    def __init__(self, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
-        self._pairs = list(zip(copies, counts, strict=True))
+    def __init__(self, path: SortedCopies, counts: Sequence[list[int]]) -> None:
+        self._path = path
+        self._pairs = list(zip(path.copies, counts, strict=True))
         each = [(copy.said, its) for copy, its in self._pairs]
         self._lows = _summed(sorted(one for said, its in each for one in zip(said.low, its, strict=True)))
         self._highs = _summed(sorted(one for said, its in each for one in zip(said.high, its, strict=True)))
-        self._left = left
+        self._left = sum(files.rows for files in path.files)
         """Number of rows in index files without a copy."""
 
     def up_to(self, value: float, *, itself: bool) -> int:
-        """Return the exact number of rows in the copies up to a value. If `itself` is true, the value is included."""
+        """Return the exact number of rows up to a value. If `itself` is true, the value is included."""
         return sum(self._each_up_to(value, itself=itself))
 
     def ties(self, value: float) -> list[int]:
-        """Return, for each copy, the number of rows with this value."""
+        """Return, for each copy and then for each run's files without one, the number of rows with this value."""
         with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
         return [a - b for a, b in zip(with_it, without, strict=True)]
 
     def _each_up_to(self, value: float, *, itself: bool) -> list[int]:
-        pc = arrow("pyarrow.compute")
-        sign = pc.less_equal if itself else pc.less
-        each: list[int] = []
-        for copy, counts in self._pairs:
+        path, each = self._path, list[int]()
+        selects: list[str] = []
+        parameters: list[Any] = []
+        value = value if itself else math.nextafter(value, -math.inf)
+        for number, (copy, counts) in enumerate(self._pairs):
             low, high = copy.said.low, copy.said.high
             # Groups are sorted: complete ones first, then at most one that is only partly up to the value.
-            whole = bisect_right(high, value) if itself else bisect_left(high, value)
-            found = sum(counts[:whole])
-            if whole < len(low) and (low[whole] <= value if itself else low[whole] < value):
-                found += copy.read([whole], lambda table: sign(table.column("value"), value)).num_rows
-            each.append(found)
+            whole = bisect_right(high, value)
+            each.append(sum(counts[:whole]))
+            if whole < len(low) and low[whole] <= value:
+                within = between(copy.said.number, low[whole], value)
+                table, given = copy.rows(within.also("file_row_number >= ?", sum(copy.said.rows[:whole])))
+                selects.append(f"select {number}, count(*) from {table}")
+                parameters += given
+        for files in path.files:
+            most = f"{sort_column(path.number)} <= ?"
+            table, given = files.table(path.scope.where(path.query, files).also(most, value))
+            selects.append(f"select {len(each)}, count(*) from {table}")
+            parameters += given
+            each.append(0)
+        for number, count in path.scope.ask(" union all ".join(selects), parameters) if selects else ():
+            each[number] += count
         return each
 
-    @property
-    def total(self) -> int:
-        """Number of rows of the query in the copies."""
-        return self._lows[1][-1]
-
-    def extremes(self, least: float) -> list[tuple[float, float]]:
+    def extremes(self, least: float) -> list[tuple[Any, ...]]:
         """Return pairs of values of at least `least`. They include the minimum and maximum of the query's rows in each copy."""
-        pc = arrow("pyarrow.compute")
-        found: list[tuple[float, float]] = []
+        found: list[tuple[Any, ...]] = []
         for copy, counts in self._pairs:
-            groups = [n for n, count in enumerate(counts) if count and copy.said.high[n] >= least]
-            for way in (groups, groups[::-1]):
-                for group in way:
-                    table = copy.read([group], lambda table: pc.greater_equal(table.column("value"), least))
-                    if table.num_rows:
-                        limits = pc.min_max(table.column("value")).as_py()
-                        found.append((limits["min"], limits["max"]))
-                        break
-        return found
+            said = copy.said
+            groups = [n for n, count in enumerate(counts) if count and said.high[n] >= least]
+            # The first group may have only smaller values among the query's rows, but not the second one.
+            for first, last in ((groups[0], groups[:2][-1]), (groups[-1], groups[-1])) if groups else ():
+                table, given = copy.rows(between(said.number, max(least, said.low[first]), said.high[last]))
+                found += self._path.scope.ask(f"select min(value), max(value) from {table}", given)
+        return [one for one in found if one[0] is not None]
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
         """Return two values around row `n`: its own value is greater than the first and at most the second."""

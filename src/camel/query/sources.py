@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
-import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -36,7 +34,6 @@ from camel.index.files import (
     is_of,
     name_of,
     read_footer,
-    read_header,
     rewritten_files,
 )
 from camel.index.marks import marked
@@ -173,7 +170,7 @@ LOOKED_THROUGH = 5_000
 """Maximum number of unscanned conversations per run that are scanned in the background. Above it, a note is shown."""
 
 
-class _Watched:
+class WatchedRun:
     """A run that may grow, and the index files that were read so far."""
 
     def __init__(self, name: str, folder: RunFolder, scratch: Path, annotations: Annotations) -> None:
@@ -343,85 +340,24 @@ class _Watched:
         if stem in listed:
             with contextlib.suppress(CamelError, OSError):
                 path = self._files.path(name_of(marker))
-                header = read_header(path)
+                header, _ = read_footer(path)
                 if is_for(header, marker):
                     return IndexPart(path, header)
         path = self._scratch / f"{stem}.parquet"
         source = CatalogueRun(self.name, self.folder, marker.stage, [])
         file, start = source.data_of(marker.shard)
-        between = (start, start + marker.rows)
         with self.folder.opened([file]) as opened:
-            header = build(
-                path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
-            )
+            header = build(path, next(opened), marker, cost, start)
         self._built += 1
         return IndexPart(path, header)
 
 
-class Sources:
-    """All runs of a catalogue, with the files that they share."""
-
-    def __init__(self, runs: Sequence[str], annotations: bool = True) -> None:
-        if not runs:
-            raise InputError("no run is given: give the folder of at least one run")
-        self._annotations = annotations
-        self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
-        self._watched: list[_Watched] = []
-        self._given: set[str] = set()
-        try:
-            for run in runs:
-                self._watch(run)
-        except BaseException:
-            self.close()
-            raise
-
-    def add(self, runs: Iterable[str]) -> bool:
-        """Add the runs that are new and can be opened. Return whether there are any."""
-        before = len(self._watched)
-        for run in runs:
-            if run not in self._given:
-                with contextlib.suppress(CamelError, OSError):
-                    self._watch(run)
-        return len(self._watched) > before
-
-    def _watch(self, run: str) -> None:
-        folder = _folder(run, self._scratch)
-        name = _name(run, {one.name for one in self._watched})
-        own = folder.root if folder.on_disk and folder.root == Path(run) else None
-        files = files_for(run, own) if self._annotations else []
-        self._watched.append(_Watched(name, folder, self._scratch, Annotations(files)))
-        self._given.add(run)
-
-    def annotations(self, run: str) -> Annotations:
-        """Return the annotations of a run, which the caller may change."""
-        return next(one.annotations for one in self._watched if one.name == run)
-
-    @property
-    def all(self) -> list[CatalogueRun]:
-        """Return the current state of each run."""
-        return [one.source for one in self._watched]
-
-    def doubt(self) -> None:
-        """Check every index file of every run again."""
-        for one in self._watched:
-            one.doubt()
-
-    def unmarked(self) -> list[tuple[_Watched, IndexPart]]:
-        """Return the index files with conversations to scan, each with its run. Large runs are skipped."""
-        return [(one, part) for one in self._watched for part in one.unmarked()]
-
-    def look(self) -> bool:
-        """Check all runs for new data. Return whether there is any."""
-        looks = [one.look() for one in self._watched]
-        return any(looks)
-
-    def notes(self) -> tuple[str, ...]:
-        """Return notes about problems of all runs."""
-        return tuple(note for one in self._watched for note in one.notes)
-
-    def close(self) -> None:
-        """Remove the temporary files."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+def watch_run(run: str, taken: Collection[str], scratch: Path, annotated: bool) -> WatchedRun:
+    """Open a run under a name that is not in `taken`. If `annotated` is false, it has no annotations."""
+    folder = _folder(run, scratch)
+    own = folder.root if folder.on_disk and folder.root == Path(run) else None
+    files = files_for(run, own) if annotated else []
+    return WatchedRun(_name(run, taken), folder, scratch, Annotations(files))
 
 
 def _name(run: str, taken: Collection[str]) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,34 +21,19 @@ from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import AMONG, Found, Scope
+from camel.query.scope import AMONG, Scope
 from camel.query.sorted_copies import SortedCopies
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query, to_cursor
 
-LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
-"""The list paths, the cheapest first."""
-_FEW_GROUPS, _SMALL = 4, 20_000
-"""An id is searched row group by row group if the file has more than `_SMALL` rows and at most `_FEW_GROUPS` groups may
-contain it; otherwise by the database."""
-
 
 def choose_list(scope: Scope, query: Query) -> ListPath:
-    """Return the first list path that can answer a query."""
-    return next(path for kind in LIST_PATHS if (path := kind.of(scope, query)) is not None)
-
-
-class Derived(NamedTuple):
-    """The objects needed to show a file derived from a run, such as its map."""
-
-    source: CatalogueRun
-    query: Query
-    hidden: frozenset[str]
-    """Labels whose rows this reader may not see."""
-    narrow: Callable[[str], Any] | None
-    """Returns an array with the indices of a file's rows that match the query. None if all rows match."""
-    remember: Callable[[Hashable, Callable[[], Any]], Any]
-    """Returns the cached value for a key, or makes it. The cache is valid until the run changes."""
+    """Return the cheapest list path that can answer a query."""
+    if query.text.strip():
+        return scope.found(query)
+    if query.sorted_by not in NUMBERS:
+        return RunOrder(scope, query)
+    return SortedCopies.of(scope, query) or NumberScan(scope, query)
 
 
 class CatalogueView(Scope):
@@ -96,20 +80,16 @@ class CatalogueView(Scope):
             return Key(source, shard, row, None)
         raise NotThere(f"'{run}' has no conversation {shown(id)}")
 
-    def _named(self, source: CatalogueRun, id: str) -> Iterator[tuple[int, int, str]]:
-        """Yield shard, row and labels of conversations with an id. Imported runs may have an id twice. The first is used."""
-        many: list[IndexPart] = []
-        for part in source.parts:
-            # Few row groups may contain the id if the rows are sorted by id.
-            groups = [group for group, (low, high) in enumerate(part.extremes("id")) if low <= id <= high]
-            if 0 < len(groups) <= _FEW_GROUPS and part.rows > _SMALL:
-                if found := part.find(id, groups):
-                    yield found
-            elif groups:
-                many.append(part)
-        if many:
-            sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
-            yield from self.ask(sql, [[str(part.path) for part in many], id])
+    def _named(self, source: CatalogueRun, id: str) -> list[tuple[Any, ...]]:
+        """Return shard, row and labels of conversations with an id. Imported runs may have an id twice. The first is used."""
+        # Only files whose row groups may contain the id; the database skips the other groups.
+        paths = [
+            str(part.path)
+            for part in source.parts
+            if any(low <= id <= high for low, high in part.extremes("id"))
+        ]
+        sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
+        return self.ask(sql, [paths, id]) if paths else []
 
     def place(self, query: Query, key: Key) -> Place:
         """Return the place of a row in the order of a query. The field `at` is not set."""
@@ -169,20 +149,7 @@ class CatalogueView(Scope):
         at = max(0, place.at - len(keys)) if back else place.at + 1
         return self.page(query, keys, at, max(total, at + len(keys)))
 
-    def derived(self, run: str, query: Query) -> Derived:
-        """Return the objects needed to show a file derived from a run."""
-        source = self.source(run)
-        asked = replace(query, runs=(run,), sort="", order="asc")
-        plain = not (asked.facets or asked.narrowed)
-        return Derived(
-            source,
-            asked,
-            self.hidden,
-            None if plain else partial(self._rows_of, source, asked),
-            partial(self.database.remember, self.state, large=True),
-        )
-
-    def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
+    def rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
         """Return the indices of the rows of a derived file that match a query. The file must have the columns of an index."""
         files = self.files(source, query)
         where = self.where(query, files) if files.parts else Condition("false")

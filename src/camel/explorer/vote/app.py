@@ -10,11 +10,10 @@ The server answers after the vote is on disk, never before.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -30,6 +29,7 @@ from camel.explorer.access import MISALIGNMENT, Consent, Keys, local, read_form
 from camel.explorer.pages import environment
 from camel.explorer.routing import Refused, new_app
 from camel.explorer.vote.passes import Passes
+from camel.query.answers import NeedsConsent
 from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
 
@@ -105,7 +105,8 @@ def create_app(
         yield
         await box.close()
 
-    app = new_app("CAMEL votes", lifespan, keys, hosts=hosts, command="camel vote")
+    failed = "The server failed. Reload the page to try again; your votes are saved."
+    app = new_app("CAMEL votes", lifespan, keys, hosts=hosts, command="camel vote", failure=failed)
     pages = environment()
 
     def form_of(voter: str | None) -> str:
@@ -132,31 +133,13 @@ def create_app(
         html = await asyncio.to_thread(found.render, {**around, **values})
         return HTMLResponse(html, status)
 
-    async def failure(request: Request, refused: Refused) -> Response:
-        return await page(request, "vote/error.html", refused.status, title=refused.title, text=refused.text)
-
-    def route(
-        path: str, method: Literal["GET", "POST"] = "GET"
-    ) -> Callable[[Callable[[Request], Awaitable[Response]]], None]:
-        def add(answer: Callable[[Request], Awaitable[Response]]) -> None:
-            async def ask(request: Request) -> Response:
-                try:
-                    return await answer(request)
-                except Refused as refused:
-                    return await failure(request, refused)
-                except Exception:
-                    # Not in a handler of the app: those answer outside the middleware, without its headers.
-                    logging.getLogger(__name__).exception("a page of the votes failed")
-                    text = "The server failed. Reload the page to try again; your votes are saved."
-                    return await failure(request, Refused(500, "Something went wrong", text))
-
-            app.add_api_route(path, ask, methods=[method], response_model=None)
-
-        return add
-
-    @app.exception_handler(HTTPException)
-    async def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
-        return await failure(request, Refused(error.status_code, "Page not found", "Your votes are saved."))
+    async def failure(request: Request, error: Exception) -> Response:
+        if isinstance(error, NeedsConsent):
+            return await ask_consent(request, 403, request.url.path)
+        if isinstance(error, HTTPException):
+            error = Refused(error.status_code, "Page not found", "Your votes are saved.")
+        assert isinstance(error, Refused)
+        return await page(request, "vote/error.html", error.status, title=error.title, text=error.text)
 
     def voter_of(request: Request) -> str:
         voter = passes.shown(request)
@@ -180,7 +163,6 @@ def create_app(
 
     # --- joining and leaving -------------------------------------------------------------------------------------
 
-    @route("/")
     async def home(request: Request) -> Response:
         voter = passes.shown(request)
         if voter is None and not by_name:
@@ -201,7 +183,6 @@ def create_app(
             request, "vote/done.html", skipped=skipped, last=booth.path(seen[-1]) if seen else ""
         )
 
-    @route("/join")
     async def come(request: Request) -> Response:
         voter = passes.voter(request.query_params.get("pass", ""))
         if voter is None:
@@ -217,7 +198,6 @@ def create_app(
         passes.give(response, voter)
         return response
 
-    @route("/join", "POST")
     async def join(request: Request) -> Response:
         shown = passes.shown(request)
         if shown is None and not by_name:
@@ -236,7 +216,6 @@ def create_app(
         passes.give(response, name)
         return response
 
-    @route("/leave", "POST")
     async def leave(request: Request) -> Response:
         await form_from(request, voter_of(request))
         response = RedirectResponse("/", 303)
@@ -270,27 +249,21 @@ def create_app(
             forward="" if last is None else booth.path(seen[at + 1]) if at + 1 < len(seen) else "/",
         )
 
-    async def pair_of(request: Request) -> tuple[str, str] | Response:
-        """Return the voter and the pair of a request, or the page that asks for consent."""
+    def pair_of(request: Request) -> tuple[str, str]:
+        """Return the voter and the pair of a request. Raise `NeedsConsent` if the voter may not be shown the pair."""
         voter = voter_of(request)
         key = booth.key(request.path_params["handle"])
         if key is None:
             raise Refused(404, "Pair not found", "The pairs have changed, or the link is incomplete.")
         if not booth.may(key, consent.given(request)):
-            return await ask_consent(request, 403, booth.path(key))
+            raise NeedsConsent([MISALIGNMENT])
         return voter, key
 
-    @route("/pair/{handle}")
     async def show(request: Request) -> Response:
-        asked = await pair_of(request)
-        return asked if isinstance(asked, Response) else await booth_page(request, *asked)
+        return await booth_page(request, *pair_of(request))
 
-    @route("/pair/{handle}", "POST")
     async def vote(request: Request) -> Response:
-        asked = await pair_of(request)
-        if isinstance(asked, Response):
-            return asked
-        voter, key = asked
+        voter, key = pair_of(request)
         form = await form_from(request, voter)
         choice, nonce = booth.choice(voter, key, form.get("choice", "")), form.get("nonce", "")
         if choice is None or len(nonce) != 32 or not _NONCE.fullmatch(nonce):
@@ -318,13 +291,21 @@ def create_app(
     async def ask_consent(request: Request, status: int, to: str) -> Response:
         return await page(request, "vote/consent.html", status, next=local(to))
 
-    @route("/consent")
     async def consent_page(request: Request) -> Response:
         voter_of(request)
         return await ask_consent(request, 200, request.query_params.get("next", "/"))
 
-    @route("/consent", "POST")
     async def answer_consent(request: Request) -> Response:
         return consent.answered(await form_from(request, voter_of(request)))
 
+    for error in (Refused, HTTPException, NeedsConsent):
+        app.add_exception_handler(error, failure)
+    app.get("/")(home)
+    app.get("/join")(come)
+    app.post("/join")(join)
+    app.post("/leave")(leave)
+    app.get("/pair/{handle}")(show)
+    app.post("/pair/{handle}")(vote)
+    app.get("/consent")(consent_page)
+    app.post("/consent")(answer_consent)
     return app

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
-import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +18,7 @@ from camel.core.errors import InputError
 from camel.evaluation.pairs import read_pairs
 from camel.evaluation.votes import BallotBox, voter_name, votes_folder
 from camel.explorer.access import Keys, is_loopback
-from camel.explorer.serving import answer, can_open, is_any, link_to, listening
+from camel.explorer.serving import answer, is_any, link_to, listening, open_page
 from camel.explorer.vote.app import create_app
 from camel.explorer.vote.passes import Passes
 
@@ -67,9 +65,7 @@ def serve(
         passes = Passes(Keys(box.secret))
         anybody = f"{base}/" if by_name else base + passes.link("")
         ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
-        if can_open() if open_browser is None else open_browser:
-            # In a thread: some browsers stay in the foreground until they are closed.
-            threading.Thread(target=webbrowser.open, args=[anybody], daemon=True).start()
+        open_page(anybody, open_browser)
         answer(app, opened)
 
 
