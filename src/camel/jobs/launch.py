@@ -21,7 +21,7 @@ from camel.jobs.budget import Budget
 from camel.jobs.failures import PATIENCE, EndpointNotices
 from camel.jobs.job import Job
 from camel.jobs.log import RunLog
-from camel.jobs.progress import Silent, View, Watcher, progress_of
+from camel.jobs.progress import View, Watcher, progress_of
 from camel.jobs.runner import Outcome, Runner
 from camel.jobs.signals import STOPPED, Stopping
 from camel.jobs.state import JobState, name_of, price_of
@@ -60,7 +60,7 @@ class Launch:
     """One execution of a job."""
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
-        self.view = view or Silent()
+        self.view = view or View()
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
                 raise InputError(f"'{spec.name}' runs only on this machine: for a cluster, use NAME@URL")

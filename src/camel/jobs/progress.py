@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -114,41 +114,13 @@ def progress_of(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in snapshot.to_dict().items() if name not in left_out}
 
 
-class View(Protocol):
-    """Shows a running job."""
+class View:
+    """Shows a running job. This base class shows nothing."""
 
-    every: float
+    every = 60.0
     """Seconds between two snapshots."""
 
     def __enter__(self) -> View:
-        """Start the display."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Restore the terminal."""
-        ...
-
-    def show(self, now: Snapshot) -> None:
-        """Show the current state."""
-        ...
-
-    def event(self, entry: dict[str, Any]) -> None:
-        """Show an event of the log."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-        ...
-
-
-class Silent:
-    """A view that shows nothing."""
-
-    every = 60.0
-
-    def __enter__(self) -> Silent:
         return self
 
     def __exit__(
@@ -157,16 +129,16 @@ class Silent:
         return None
 
     def show(self, now: Snapshot) -> None:
-        """Show nothing."""
+        """Show the current state."""
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Show nothing."""
+        """Show an event of the log."""
 
     def note(self, text: str) -> None:
-        """Show nothing."""
+        """Show a line."""
 
 
-class Printed(Silent):
+class Printed(View):
     """Prints a line from time to time, for programs and notebooks."""
 
     every = 10.0
