@@ -34,6 +34,7 @@ from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.halt import Halt
 from camel.engine.site import WAIT, ModelReport, StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import ShardTable, Steps, Workload, Written
+from camel.engine.supervisor import StepPass
 from camel.models.governor import EndpointReport
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -237,7 +238,8 @@ async def _work(folder: RunFolder, pretence: Pretence, workers: int) -> tuple[di
     with Supervisor(pretence, folder, concurrency=workers, workers=workers) as supervisor:
         coordinator = _process("CoordinatorActor")
         before, started = _cpu(me) + _cpu(coordinator), time.monotonic()
-        complete = await supervisor.run([workload], folder, concurrency=workers, halt=Halt(), step=(0,))
+        work = StepPass(workloads=[workload], folder=folder, concurrency=workers, halt=Halt(), step=(0,))
+        complete = await supervisor.run(work)
         wall, cpu = time.monotonic() - started, _cpu(me) + _cpu(coordinator) - before
         figures = {
             "driver MB": me.memory_info().rss / 2**20,

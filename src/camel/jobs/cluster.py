@@ -11,7 +11,8 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ from camel.engine.halt import Halt
 from camel.engine.notices import ignore_notice
 from camel.engine.site import StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import Workload
+from camel.engine.supervisor import StepPass
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE, ClusterFailures
@@ -258,36 +260,21 @@ class Cluster:
         runner.supervisor = self.run
         runner.elsewhere, runner.workers = [], 0
 
-    async def run(
-        self,
-        workloads: Sequence[Workload],
-        folder: RunFolder,
-        *,
-        concurrency: int,
-        halt: Halt,
-        committed: Callable[[str, int], None],
-        step: tuple[int, ...],
-        attempt: int,
-    ) -> bool:
+    async def run(self, work: StepPass) -> bool:
         """Run a step on the cluster."""
         assert self._runner is not None
         if self._supervisor is None:
             self._supervisor = await asyncio.to_thread(self._begin, self._runner)
-        self._recounted(self._runner.state)
+        self._base = {
+            name: replace(tally, counts=tally.counts.copy())
+            for name, tally in self._runner.state.tallies.items()
+        }
 
         def note(stage: str, shard: int) -> None:
-            self._note(stage, shard, folder)
-            committed(stage, shard)
+            self._note(stage, shard, work.folder)
+            work.committed(stage, shard)
 
-        return await self._supervisor.run(
-            workloads,
-            folder,
-            concurrency=concurrency,
-            halt=halt,
-            committed=note,
-            step=step,
-            attempt=attempt,
-        )
+        return await self._supervisor.run(replace(work, committed=note))
 
     def _begin(self, runner: Runner) -> RaySupervisor:
         from camel.engine.ray.supervisor import TTL, RaySupervisor
@@ -316,21 +303,6 @@ class Cluster:
             tell=lambda event, text, **fields: runner.tell(event, text, **fields),
         )
         return self._stack.enter_context(supervisor)
-
-    def _recounted(self, state: JobState) -> None:
-        """Copy the counts that the job state has read from markers."""
-        self._base = {
-            name: Tally(
-                tally.planned,
-                tally.committed,
-                tally.committed,
-                0,
-                tally.failed,
-                tally.usage,
-                tally.counts.copy(),
-            )
-            for name, tally in state.tallies.items()
-        }
 
     def _note(self, stage: str, shard: int, folder: RunFolder) -> None:
         """Count a finished shard."""

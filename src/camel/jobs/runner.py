@@ -18,7 +18,7 @@ from camel.engine.controlled import controlled, look
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, ignore_notice
-from camel.engine.supervisor import Supervisor, run_here
+from camel.engine.supervisor import StepPass, Supervisor, run_here
 from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE, FailedItems
@@ -73,7 +73,6 @@ class Runner:
         accept: Collection[str] = (),
         retry_failed: bool = False,
         halt: Halt | None = None,
-        supervisor: Supervisor = run_here,
     ) -> None:
         """`accept` names changes of settings that the user accepts; `patience` is the maximum length of an outage in seconds.
 
@@ -85,7 +84,7 @@ class Runner:
         """Called with each event for the log."""
         self.committed: Callable[[JobState, str, int], None] = lambda state, stage, shard: None
         """Called for each finished shard."""
-        self.supervisor = supervisor
+        self.supervisor: Supervisor = run_here
         self.meter = Meter(budget, self.halt, patience=patience, tell=self._tell)
         self.models = Models(self.meter, concurrency)
         self.state = JobState(job, self.meter, self.models, self._tell, accept=accept)
@@ -187,15 +186,16 @@ class Runner:
                 await state.counted()
                 # Another pass starts open shards again and would count their items twice.
                 state.recount(workloads)
-            complete = await self.supervisor(
-                list(workloads.values()),
-                state.folder,
+            work = StepPass(
+                workloads=list(workloads.values()),
+                folder=state.folder,
                 concurrency=window,
                 halt=self.halt,
                 committed=note,
                 step=path,
                 attempt=attempt,
             )
+            complete = await self.supervisor(work)
             if not complete and (reason := self.meter.rejected()):
                 self.halt.set(reason)
             if complete or self.halt.reason:
