@@ -93,27 +93,24 @@ def write_lines(path: Path, records: Sequence[Any]) -> Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """The items of a stage, in shards."""
+class StageItems:
+    """The items of a stage, numbered from 0, in shards."""
 
     name: str
     """The name of the stage."""
     count: int
-    work: Callable[[int, Steps], Awaitable[Any]]
-    """Returns the record of an item. The failure of a single item is also a record; an exception stops the run."""
-    write: Callable[[Path, Sequence[Any]], Written]
-    """Writes the records of a shard durably, ordered by index. Called on a thread."""
     fingerprint: str = ""
-    """Hash of everything that determines the records; stored with each shard."""
+    """Hash of what determines the records, stored with each shard. Default: a hash of the stage's identity."""
     suffix: str = ".parquet"
     shard_size: int = 1024
     segments: tuple[Segment, ...] = ()
     """The segments of items; empty: all items are one segment with shards of `shard_size`."""
     inactive: ItemSet | None = None
-    """Items that are not worked on."""
+    """Items that are not worked on, because their rows were deleted or changed."""
     items: Mapping[int, Sequence[int]] | None = None
     """The items to work on, by shard; None: all."""
-    layout: Layout = field(init=False)
+    layout: Layout = field(init=False, compare=False)
+    """Which items are in which shard."""
 
     def __post_init__(self) -> None:
         segments = self.segments or (Segment(self.count, self.shard_size),)
@@ -124,11 +121,24 @@ class Workload:
         """The indexes of the shards to commit, in order."""
         return range(self.layout.shards) if self.items is None else sorted(self.items)
 
+    @property
+    def planned(self) -> int:
+        """Number of items to work on."""
+        return self.layout.active if self.items is None else sum(map(len, self.items.values()))
+
     def indices(self, shard: int) -> Sequence[int]:
         """Return the indexes of the items in a shard to work on."""
-        if self.items is not None:
-            return self.items[shard]
-        return self.layout.items(shard)
+        return self.layout.items(shard) if self.items is None else self.items[shard]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload(StageItems):
+    """The items of a stage, and what the engine does with them."""
+
+    work: Callable[[int, Steps], Awaitable[Any]]
+    """Returns the record of an item. The failure of a single item is also a record; an exception stops the run."""
+    write: Callable[[Path, Sequence[Any]], Written]
+    """Writes the records of a shard durably, ordered by index. Called on a thread."""
 
 
 class ShardTable:

@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.core.model import Model
-from camel.engine.stage import Written
+from camel.engine.stage import StageItems, Written
 from camel.jobs.budget import Budget
 from camel.models.spec import ModelSpec
-from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
@@ -53,11 +52,9 @@ def _nothing(record: Any) -> Iterable[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(StageItems):
     """Items with the same work function, numbered from 0."""
 
-    name: str
-    count: int
     work: Callable[[Item], Awaitable[Any]]
     """Returns the record of an item. It must not catch `ModelError`."""
     write: Callable[[Path, Sequence[Any]], Written]
@@ -75,27 +72,12 @@ class Stage:
     identity: Mapping[str, Any] | None = None
     """What determines the records. It is stored when the stage starts, and a different value later raises an error; None:
     it is in the stage's name or in the job's settings."""
-    fingerprint: str = ""
-    """Hash of what determines the records, stored with each shard. Default: a hash of the identity."""
     seat: str = ""
     """The seat whose model is called; its price applies to replies in open journals."""
-    suffix: str = ".parquet"
-    shard_size: int = 1024
-    segments: tuple[Segment, ...] = ()
-    """The segments of items; empty: all items are one segment with shards of `shard_size`."""
-    inactive: ItemSet | None = None
-    """Items that are not worked on, because their rows were deleted or changed."""
-    items: Mapping[int, Sequence[int]] | None = None
-    """The items to work on, by shard; None: all."""
     number: Callable[[Any], int] | None = None
     """Returns the item of a record. Without it, the records of a shard must be those of its items, in order."""
     concurrency: int | None = None
     """Maximum number of items in flight; None: the job's limit."""
-
-    @property
-    def layout(self) -> Layout:
-        """Which items are in which shard."""
-        return Layout(self.segments or (Segment(self.count, self.shard_size),), self.inactive)
 
 
 class Estimator(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from camel.engine.halt import Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.notices import Tell
 from camel.engine.site import ToolUse
-from camel.engine.stage import Steps, Workload, Written
+from camel.engine.stage import StageItems, Steps, Workload, Written
 from camel.jobs.batched import FOLDER, BatchedModel
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import failure_of
@@ -228,7 +228,7 @@ class JobState:
         new = [stage for stage in stages if stage.name not in self.tallies]
         for stage in new:
             self._stages[stage.name] = stage
-            self.tallies[stage.name], self._counted[stage.name] = Tally(self._planned(stage)), Counted()
+            self.tallies[stage.name], self._counted[stage.name] = Tally(stage.planned), Counted()
             if not self._shared and (lost := missing_files(self.folder, named(stage.name).stage)):
                 more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
                 raise damaged(self.folder, lost[0], f"is missing{more}")
@@ -259,21 +259,8 @@ class JobState:
 
     def workload(self, stage: Stage) -> Workload:
         """Return the stage as a workload for the engine."""
-        return Workload(
-            name=stage.name,
-            count=stage.count,
-            work=partial(self._work, stage),
-            write=partial(self._write, stage),
-            fingerprint=stage.fingerprint,
-            suffix=stage.suffix,
-            shard_size=stage.shard_size,
-            segments=stage.segments,
-            inactive=stage.inactive,
-            items=stage.items,
-        )
-
-    def _planned(self, stage: Stage) -> int:
-        return stage.layout.active if stage.items is None else sum(map(len, stage.items.values()))
+        items: dict[str, Any] = {one.name: getattr(stage, one.name) for one in fields(StageItems) if one.init}
+        return Workload(**items, work=partial(self._work, stage), write=partial(self._write, stage))
 
     async def _work(self, stage: Stage, index: int, steps: Steps) -> _Ended:
         """Run one item under the failure policy."""
@@ -428,10 +415,10 @@ class JobState:
 
     def _tally_names(self, name: str, shards: set[int]) -> None:
         """Count the items of shards from the shards' names only, without reading markers."""
-        workload = self.workload(self._stages[name])
-        wanted = set(workload.numbers) if workload.items is not None else shards
-        items = sum(len(workload.indices(shard)) for shard in shards & wanted)
-        self.tallies[name] = Tally(self._planned(self._stages[name]), items, items)
+        stage = self._stages[name]
+        wanted = shards if stage.items is None else shards & stage.items.keys()
+        items = sum(len(stage.indices(shard)) for shard in wanted)
+        self.tallies[name] = Tally(stage.planned, items, items)
 
     def _tell_of_damage(self, damage: Damage) -> None:
         self.damaged += damage.records or 0
