@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -119,10 +119,6 @@ class Served(Job):
         made_by = self.made_by
         scenario = made_by.config.loaded_scenario() if isinstance(made_by, Generation) else None
         self.plan = GrowingPlan(run, last_stage(scenario) if scenario else CONVERSATIONS)
-
-    def stages(self, run: RunFolder) -> Iterator[Stage]:
-        """Yield the one stage."""
-        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stage of conversations or answers. An unsuitable request fails only its own item."""

@@ -30,7 +30,7 @@ from camel.engine.stage import Written
 from camel.generation.conversations import read_transcripts, returned_record, why_failed
 from camel.generation.table_plan import rewrite_shards
 from camel.jobs.item import Item
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.jobs.ledger import spent_on, usage_of
 from camel.jobs.progress import expect_line
 from camel.jobs.state import name_of, price_of
@@ -128,10 +128,6 @@ class Translation(Job):
             with run.locked():
                 for language in dict.fromkeys(self.languages):
                     rewrite_shards(run, plan, f"{STAGE}{language}")
-
-    def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield one stage per language."""
-        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return all stages."""

@@ -15,7 +15,6 @@ to get to the same place.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,7 +95,7 @@ class Estimator(Protocol):
         ...
 
 
-class Job(ABC):
+class Job:
     """The declaration of a long-running command. It can be pickled, and has no open files, connections or secrets."""
 
     name: ClassVar[str]
@@ -111,9 +110,10 @@ class Job(ABC):
     variables: Collection[str] = ()
     """Names of environment variables that workers need, in addition to those of the models."""
 
-    @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the steps in order. A step is a stage, several stages that share one limit on items in flight, or another job."""
+        """Yield the steps in order. A step is a stage, several stages that share one limit on items in flight, or another job.
+        Default: the stages of the outline, one after the other."""
+        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stages that are known in advance, for progress and budgets."""
@@ -125,7 +125,7 @@ class Job(ABC):
         folder.root.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def prepare(self, run: RunFolder) -> None:  # noqa: B027 - most jobs need no preparation
+    def prepare(self, run: RunFolder) -> None:
         """Plan the items before the work starts. Called once, by the driver, which may lock the run for it."""
 
     def estimator(self, run: RunFolder) -> Estimator | None:
