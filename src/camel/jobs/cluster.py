@@ -151,7 +151,7 @@ class JobSite:
             return
         state, tally = self._current, self._current.tallies[stage]
         _, failed, counts = counted_in(state.folder.marker(stage, shard).totals)
-        tally.finished -= len(state.stage(stage).indices(shard))
+        tally.finished -= len(state.stages[stage].indices(shard))
         tally.failed -= failed
         tally.counts.subtract(counts)
 

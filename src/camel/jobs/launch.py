@@ -234,17 +234,10 @@ def _abandoned(calls: int) -> str:
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error of the group to report: an error of CAMEL if there is one."""
-    leaves: list[BaseException] = []
-    todo: list[BaseException] = [group]
-    while todo:
-        error = todo.pop(0)
-        inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-        todo += inner
-        leaves += [] if inner else [error]
-    for error in leaves:
-        if isinstance(error, CamelError):
-            return error
-    for error in leaves:
-        if isinstance(error, OSError):
-            return CamelError(f"cannot write the run's folder: {error}; committed data is safe")
-    return group
+    found: BaseException | None = group.subgroup((CamelError, OSError))
+    found = group.subgroup(CamelError) or found
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    if isinstance(found, OSError):
+        return CamelError(f"cannot write the run's folder: {found}; committed data is safe")
+    return found or group

@@ -256,7 +256,7 @@ class Watcher:
         if name not in self._ended or state.folder is not self._runner.folder:
             return 0
         if name not in self._in_journals:
-            stage = state.stage(name)
+            stage = state.stages[name]
             most = items_in_journals(state.folder, name, stage.layout)
             self._in_journals[name] = min(self._ended[name], state.tallies[name].committed + most)
         return self._in_journals[name]

@@ -106,7 +106,7 @@ class Runner:
 
     def replicas(self) -> list[ReplicaState]:
         """Return the current state of the models' endpoints. Empty if the models have no endpoints."""
-        return self.state.replicas() if self.elsewhere is None else self.elsewhere
+        return self.models.replicas() if self.elsewhere is None else self.elsewhere
 
     async def run(self) -> Outcome:
         """Run until everything is committed or something stops it."""
@@ -123,7 +123,7 @@ class Runner:
     async def _run(self, state: JobState, path: tuple[int, ...]) -> bool:
         """Run a job or a nested job. Return False if something stopped it."""
         self.state, folder = state, state.folder
-        with folder.locked(), state.counting():
+        with folder.locked():
             if read_wish(folder) == "stop":  # meant for an earlier process
                 wish(folder, "go")
             self._folders.append(folder)
@@ -137,6 +137,7 @@ class Runner:
                 return await self._steps(state, path)
             finally:
                 self._folders.remove(folder)
+                state.over = True
 
     async def _steps(self, state: JobState, path: tuple[int, ...]) -> bool:
         steps, number = state.job.stages(state.folder), 0
@@ -164,7 +165,10 @@ class Runner:
     async def _step(self, state: JobState, stages: list[Stage], path: tuple[int, ...]) -> bool:
         """Run stages together, in several passes. Return False if they could not be finished."""
         state.begin(stages)
-        state.hold_journals(stages)
+        for stage in stages:
+            # No other folder may use the journals of remaining items.
+            if state.tallies[stage.name].committed < state.tallies[stage.name].planned:
+                state.folder.hold_journals(named(stage.name).stage)
         if over := self.meter.out_of_time():
             self.halt.set(over)
         window = min((one.concurrency for one in stages if one.concurrency), default=self.concurrency)
@@ -214,7 +218,7 @@ class Runner:
         for stage in stages:
             name = named(stage.name).stage
             if state.tallies[name].failed:
-                self._failed += failed_items(state.folder, state.stage(name))
+                self._failed += failed_items(state.folder, state.stages[name])
 
     def _begin_retry(self, state: JobState) -> None:
         """Find the failed items to retry. An unfinished retry is resumed first."""
