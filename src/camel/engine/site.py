@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -257,26 +257,9 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
     """Seconds between two requests or heartbeats without news. Grows with the number of workers."""
 
 
-class CoordinatorClient(Protocol):
-    """The coordinator as a worker calls it. Every method is idempotent.
-
-    Raises `TimeoutError` if no answer came, and `CoordinatorGone` if none will come.
-    """
-
-    async def turn(self, worker: str) -> Turn | None:
-        """Return the current turn, or None if no work will come."""
-        ...
-
-    async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """Return a shard, `WAIT` while others may still give one back, or None if the turn is over.
-
-        `number` counts the worker's requests: the same number gets the same shard.
-        """
-        ...
-
-    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Send a heartbeat."""
-        ...
+CallCoordinator = Callable[..., Awaitable[Any]]
+"""Calls a method of the coordinator by its name: `turn`, `lease` or `beat`. A worker repeats calls, so these are idempotent.
+Raises `TimeoutError` if no answer came, and `CoordinatorGone` if none will come."""
 
 
 class CoordinatorGone(Exception):
