@@ -14,10 +14,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from camel.record.parquet import Written
 from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.run import RunFolder
 from camel.storage.files import sync_folder
@@ -68,23 +69,14 @@ read_step = msgspec.msgpack.Decoder(JournaledStep).decode
 write_step = msgspec.msgpack.Encoder().encode
 
 
-class Written(NamedTuple):
-    """A written shard."""
-
-    rows: int
-    sha256: str
-    totals: dict[str, float]
-    """Sums over the records, stored in the marker."""
-
-
-def write_whole(path: Path, data: bytes, rows: int, totals: dict[str, float] | None = None) -> Written:
+def write_whole(path: Path, data: bytes, rows: int) -> Written:
     """Write a shard from bytes, durably."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
-    return Written(rows, hashlib.sha256(data).hexdigest(), totals or {})
+    return Written(rows, hashlib.sha256(data).hexdigest())
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> Written:

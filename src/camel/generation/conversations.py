@@ -41,8 +41,7 @@ def conversation_stage(
         return price.cost(usage) if price else None
 
     def write(path: Path, records: Sequence[Transcript]) -> Written:
-        shard = write_indexed(folder, path.parent.name, path, records, settings.fingerprint, cost)
-        return Written(shard.rows, shard.sha256, {})
+        return write_indexed(folder, path.parent.name, path, records, settings.fingerprint, cost)
 
     return Stage(
         name=name,

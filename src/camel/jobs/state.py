@@ -304,7 +304,7 @@ class JobState:
             used |= model_totals(used_by)
         totals = {**(used if self.job.models else {}), **totals_in(stage, records)}
         made = dict(zip(TOOLS, msgspec.structs.astuple(tools), strict=True)) if tools.calls else {}
-        return Written(written.rows, written.sha256, {**totals, **made, **written.totals})
+        return written._replace(totals={**totals, **made, **written.totals})
 
     # --- counting ----------------------------------------------------------------------------------------------------
 

@@ -52,11 +52,13 @@ _FEW_VALUES = frozenset(
 """Columns that have few different values and are written with a dictionary. For prose, a dictionary would only be discarded."""
 
 
-class Shard(NamedTuple):
-    """A Parquet file that was written."""
+class Written(NamedTuple):
+    """A written shard."""
 
     rows: int
     sha256: str
+    totals: dict[str, float] = {}  # noqa: RUF012 - never changed
+    """Sums over the records, stored in the marker."""
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -67,7 +69,7 @@ def arrow(module: str = "pyarrow") -> Any:
         raise MissingExtra("reading and writing Parquet", "data") from None
 
 
-def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
+def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Written:
     """Write record batches with the schema `layout` as the row groups of one Parquet file, durably."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     count = 0
@@ -91,7 +93,7 @@ def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Shard(count, hashed.digest.hexdigest())
+    return Written(count, hashed.digest.hexdigest())
 
 
 def _few_values(layout: Any) -> list[str]:
