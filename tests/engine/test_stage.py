@@ -79,8 +79,8 @@ def test_a_table_of_nothing_is_empty(tmp_path: Path):
 
 def test_a_shard_is_durable_and_known_by_its_hash(tmp_path: Path, synced: list[str]):
     path = tmp_path / "shard.bin"
-    written = write_whole(path, b"data", 3, {"calls": 2.0})
-    assert written == Written(3, hashlib.sha256(b"data").hexdigest(), {"calls": 2.0})
+    written = write_whole(path, b"data", 3)
+    assert written == Written(3, hashlib.sha256(b"data").hexdigest(), {})
     assert path.read_bytes() == b"data"
     assert synced == ["shard.bin", tmp_path.name]
 
