@@ -190,8 +190,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
             run=RunSection(concurrency=4),
         )
         driver = generation(config)
-        cluster = Cluster("local")
-        cluster.serve(driver)
+        cluster = Cluster(driver, "local")
         Fence(driver.folder, 0.0).renew()
         site = await site_of(config)
         given_out, _ = shares_of(config)({"w": site.report()}, ["w"])

@@ -11,10 +11,10 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,7 +28,7 @@ from camel.engine.stage import Workload
 from camel.engine.supervisor import StepPass
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
-from camel.jobs.failures import PATIENCE, ClusterFailures
+from camel.jobs.failures import PATIENCE
 from camel.jobs.job import Job, Step
 from camel.jobs.ledger import Tally, counted_in
 from camel.jobs.retry import open_retry
@@ -218,28 +218,17 @@ def check_same_folder(folder: RunFolder) -> None:
 # ---------------------------------------------------------------- in the driver
 
 
-class Watched(NamedTuple):
-    """Divides the limits among workers and decides when the run stops. Runs in the coordinator."""
-
-    shares: Shares
-    failures: ClusterFailures
-
-    def __call__(
-        self, reports: Mapping[str, WorkerReport], live: Collection[str]
-    ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Return each worker's share, and the reason to stop the run, if there is one."""
-        given, halt = self.shares(reports, live)
-        return given, self.failures(reports, live) or halt
-
-
 class Cluster:
-    """Runs the steps of a job on a cluster. Open it with `with`, and pass its method `run` to the runner as the supervisor."""
+    """Runs the steps of a job on a cluster, while it is open as a context manager."""
 
-    def __init__(self, address: str, *, workers: int | None = None, ttl: float | None = None) -> None:
+    def __init__(
+        self, runner: Runner, address: str, *, workers: int | None = None, ttl: float | None = None
+    ) -> None:
         if workers is not None and workers < 1:
             raise InputError(f"--workers must be at least 1, not {workers}")
-        self._address, self._workers, self._ttl = address, workers, ttl
-        self._runner: Runner | None = None
+        self._runner, self._address, self._workers, self._ttl = runner, address, workers, ttl
+        runner.supervisor = self.run
+        runner.elsewhere, runner.workers = [], 0
         self._supervisor: RaySupervisor | None = None
         self._stack = contextlib.ExitStack()
         self._base: dict[str, Tally] = {}
@@ -254,17 +243,10 @@ class Cluster:
     def __exit__(self, *exc: Any) -> None:
         self._stack.__exit__(*exc)
 
-    def serve(self, runner: Runner) -> None:
-        """Use the cluster to run the steps of `runner`."""
-        self._runner = runner
-        runner.supervisor = self.run
-        runner.elsewhere, runner.workers = [], 0
-
     async def run(self, work: StepPass) -> bool:
         """Run a step on the cluster."""
-        assert self._runner is not None
         if self._supervisor is None:
-            self._supervisor = await asyncio.to_thread(self._begin, self._runner)
+            self._supervisor = await asyncio.to_thread(self._begin)
         self._base = {
             name: replace(tally, counts=tally.counts.copy())
             for name, tally in self._runner.state.tallies.items()
@@ -276,10 +258,10 @@ class Cluster:
 
         return await self._supervisor.run(replace(work, committed=note))
 
-    def _begin(self, runner: Runner) -> RaySupervisor:
+    def _begin(self) -> RaySupervisor:
         from camel.engine.ray.supervisor import TTL, RaySupervisor
 
-        folder, meter = runner.folder, runner.meter
+        runner, folder, meter = self._runner, self._runner.folder, self._runner.meter
         self._stack.callback(shutil.rmtree, folder.root / ACCOUNTS, ignore_errors=True)
         supervisor = RaySupervisor(
             JobFactory(
@@ -289,14 +271,12 @@ class Cluster:
             concurrency=runner.concurrency,
             workers=self._workers,
             ttl=self._ttl or TTL,
-            share=Watched(
-                Shares(
-                    meter.budget,
-                    rates_of(runner.job, runner.concurrency),
-                    before=meter.before,
-                    accounts=folder.root.absolute(),
-                ),
-                ClusterFailures(runner.patience),
+            share=Shares(
+                meter.budget,
+                rates_of(runner.job, runner.concurrency),
+                before=meter.before,
+                accounts=folder.root.absolute(),
+                patience=runner.patience,
             ),
             environment=worker_environment(runner.job),
             watch=self.watch,
@@ -316,7 +296,6 @@ class Cluster:
 
     def watch(self, totals: Totals) -> None:
         """Update the runner's counts and endpoint states from the workers' reports."""
-        assert self._runner is not None
         runner, report = self._runner, totals.report
         runner.meter.take(report)
         runner.workers = len(totals.live)

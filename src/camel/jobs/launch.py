@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -137,17 +137,13 @@ class Launch:
         )
         self.view.event(entry)
 
-    @contextlib.contextmanager
-    def _place(self) -> Generator[None]:
-        """Connect to the cluster if an address is given. Otherwise the job runs in this process."""
+    def _place(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the cluster if an address is given. Otherwise the job runs in this process."""
         if not self.options.address:
-            yield
-            return
+            return contextlib.nullcontext()
         from camel.jobs.cluster import Cluster
 
-        with Cluster(self.options.address, workers=self.options.workers) as cluster:
-            cluster.serve(self.runner)
-            yield
+        return Cluster(self.runner, self.options.address, workers=self.options.workers)
 
     def _tell(self, event: str, text: str, **fields: Any) -> None:
         self.view.event(self.log.write(event, text=text, **fields))
@@ -169,7 +165,8 @@ class Launch:
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         if not outcome.complete and not outcome.reason:
-            outcome = Outcome("stopped", runner.halt.reason + _abandoned(stopping.abandoned))
+            lost = f", at once: {counted(stopping.abandoned, 'call')} in flight abandoned, to be repeated and paid for again"
+            outcome = Outcome("stopped", runner.halt.reason + (lost if stopping.abandoned else ""))
         return outcome
 
     def _say_stopping(self) -> None:
@@ -222,14 +219,6 @@ class Launch:
         if tally.committed == tally.planned:
             usage = progress_of(self.watcher.now())["usage"]
             self.view.event(self.log.write("stage", stage=stage, items=tally.planned, usage=usage))
-
-
-def _abandoned(calls: int) -> str:
-    """Return what an immediate stop costs, to append to the reason. Empty if no call was in flight."""
-    if not calls:
-        return ""
-    what = counted(calls, "call")
-    return f", at once: {what} in flight abandoned, to be repeated and paid for again"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
