@@ -22,6 +22,7 @@ store. For a run on a disk, `root` is the run itself.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -31,7 +32,7 @@ import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -57,13 +58,6 @@ _FETCHES = 4
 DRIVER = ".driver"
 """A file in a run's folder while workers on other machines may be running for a driver, alive or just dead (`engine.fence`)."""
 T = TypeVar("T")
-
-
-class Kept(NamedTuple):
-    """Name and size of a durable data file, for its marker."""
-
-    file: str
-    size: int
 
 
 class RunFolder(LocalFiles):
@@ -336,13 +330,13 @@ class RunFolder(LocalFiles):
         make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
-    def persist(self, path: Path) -> Kept:
-        """Make a finished file at a `data_path` durable. Call it before the file's marker is created."""
-        kept = Kept(path.relative_to(self.root).as_posix(), path.stat().st_size)
+    def persist(self, path: Path) -> tuple[str, int]:
+        """Make a finished file at a `data_path` durable, before its marker is created. Return its name and size for the marker."""
+        file, size = path.relative_to(self.root).as_posix(), path.stat().st_size
         if isinstance(self.store, BucketStore):
-            self.store.upload(path, kept.file)
+            self.store.upload(path, file)
             path.unlink()
-        return kept
+        return file, size
 
     def discard(self, path: Path) -> None:
         """Remove the data file of an attempt whose shard another process has committed."""
@@ -388,14 +382,14 @@ class RunFolder(LocalFiles):
             with contextlib.closing(fetched):
                 yield each()
 
-    def fetch_all(self, files: Iterable[str], into: Path) -> list[Path]:
-        """Copy files of a run in an object store to a local folder."""
-        made: list[Path] = []
+    def local_paths(self, files: Iterable[str]) -> list[Path]:
+        """Return local paths of files, valid until this process ends. Files in an object store are downloaded."""
+        if self.on_disk:
+            return [self.path(file) for file in files]
+        scratch = tempfile.mkdtemp(prefix="camel-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         with self.opened(files) as paths:
-            for path in paths:
-                made.append(into / path.name)
-                shutil.move(path, made[-1])
-        return made
+            return [Path(shutil.move(path, scratch)) for path in paths]
 
     def copy_to_store(self, name: str) -> None:
         """Copy a file next to the journals, such as the log, to the object store."""
