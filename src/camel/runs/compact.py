@@ -134,12 +134,7 @@ def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
 def read_compaction(folder: RunFolder, stage: str, first: int, last: int, retry: int = 0) -> Compaction:
     """Read the marker of a compaction."""
     name = _name(stage, first, last, retry)
-    try:
-        found = msgspec.json.decode(folder.read(name), type=Compaction)
-    except FileNotFoundError:
-        raise
-    except (OSError, msgspec.MsgspecError) as error:
-        raise damaged(folder, name, f"is damaged: {error}") from None
+    found = folder.decoded(name, Compaction)
     if found.name != name:
         raise damaged(folder, name, f"is damaged: it contains the marker of {found.name}")
     return found
