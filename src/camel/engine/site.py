@@ -187,25 +187,13 @@ class Site(Protocol):
         ...
 
 
-class Factory(Protocol):
-    """Creates a site. The cluster stores it as plain pickle, so it must not contain secrets."""
-
-    async def __call__(self, worker: str) -> Site:
-        """Create the site of a worker in this process."""
-        ...
-
-
-class Divide(Protocol):
-    """Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator."""
-
-    def __call__(
-        self, reports: Mapping[str, WorkerReport], live: Collection[str]
-    ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Return the share of each live worker, and the reason to stop the run, if there is one.
-
-        `reports` has the last report of every worker, including dead ones. Called about once a second; may keep state.
-        """
-        ...
+Factory = Callable[[str], Awaitable[Site]]
+"""Creates the site of a worker, given by name, in this process. The cluster stores the factory as plain pickle, so it must
+not contain secrets."""
+Divide = Callable[[Mapping[str, WorkerReport], Collection[str]], tuple[Mapping[str, WorkerShare], str]]
+"""Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator about once a second; may keep state.
+The arguments are the last report of every worker, including dead ones, and the names of the live workers. Returns the share
+of each live worker, and the reason to stop the run, if there is one."""
 
 
 def no_limits(
