@@ -102,7 +102,8 @@ def config_text(answers: Answers, name: str) -> str:
     if answers.base_url:
         find_replicas(answers.base_url)
     full = {level.name: level.count for level in scenario.levels}
-    size = answers.size or (_affordable(answers, full) if answers.money else _few(answers))
+    few = LOCAL_SIZE if answers.model == LOCAL else SIZE
+    size = answers.size or (_affordable(answers, full) if answers.money else few)
     if size > scenario.count:
         raise InputError(
             f"scenario '{scenario.name}' has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
@@ -131,10 +132,6 @@ def _scenario(name: str) -> Scenario:
             "there"
         )
     return scenario
-
-
-def _few(answers: Answers) -> int:
-    return LOCAL_SIZE if answers.model == LOCAL else SIZE
 
 
 def _affordable(answers: Answers, full: Mapping[str, int]) -> int:

@@ -12,7 +12,7 @@ import msgspec
 
 from camel.core.message import Usage
 from camel.core.model import Price
-from camel.jobs.ledger import STOPPED
+from camel.jobs.ledger import stops_of
 from camel.jobs.log import last_events, part_of, time_of_day
 from camel.jobs.runner import Runner
 from camel.jobs.state import JobState, name_of
@@ -223,11 +223,7 @@ class Watcher:
                 )
                 for name, tally in tallies.items()
             ),
-            stops={
-                name.removeprefix(STOPPED): count
-                for name, count in counts.most_common()
-                if name.startswith(STOPPED) and count > 0
-            },
+            stops=stops_of(dict(counts.most_common())),
             usage=used,
             models={name: one.before + one.usage for name, one in meter.models.items()}
             if len(meter.models) > 1

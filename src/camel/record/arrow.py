@@ -243,13 +243,9 @@ def _transcript() -> _Struct:
 def schema() -> Any:
     """Return the Arrow schema of a transcript."""
     pa = arrow()
-    totals = [("num_messages", pa.int64()), *((name, pa.int64()) for name in map(_total_name, _TOTALS))]
-    totals.append(("usd", pa.float64()))
+    names = ("num_messages", *(name if name == "calls" else f"{name}_tokens" for name in _TOTALS))
+    totals = [*((name, pa.int64()) for name in names), ("usd", pa.float64())]
     return pa.schema([*_transcript().type, *totals])
-
-
-def _total_name(name: str) -> str:
-    return name if name == "calls" else f"{name}_tokens"
 
 
 def is_transcripts(layout: Any) -> bool:
