@@ -88,17 +88,8 @@ def reset_preview(folder: RunFolder, settings: Settings) -> bool:
     with folder.locked():
         place = folder.path(f"{EARLIER}/{len(folder.store.folders(EARLIER)) + 1:06d}")
         place.mkdir(parents=True)
-        for name in (
-            "committed",
-            "data",
-            "plan",
-            "again",
-            "accepted",
-            "stages",
-            "index",
-            "journal",
-            "run.json",
-        ):
+        records = ("committed", "data", "plan", "again", "accepted", "stages", "index", "journal")
+        for name in (*records, "run.json"):
             if (folder.root / name).exists():  # markers first: after a kill, nothing refers to moved data
                 folder.path(name).rename(place / name)
     folder.create(settings)

@@ -20,35 +20,11 @@ _ZSTD_LEVEL = 3
 _PAGE = 4 * 2**20
 """Size of a data page in bytes, the unit of compression. Near-equal prompts in one page take almost no space after the
 first."""
-_FEW_VALUES = frozenset(
-    [
-        "attempts",
-        "by",
-        "calls",
-        "failure",
-        "fingerprint",
-        "finish",
-        "guided",
-        "history",
-        "key",
-        "labels",
-        "model",
-        "name",
-        "reason",
-        "role",
-        "sampling",
-        "scenario",
-        "schema",
-        "speaker",
-        "tool",
-        "unknown",
-        "value",
-        "version",
-        "wording",
-        "tool_form",
-        "tools",
-    ]
-)
+_FEW_VALUES = {
+    *("attempts", "by", "calls", "failure", "fingerprint", "finish", "guided", "history", "key", "labels"),
+    *("model", "name", "reason", "role", "sampling", "scenario", "schema", "speaker", "tool", "tool_form"),
+    *("tools", "unknown", "value", "version", "wording"),
+}
 """Columns that have few different values and are written with a dictionary. For prose, a dictionary would only be discarded."""
 
 
