@@ -30,7 +30,7 @@ from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE
 from camel.jobs.job import Job, Step
-from camel.jobs.ledger import Tally, counted_in
+from camel.jobs.ledger import Counted, Tally
 from camel.jobs.retry import open_retry
 from camel.jobs.runner import PASSES, RETRIED, Runner
 from camel.jobs.shares import Shares
@@ -150,10 +150,10 @@ class JobSite:
         if named(stage).retry:  # markers of a retry count whole shards; the driver recounts at the end
             return
         state, tally = self._current, self._current.tallies[stage]
-        _, failed, counts = counted_in(state.folder.marker(stage, shard).totals)
+        counted = Counted().add(state.folder.marker(stage, shard))
         tally.finished -= len(state.stages[stage].indices(shard))
-        tally.failed -= failed
-        tally.counts.subtract(counts)
+        tally.failed -= counted.failed
+        tally.counts.subtract(counted.counts)
 
     def report(self) -> WorkerReport:
         """Return the current counts of calls and items, for the coordinator."""
@@ -253,7 +253,8 @@ class Cluster:
         }
 
         def note(stage: str, shard: int) -> None:
-            self._note(stage, shard, work.folder)
+            if not named(stage).retry:
+                self._base[stage].add(Counted().add(work.folder.marker(stage, shard)))
             work.committed(stage, shard)
 
         return await self._supervisor.run(replace(work, committed=note))
@@ -283,16 +284,6 @@ class Cluster:
             tell=lambda event, text, **fields: runner.tell(event, text, **fields),
         )
         return self._stack.enter_context(supervisor)
-
-    def _note(self, stage: str, shard: int, folder: RunFolder) -> None:
-        """Count a finished shard."""
-        if named(stage).retry:
-            return
-        base = self._base[stage]
-        usage, failed, counts = counted_in(folder.marker(stage, shard).totals)
-        base.usage += usage
-        base.failed += failed
-        base.counts.update(counts)
 
     def watch(self, totals: Totals) -> None:
         """Update the runner's counts and endpoint states from the workers' reports."""
