@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator
 from typing import Any, Literal
 
 import msgspec
@@ -22,7 +22,7 @@ from camel.engine.supervisor import StepPass, Supervisor, run_here
 from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE, FailedItems
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.jobs.ledger import failed_items
 from camel.jobs.retry import begin_retry, open_retry
 from camel.jobs.signals import BY_A_PERSON
@@ -142,9 +142,10 @@ class Runner:
     async def _steps(self, state: JobState, path: tuple[int, ...]) -> bool:
         steps, number = state.job.stages(state.folder), 0
         with contextlib.ExitStack() as stack:
-            stack.callback(_close, steps)
+            if isinstance(steps, Generator):
+                stack.callback(steps.close)
             # On a thread, because preparing a step may read files.
-            while (step := await asyncio.to_thread(_next, steps)) is not None:
+            while (step := await asyncio.to_thread(lambda: next(steps, None))) is not None:
                 here = (*path, number)
                 if isinstance(step, Job):
                     inner = JobState(step, self.meter, self.models, self._tell)
@@ -211,14 +212,10 @@ class Runner:
                 state.reset_count(named(stage.name).stage)
         if not state.retried(stages):
             await state.counted()
-            self._note_failed(state, stages)
+            for name in (named(stage.name).stage for stage in stages):
+                if state.tallies[name].failed:
+                    self._failed += failed_items(state.folder, state.stages[name])
         return True
-
-    def _note_failed(self, state: JobState, stages: list[Stage]) -> None:
-        for stage in stages:
-            name = named(stage.name).stage
-            if state.tallies[name].failed:
-                self._failed += failed_items(state.folder, state.stages[name])
 
     def _begin_retry(self, state: JobState) -> None:
         """Find the failed items to retry. An unfinished retry is resumed first."""
@@ -260,13 +257,3 @@ class Runner:
                 committed=done,
                 journaled=state.journaled,
             )
-
-
-def _next(steps: Iterator[Step]) -> Step | None:
-    return next(steps, None)
-
-
-def _close(steps: Iterator[Step]) -> None:
-    """Close a generator."""
-    if isinstance(steps, Generator):
-        steps.close()
