@@ -7,7 +7,6 @@ of them take no more memory than ten.
 from __future__ import annotations
 
 import hashlib
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -21,7 +20,7 @@ import msgspec
 from camel.record.parquet import Written
 from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.run import RunFolder
-from camel.storage.files import sync_folder
+from camel.storage.files import sync, sync_folder
 
 current_step: ContextVar[tuple[str, int, int] | None] = ContextVar("current_step", default=None)
 """The stage, the item and the number of the step that is being executed."""
@@ -71,10 +70,8 @@ write_step = msgspec.msgpack.Encoder().encode
 
 def write_whole(path: Path, data: bytes, rows: int) -> Written:
     """Write a shard from bytes, durably."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(data)
+    sync(path)
     sync_folder(path.parent)
     return Written(rows, hashlib.sha256(data).hexdigest())
 
