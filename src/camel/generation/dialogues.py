@@ -99,15 +99,13 @@ class Dialogues(Job):
 
     def conversations(self, run: RunFolder, plan: RunPlan) -> Stage:
         """Return the stage of a plan's conversations."""
-        layout = plan.layouts[CONVERSATIONS]
         return conversation_stage(
             run,
             price_of(self.model),
             name=CONVERSATIONS,
-            count=layout.count,
             work=partial(self._converse, run.settings().fingerprint, plan),
             id=lambda index: plan.row(index).id,
-            layout=layout,
+            layout=plan.layouts[CONVERSATIONS],
         )
 
     async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:
