@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from camel.engine.halt import Halt
 from camel.engine.stage import Workload
 from camel.models.governor import EndpointReport, Share
 from camel.runs.run import RunFolder
+
+T = TypeVar("T")
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -82,24 +84,9 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
 def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> WorkerReport:
     """Combine reports: sum the totals over all workers, and the current state over the live ones."""
-    models: dict[str, list[ModelReport]] = {}
-    for report in reports.values():
-        for name, one in report.models.items():
-            models.setdefault(name, []).append(one)
-    stages: dict[str, list[StageReport]] = {}
-    endpoints: dict[tuple[str, str], list[EndpointReport]] = {}
     there = [reports[worker] for worker in live if worker in reports]
-    for report in there:
-        for name, stage in report.stages.items():
-            stages.setdefault(name, []).append(stage)
-        for model, its in report.endpoints.items():
-            for url, endpoint in its.items():
-                endpoints.setdefault((model, url), []).append(endpoint)
-    places: dict[str, dict[str, EndpointReport]] = {}
-    for (model, url), all in endpoints.items():
-        places.setdefault(model, {})[url] = EndpointReport.summed(all)
     return WorkerReport(
-        {name: _summed_model(all) for name, all in models.items()},
+        {name: _summed_model(all) for name, all in _by_name(one.models for one in reports.values()).items()},
         {
             name: StageReport(
                 sum(one.open for one in all),
@@ -107,13 +94,24 @@ def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> Worker
                 sum(one.failed for one in all),
                 _counted(one.counts for one in all),
             )
-            for name, all in stages.items()
+            for name, all in _by_name(one.stages for one in there).items()
         },
-        places,
+        {
+            model: {url: EndpointReport.summed(all) for url, all in _by_name(its).items()}
+            for model, its in _by_name(one.endpoints for one in there).items()
+        },
         sum(one.in_flight for one in there),
         sum(one.starved for one in there),
         tools=sum((one.tools for one in reports.values()), ToolUse()),
     )
+
+
+def _by_name(given: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for one in given:
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def _summed_model(reports: Sequence[ModelReport]) -> ModelReport:
