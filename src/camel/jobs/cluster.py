@@ -221,12 +221,10 @@ def check_same_folder(folder: RunFolder) -> None:
 class Cluster:
     """Runs the steps of a job on a cluster, while it is open as a context manager."""
 
-    def __init__(
-        self, runner: Runner, address: str, *, workers: int | None = None, ttl: float | None = None
-    ) -> None:
+    def __init__(self, runner: Runner, address: str, *, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise InputError(f"--workers must be at least 1, not {workers}")
-        self._runner, self._address, self._workers, self._ttl = runner, address, workers, ttl
+        self._runner, self._address, self._workers = runner, address, workers
         runner.supervisor = self.run
         runner.elsewhere, runner.workers = [], 0
         self._supervisor: RaySupervisor | None = None
@@ -260,7 +258,7 @@ class Cluster:
         return await self._supervisor.run(replace(work, committed=note))
 
     def _begin(self) -> RaySupervisor:
-        from camel.engine.ray.supervisor import TTL, RaySupervisor
+        from camel.engine.ray.supervisor import RaySupervisor
 
         runner, folder, meter = self._runner, self._runner.folder, self._runner.meter
         self._stack.callback(shutil.rmtree, folder.root / ACCOUNTS, ignore_errors=True)
@@ -271,7 +269,6 @@ class Cluster:
             folder,
             concurrency=runner.concurrency,
             workers=self._workers,
-            ttl=self._ttl or TTL,
             share=Shares(
                 meter.budget,
                 rates_of(runner.job, runner.concurrency),
