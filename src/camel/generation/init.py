@@ -109,9 +109,12 @@ def config_text(answers: Answers, name: str) -> str:
             f"scenario '{scenario.name}' has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
             "scenario with larger counts (camel scenarios new)"
         )
-    counts = counts_for(full, size)
-    text = _text(answers, name, scenario, full, counts)
-    _checked(text)
+    text = _text(answers, name, scenario, full, counts_for(full, size))
+    try:
+        config = msgspec.convert(tomllib.loads(text), GenerateConfig)
+    except msgspec.ValidationError as error:
+        raise InputError(plain_message(error).partition(" (in ")[0]) from None
+    config.loaded_scenario()  # raises an error if it cannot run
     return text
 
 
@@ -245,15 +248,6 @@ def _quoted(text: str) -> str:
     if not text.isprintable():
         raise InputError(f"{shown(text)} contains characters that cannot be printed")
     return json.dumps(text, ensure_ascii=False)  # a JSON string of printable characters is also a TOML string
-
-
-def _checked(text: str) -> None:
-    """Raise an `InputError` unless the configuration is valid and its scenario can run."""
-    try:
-        config = msgspec.convert(tomllib.loads(text), GenerateConfig)
-    except msgspec.ValidationError as error:
-        raise InputError(plain_message(error).partition(" (in ")[0]) from None
-    config.loaded_scenario()
 
 
 def _write_new(path: Path, text: str) -> None:
