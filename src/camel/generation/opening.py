@@ -125,13 +125,14 @@ def differences(folder: RunFolder, wanted: Mapping[str, Any], *, own_size: bool 
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    sizes = {f"counts.{name}": count for name, count in (config.get("counts") or {}).items()}
+    counts: dict[str, Any] = config.get("counts") or {}
+    sizes = {f"counts.{name}": count for name, count in counts.items()}
     return {**config, **sizes, "counts": None, "lists": config.get("lists", "asked")}
 
 
 def _change(was: Any, now: Any) -> str:
+    words = ["not set" if value is None else shown(value) for value in (was, now)]
     if isinstance(was, dict) and isinstance(now, dict):
         old, new = cast("dict[str, Any]", was), cast("dict[str, Any]", now)
         return f"other {', '.join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))}"
-    was, now = ("not set" if value is None else shown(value) for value in (was, now))
-    return f"{was} → {now}"
+    return " → ".join(words)

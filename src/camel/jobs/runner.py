@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
@@ -142,8 +142,8 @@ class Runner:
     async def _steps(self, state: JobState, path: tuple[int, ...]) -> bool:
         steps, number = state.job.stages(state.folder), 0
         with contextlib.ExitStack() as stack:
-            if isinstance(steps, Generator):
-                stack.callback(steps.close)
+            if close := getattr(steps, "close", None):  # of a generator
+                stack.callback(close)
             # On a thread, because preparing a step may read files.
             while (step := await asyncio.to_thread(lambda: next(steps, None))) is not None:
                 here = (*path, number)

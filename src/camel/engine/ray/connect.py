@@ -113,7 +113,7 @@ def _quiet() -> Generator[None]:
     name = "print_to_stdstream"
     before = getattr(worker, name, None)
     if before is not None:
-        setattr(worker, name, lambda *args, **kwargs: None)
+        setattr(worker, name, _say_nothing)
     try:
         yield
     finally:
@@ -152,6 +152,10 @@ def _refusal(address: str, error: Exception, heard: str) -> str:
         why = "it requires a token" + (", and the one set here is wrong or missing" if given else "")
         return f"the Ray cluster at {address} refused the connection: {why}; {_ASKED}"
     return f"no Ray cluster at {address}: {_line(error)}; {_START}"
+
+
+def _say_nothing(*args: Any, **kwargs: Any) -> None:
+    return None
 
 
 def _line(error: Exception) -> str:
