@@ -99,6 +99,7 @@ def block(start: int, rows: int, total: int, seed: int) -> pa.Table:
         "labels": coded(label, ["", joined(["misalignment"])]),
         "findings": coded(np.where(chance.random(rows) < 0.8, 0, chance.integers(0, 4, rows)), FINDINGS),
         "marks": coded(np.zeros(rows, np.int32), [""]),
+        "tools": coded(np.zeros(rows, np.int32), [""]),
         "messages": pa.array(messages),
         "tokens": pa.array(tokens),
         "completion": pa.array(tokens // 20),

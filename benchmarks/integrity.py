@@ -91,9 +91,9 @@ def make(folder: RunFolder, count: int) -> int:
     for shard in range(count // SHARD):
         path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
         written = write_shard(path, map(talk, range(shard * SHARD, (shard + 1) * SHARD)))
-        kept = folder.persist(path)
-        folder.commit(Marker(STAGE, shard, kept.file, written.rows, written.sha256, "f", {}, kept.size))
-        size += kept.size
+        file, length = folder.persist(path)
+        folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, "f", {}, length))
+        size += length
     return size
 
 

@@ -221,8 +221,7 @@ def _on_ray(url: str, conversations: int, slots: int, workers: int, folder: Path
     from tests.support.jobs import generation
 
     runner = generation(_config(url, conversations, slots, folder))
-    with Cluster("local", workers=workers) as cluster:
-        cluster.serve(runner)
+    with Cluster(runner, "local", workers=workers):
         outcome = asyncio.run(runner.run())
     assert outcome.complete, outcome
 

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.halt import Halt
 from camel.engine.site import WAIT, ModelReport, StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import ShardTable, Steps, Workload, Written
+from camel.engine.supervisor import StepPass
 from camel.models.governor import EndpointReport
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -116,9 +118,9 @@ class Crowd:
 
 
 async def _live(name: str, pretence: Pretence, coordinator: Any, count: int) -> WorkerEnd:
-    from camel.engine.ray.actors import _RemoteCoordinator
+    from camel.engine.ray.actors import call_remotely
 
-    desk = Stopwatch(_RemoteCoordinator(coordinator))
+    desk = Stopwatch(partial(call_remotely, coordinator))
     members = [ClusterWorker(f"{name}.{n}", await pretence(), desk) for n in range(count)]
     ends = await asyncio.gather(*(member.live() for member in members))
     await asyncio.to_thread(Path(pretence.folder, f"times-{name}.json").write_text, json.dumps(desk.times))
@@ -132,19 +134,12 @@ class Stopwatch:
         self._desk = desk
         self.times: dict[str, list[float]] = {what: [] for what in ASKED}
 
-    async def turn(self, worker: str) -> Any:
-        return await self._desk.turn(worker)
-
-    async def lease(self, worker: str, turn: int, number: int) -> Any:
-        what = "lease" if number > FIRST else "first lease"
-        return await self._timed(what, self._desk.lease(worker, turn, number))
-
-    async def beat(self, beat: Any) -> Any:
-        return await self._timed("beat", self._desk.beat(beat))
-
-    async def _timed(self, what: str, call: Any) -> Any:
+    async def __call__(self, method: str, *args: Any) -> Any:
+        if method == "turn":
+            return await self._desk(method, *args)
+        what = "first lease" if method == "lease" and args[-1] <= FIRST else method
         started = time.perf_counter()
-        answer = await call
+        answer = await self._desk(method, *args)
         if answer == WAIT:  # nobody waits for work that is not there
             what = "wait"
         self.times[what].append(time.perf_counter() - started)
@@ -237,7 +232,8 @@ async def _work(folder: RunFolder, pretence: Pretence, workers: int) -> tuple[di
     with Supervisor(pretence, folder, concurrency=workers, workers=workers) as supervisor:
         coordinator = _process("CoordinatorActor")
         before, started = _cpu(me) + _cpu(coordinator), time.monotonic()
-        complete = await supervisor.run([workload], folder, concurrency=workers, halt=Halt(), step=(0,))
+        work = StepPass(workloads=[workload], folder=folder, concurrency=workers, halt=Halt(), step=(0,))
+        complete = await supervisor.run(work)
         wall, cpu = time.monotonic() - started, _cpu(me) + _cpu(coordinator) - before
         figures = {
             "driver MB": me.memory_info().rss / 2**20,

@@ -51,7 +51,7 @@ _HOME = {
     "core.transcript": "Speaker Transcript",
     "core.turns": "Addressed Moderated RoundRobin Rounds",
     "core.world": "World",
-    "engine.stage": "Written write_lines",
+    "engine.stage": "write_lines",
     "formats.push": "push_dataset",
     "generation.config": "GenerateConfig read_config",
     "generation.plan": "make_plan",
@@ -75,6 +75,7 @@ _HOME = {
     "models.spec": "ModelSpec connect",
     "query.catalogue": "Catalogue",
     "query.where": "Query",
+    "record.parquet": "Written",
     "sandbox.process": "ProgramFailed Sandbox",
     "scenarios.societies": "load_society",
 }

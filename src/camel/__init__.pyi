@@ -218,9 +218,6 @@ from camel.core.world import (
     World as World,
 )
 from camel.engine.stage import (
-    Written as Written,
-)
-from camel.engine.stage import (
     write_lines as write_lines,
 )
 from camel.formats.push import push_dataset as push_dataset
@@ -287,6 +284,9 @@ from camel.models.spec import (
 )
 from camel.query.catalogue import Catalogue as Catalogue
 from camel.query.where import Query as Query
+from camel.record.parquet import (
+    Written as Written,
+)
 from camel.sandbox.process import (
     ProgramFailed as ProgramFailed,
 )

@@ -55,8 +55,8 @@ def run(tmp_path: Path) -> RunFolder:
 def commit(folder: RunFolder, shard: int) -> None:
     path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
     written = write_shard(path, map(conversation, range(2 * shard, 2 * shard + 2)))
-    kept = folder.persist(path)
-    assert folder.commit(Marker("conversations", shard, kept.file, 2, written.sha256, "f", {}, kept.size))
+    file, size = folder.persist(path)
+    assert folder.commit(Marker("conversations", shard, file, 2, written.sha256, "f", {}, size))
 
 
 def export(run: RunFolder, *words: str) -> Any:

@@ -103,20 +103,11 @@ class Line:
         if self.chance.random() < self.loses:
             raise TimeoutError
 
-    async def turn(self, worker: str) -> Turn | None:
+    async def __call__(self, method: str, *args: Any) -> Any:
         await self._pass()
-        return self._coordinator.turn(worker)
-
-    async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        await self._pass()
-        answer = self._coordinator.lease(worker, turn, number)
-        self._lose_some()
-        return answer
-
-    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
-        await self._pass()
-        answer = self._coordinator.beat(beat)
-        self._lose_some()
+        answer = getattr(self._coordinator, method)(*args)
+        if method != "turn":
+            self._lose_some()
         return answer
 
 
@@ -175,9 +166,9 @@ async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_pat
     site, asked = BenchSite(Bench(tmp_path, 1)), 0
 
     class Unavailable(Line):
-        async def beat(self, beat: Heartbeat) -> HeartbeatReply:
+        async def __call__(self, method: str, *args: Any) -> Any:
             nonlocal asked
-            asked += 1
+            asked += method == "beat"
             raise TimeoutError
 
     task = asyncio.create_task(ClusterWorker("a", site, Unavailable(Coordinator(1, now=now))).live())
@@ -529,9 +520,11 @@ async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_p
     windows: list[int] = []
 
     class Watched(Line):
-        async def beat(self, beat: Heartbeat) -> HeartbeatReply:
-            orders = await super().beat(beat)
-            beats.append(beat)
+        async def __call__(self, method: str, *args: Any) -> Any:
+            orders = await super().__call__(method, *args)
+            if method != "beat":
+                return orders
+            beats.append(args[0])
             # Who comes now, while the answer is on its way: the worker can still fill the window it had.
             if len(beats) == 5:
                 team.expected = 2

@@ -17,7 +17,7 @@ import pytest
 from camel.core.errors import InputError
 from camel.engine.halt import LEASE_LOST, Halt, Halted, Unfinished, clock
 from camel.engine.stage import Steps, Workload, Written
-from camel.engine.supervisor import run_here
+from camel.engine.supervisor import StepPass, run_here
 from camel.engine.worker import CommitFailed, ReplayMismatch, Window, run_worker
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
@@ -109,7 +109,9 @@ def three(root: Path) -> list[Bench]:
 
 async def run_all(benches: Sequence[Bench], **kwargs: Any) -> bool:
     workloads = [bench.workload for bench in benches]
-    work = run_here(workloads, benches[0].folder, concurrency=6, halt=Halt(), **kwargs)
+    work = run_here(
+        StepPass(workloads=workloads, folder=benches[0].folder, concurrency=6, halt=Halt(), **kwargs)
+    )
     return await asyncio.wait_for(work, 30)
 
 

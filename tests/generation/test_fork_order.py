@@ -16,7 +16,7 @@ def test_lists_are_durable_before_their_markers(tmp_path: Path, synced: list[str
         folder.create(Settings(folder.root.name, {}, "0"))
     path = old.data_path("task", 0, "a", ".txt")
     path.write_text("1. One\n")
-    old.commit(Marker("task", 0, old.persist(path).file, 1, "", "old"))
+    old.commit(Marker("task", 0, old.persist(path)[0], 1, "", "old"))
 
     synced.clear()
     take_over(tmp_path / "old", new, ["task"])

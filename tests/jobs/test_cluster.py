@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.site import Grant, ModelReport, WorkerReport, WorkerShare, summed
-from camel.engine.supervisor import run_here
+from camel.engine.supervisor import StepPass, run_here
 from camel.generation.config import GenerateConfig, RunSection
 from camel.generation.generate import Generation
 from camel.jobs.account import read_account
@@ -164,7 +165,7 @@ async def test_nothing_is_counted_while_workers_of_a_killed_start_may_spend(
         waits.append(Fence(runner.folder).left())
         begin(stages)
 
-    async def at_once(*workloads: Any, **rest: Any) -> bool:
+    async def at_once(work: StepPass) -> bool:
         return True
 
     monkeypatch.setattr(runner.state, "begin", counted)
@@ -189,8 +190,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
             run=RunSection(concurrency=4),
         )
         driver = generation(config)
-        cluster = Cluster("local")
-        cluster.serve(driver)
+        cluster = Cluster(driver, "local")
         Fence(driver.folder, 0.0).renew()
         site = await site_of(config)
         given_out, _ = shares_of(config)({"w": site.report()}, ["w"])
@@ -200,22 +200,21 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
         class Supervisor:
             """Does on the worker's site what a cluster does elsewhere."""
 
-            async def run(
-                self, workloads: Any, folder: Any, *, committed: Any, step: Any, attempt: int, **rest: Any
-            ) -> bool:
+            async def run(self, work: StepPass) -> bool:
                 def note(stage: str, shard: int) -> None:
                     site.committed(stage, shard)
                     told.append((stage, shard))
-                    committed(stage, shard)
+                    work.committed(stage, shard)
                     report = summed({"a": site.report()}, ["a"])
                     cluster.watch(Totals(1, False, (), report, ("a",), {}))
                     tally = driver.state.tallies[stage]
                     assert tally.committed <= tally.finished <= tally.planned
                     assert tally.counts.total() <= 16
 
-                rest["halt"] = site.halt
-                there = site.workloads(step, attempt)
-                return await run_here(there, site.folder, committed=note, attempt=attempt, **rest)
+                there = site.workloads(work.step, work.attempt)
+                return await run_here(
+                    replace(work, workloads=there, folder=site.folder, halt=site.halt, committed=note)
+                )
 
         monkeypatch.setattr(cluster, "_supervisor", Supervisor())
         outcome = await driver.run()
@@ -257,9 +256,10 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
             return account.usage.calls
 
         assert sent() == 0
-        await run_here(site.workloads((0,), 0), site.folder, concurrency=8, halt=site.halt)
+        first = StepPass(workloads=site.workloads((0,), 0), folder=site.folder, concurrency=8, halt=site.halt)
+        await run_here(first)
         assert sent() == endpoint.ledger().billed
-        work = run_here(site.workloads((1,), 0), site.folder, concurrency=8, halt=site.halt)
+        work = run_here(replace(first, workloads=site.workloads((1,), 0)))
         begun = endpoint.ledger().requests
         killed = asyncio.create_task(work)
         while endpoint.ledger().requests == begun:  # noqa: ASYNC110 - the endpoint is on another thread

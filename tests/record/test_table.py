@@ -164,7 +164,7 @@ relaxed = settings(
 def check_round_trip(path: Path, given: list[Transcript]) -> None:
     assert list(table.rows(table.to_table(given))) == given
     written = table.write_shard(path, given)
-    assert written == (len(given), hashlib.sha256(path.read_bytes()).hexdigest())
+    assert written[:2] == (len(given), hashlib.sha256(path.read_bytes()).hexdigest())
     assert list(table.rows(table.read_shard(path))) == given
     assert list(table.stream_shard(path)) == given
 

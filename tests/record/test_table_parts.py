@@ -76,7 +76,7 @@ def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(table, "ROW_GROUP", 10)
     path = tmp_path / "shard.parquet"
     written = table.write_shard(path, MADE)
-    assert written == (23, hashlib.sha256(path.read_bytes()).hexdigest())
+    assert written[:2] == (23, hashlib.sha256(path.read_bytes()).hexdigest())
     return path
 
 

@@ -21,7 +21,7 @@ from camel.core.message import Usage
 from camel.core.model import Request
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.supervisor import run_here
+from camel.engine.supervisor import StepPass, run_here
 from camel.formats import exporters
 from camel.generation.config import GenerateConfig, RunSection
 from camel.generation.fork import fork_run
@@ -289,7 +289,10 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
     coordinating = asyncio.create_task(coordinate())
     for step in range(len(driver.job.outline(driver.folder))):
         there = site.workloads((step,), 0)
-        assert await run_here(there, site.folder, concurrency=4, halt=site.halt, committed=site.committed)
+        work = StepPass(
+            workloads=there, folder=site.folder, concurrency=4, halt=site.halt, committed=site.committed
+        )
+        assert await run_here(work)
     coordinating.cancel()
     await site.aclose()
     assert len(Run(given.where)) == 12

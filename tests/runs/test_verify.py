@@ -141,7 +141,7 @@ def test_an_edited_list_is_a_note(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 1)
     path = folder.data_path("task", 0, "a", ".txt")
     path.write_text("1. A task")
-    folder.commit(Marker("task", 0, folder.persist(path).file, 1, "0" * 64, "f"))
+    folder.commit(Marker("task", 0, folder.persist(path)[0], 1, "0" * 64, "f"))
     report = verify(folder)
     assert report.sound
     assert "was edited" in report.notes[0]

@@ -20,7 +20,7 @@ from camel.core.errors import CamelError, InputError
 from camel.doctor import CheckResult, examine_machine
 from camel.engine.halt import Halt
 from camel.engine.stage import Steps, Workload, Written
-from camel.engine.supervisor import run_here
+from camel.engine.supervisor import StepPass, run_here
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from camel.storage.store import BucketStore, StoreFailed, ahead, is_remote, open_store
@@ -88,7 +88,7 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
     async def both() -> list[bool]:
         async def one(name: str) -> bool:
             folder = open_folder(address, root / name)
-            return await run_here([workload], folder, concurrency=6, halt=Halt())
+            return await run_here(StepPass(workloads=[workload], folder=folder, concurrency=6, halt=Halt()))
 
         return list(await asyncio.gather(one("a"), one("b")))
 

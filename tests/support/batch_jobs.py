@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from camel.engine.halt import Halt
 from camel.engine.stage import write_lines
 from camel.jobs import batched
 from camel.jobs.item import Item
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.jobs.ledger import MONEY
 from camel.jobs.replies import CheckedModel
 from camel.jobs.runner import Outcome, Runner
@@ -58,9 +58,6 @@ class Questions(Job):
     def __post_init__(self) -> None:
         spec = ModelSpec("m", self.url, price=PRICE, batch=self.batch)
         object.__setattr__(self, "models", {"": spec})
-
-    def stages(self, run: RunFolder) -> Iterator[Step]:
-        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> list[Stage]:
         return [

@@ -12,7 +12,7 @@ from typing import Any
 
 from camel.engine.halt import Halt
 from camel.engine.stage import Steps, Workload, Written
-from camel.engine.supervisor import run_here
+from camel.engine.supervisor import StepPass, run_here
 from camel.engine.worker import Window
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -80,9 +80,14 @@ class Bench:
         return b"said %d %d" % (index, step)
 
     async def run(self, *, concurrency: int | Window = 5, halt: Halt | None = None, **kwargs: Any) -> bool:
-        return await asyncio.wait_for(
-            run_here([self.workload], self.folder, concurrency=concurrency, halt=halt or Halt(), **kwargs), 30
+        work = StepPass(
+            workloads=[self.workload],
+            folder=self.folder,
+            concurrency=concurrency,
+            halt=halt or Halt(),
+            **kwargs,
         )
+        return await asyncio.wait_for(run_here(work), 30)
 
     def data(self) -> list[Any]:
         """What the markers name, in order."""

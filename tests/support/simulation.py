@@ -32,7 +32,7 @@ import msgspec
 
 from camel.engine.halt import Halt, Unfinished
 from camel.engine.stage import Steps, Workload, Written
-from camel.engine.supervisor import run_here
+from camel.engine.supervisor import StepPass, run_here
 from camel.engine.worker import CommitFailed
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -401,7 +401,13 @@ class _Start:
         return all(await asyncio.gather(*workers))
 
     async def _work_here(self) -> bool:
-        return await run_here([self.workload], self.folder, concurrency=self.all.concurrency, halt=self.halt)
+        work = StepPass(
+            workloads=[self.workload],
+            folder=self.folder,
+            concurrency=self.all.concurrency,
+            halt=self.halt,
+        )
+        return await run_here(work)
 
     def _handle_end(self, loop: VirtualLoop) -> None:
         """End what is left of the tasks, so that nothing warns about them."""

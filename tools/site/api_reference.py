@@ -103,6 +103,7 @@ PARTS = {
             "formats.push",
             "record.release",
             "record.arrow",
+            "record.parquet",
             "runs.verify",
             "runs.compact",
             "runs.garbage",

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from camel.core.errors import CamelError
 from camel.engine.halt import LEASE_LOST, Halted, clock
-from camel.engine.site import WAIT, CoordinatorClient, CoordinatorGone, Heartbeat, HeartbeatReply, Site
+from camel.engine.site import WAIT, CallCoordinator, CoordinatorGone, Heartbeat, HeartbeatReply, Site
 from camel.engine.stage import ShardTable, Workload
 from camel.engine.worker import Window, run_worker
 
@@ -28,7 +27,6 @@ PAUSE = 0.2
 OUT, GONE = "the coordinator counts this worker as dead", "the driver has stopped"
 _OWN = (LEASE_LOST, OUT, GONE)
 """Reasons to stop that affect only this worker."""
-T = TypeVar("T")
 
 
 class WorkerEnd(msgspec.Struct, frozen=True):
@@ -41,8 +39,8 @@ class WorkerEnd(msgspec.Struct, frozen=True):
 class ClusterWorker:
     """The main loop of one worker."""
 
-    def __init__(self, name: str, site: Site, desk: CoordinatorClient) -> None:
-        self._name, self._site, self._desk = name, site, desk
+    def __init__(self, name: str, site: Site, call: CallCoordinator) -> None:
+        self._name, self._site, self._call = name, site, call
         self._halt = site.halt
         self._window = Window(0)
         self._turn, self._table = -1, ShardTable(())
@@ -81,7 +79,7 @@ class ClusterWorker:
 
     async def _work(self) -> None:
         with contextlib.suppress(Halted, CoordinatorGone):
-            while (turn := await self._ask(lambda: self._desk.turn(self._name))) is not None:
+            while (turn := await self._ask("turn", self._name)) is not None:
                 if turn.number == self._turn or not turn.step:
                     if self._halt.reason in _OWN:
                         return
@@ -112,16 +110,16 @@ class ClusterWorker:
         with contextlib.suppress(Halted, CoordinatorGone):
             self._leases += 1
             while True:
-                shard = await self._ask(lambda: self._desk.lease(self._name, self._turn, self._leases))
+                shard = await self._ask("lease", self._name, self._turn, self._leases)
                 if shard != WAIT:
                     return None if shard is None else self._table[shard]
                 await self._pause()
         return None
 
-    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, *question: Any) -> Any:
         """Ask the coordinator and return its answer. Repeat the request as long as the lease is valid."""
         while True:
-            answer = asyncio.ensure_future(question())
+            answer = asyncio.ensure_future(self._call(*question))
             while not answer.done():
                 if self._halt.reason in _OWN:
                     answer.cancel()
@@ -180,7 +178,7 @@ class ClusterWorker:
             )
             sent = clock()
             async with asyncio.timeout(PATIENCE):
-                orders = await self._desk.beat(beat)
+                orders = await self._call("beat", beat)
             self._follow(orders, sent)
             del self._committed[: len(committed)], self._left[: len(left)]
 

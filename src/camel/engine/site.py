@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from camel.engine.halt import Halt
 from camel.engine.stage import Workload
 from camel.models.governor import EndpointReport, Share
 from camel.runs.run import RunFolder
+
+T = TypeVar("T")
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -82,24 +84,9 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
 def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> WorkerReport:
     """Combine reports: sum the totals over all workers, and the current state over the live ones."""
-    models: dict[str, list[ModelReport]] = {}
-    for report in reports.values():
-        for name, one in report.models.items():
-            models.setdefault(name, []).append(one)
-    stages: dict[str, list[StageReport]] = {}
-    endpoints: dict[tuple[str, str], list[EndpointReport]] = {}
     there = [reports[worker] for worker in live if worker in reports]
-    for report in there:
-        for name, stage in report.stages.items():
-            stages.setdefault(name, []).append(stage)
-        for model, its in report.endpoints.items():
-            for url, endpoint in its.items():
-                endpoints.setdefault((model, url), []).append(endpoint)
-    places: dict[str, dict[str, EndpointReport]] = {}
-    for (model, url), all in endpoints.items():
-        places.setdefault(model, {})[url] = EndpointReport.summed(all)
     return WorkerReport(
-        {name: _summed_model(all) for name, all in models.items()},
+        {name: _summed_model(all) for name, all in _by_name(one.models for one in reports.values()).items()},
         {
             name: StageReport(
                 sum(one.open for one in all),
@@ -107,13 +94,24 @@ def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> Worker
                 sum(one.failed for one in all),
                 _counted(one.counts for one in all),
             )
-            for name, all in stages.items()
+            for name, all in _by_name(one.stages for one in there).items()
         },
-        places,
+        {
+            model: {url: EndpointReport.summed(all) for url, all in _by_name(its).items()}
+            for model, its in _by_name(one.endpoints for one in there).items()
+        },
         sum(one.in_flight for one in there),
         sum(one.starved for one in there),
         tools=sum((one.tools for one in reports.values()), ToolUse()),
     )
+
+
+def _by_name(given: Iterable[Mapping[str, T]]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for one in given:
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def _summed_model(reports: Sequence[ModelReport]) -> ModelReport:
@@ -187,25 +185,13 @@ class Site(Protocol):
         ...
 
 
-class Factory(Protocol):
-    """Creates a site. The cluster stores it as plain pickle, so it must not contain secrets."""
-
-    async def __call__(self, worker: str) -> Site:
-        """Create the site of a worker in this process."""
-        ...
-
-
-class Divide(Protocol):
-    """Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator."""
-
-    def __call__(
-        self, reports: Mapping[str, WorkerReport], live: Collection[str]
-    ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Return the share of each live worker, and the reason to stop the run, if there is one.
-
-        `reports` has the last report of every worker, including dead ones. Called about once a second; may keep state.
-        """
-        ...
+Factory = Callable[[str], Awaitable[Site]]
+"""Creates the site of a worker, given by name, in this process. The cluster stores the factory as plain pickle, so it must
+not contain secrets."""
+Divide = Callable[[Mapping[str, WorkerReport], Collection[str]], tuple[Mapping[str, WorkerShare], str]]
+"""Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator about once a second; may keep state.
+The arguments are the last report of every worker, including dead ones, and the names of the live workers. Returns the share
+of each live worker, and the reason to stop the run, if there is one."""
 
 
 def no_limits(
@@ -257,26 +243,9 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
     """Seconds between two requests or heartbeats without news. Grows with the number of workers."""
 
 
-class CoordinatorClient(Protocol):
-    """The coordinator as a worker calls it. Every method is idempotent.
-
-    Raises `TimeoutError` if no answer came, and `CoordinatorGone` if none will come.
-    """
-
-    async def turn(self, worker: str) -> Turn | None:
-        """Return the current turn, or None if no work will come."""
-        ...
-
-    async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        """Return a shard, `WAIT` while others may still give one back, or None if the turn is over.
-
-        `number` counts the worker's requests: the same number gets the same shard.
-        """
-        ...
-
-    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
-        """Send a heartbeat."""
-        ...
+CallCoordinator = Callable[..., Awaitable[Any]]
+"""Calls a method of the coordinator by its name: `turn`, `lease` or `beat`. A worker repeats calls, so these are idempotent.
+Raises `TimeoutError` if no answer came, and `CoordinatorGone` if none will come."""
 
 
 class CoordinatorGone(Exception):

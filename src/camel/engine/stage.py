@@ -7,20 +7,20 @@ of them take no more memory than ten.
 from __future__ import annotations
 
 import hashlib
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from camel.record.parquet import Written
 from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.run import RunFolder
-from camel.storage.files import sync_folder
+from camel.storage.files import sync, sync_folder
 
 current_step: ContextVar[tuple[str, int, int] | None] = ContextVar("current_step", default=None)
 """The stage, the item and the number of the step that is being executed."""
@@ -68,23 +68,12 @@ read_step = msgspec.msgpack.Decoder(JournaledStep).decode
 write_step = msgspec.msgpack.Encoder().encode
 
 
-class Written(NamedTuple):
-    """A written shard."""
-
-    rows: int
-    sha256: str
-    totals: dict[str, float]
-    """Sums over the records, stored in the marker."""
-
-
-def write_whole(path: Path, data: bytes, rows: int, totals: dict[str, float] | None = None) -> Written:
+def write_whole(path: Path, data: bytes, rows: int) -> Written:
     """Write a shard from bytes, durably."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(data)
+    sync(path)
     sync_folder(path.parent)
-    return Written(rows, hashlib.sha256(data).hexdigest(), totals or {})
+    return Written(rows, hashlib.sha256(data).hexdigest())
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> Written:
@@ -93,27 +82,24 @@ def write_lines(path: Path, records: Sequence[Any]) -> Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """The items of a stage, in shards."""
+class StageItems:
+    """The items of a stage, numbered from 0, in shards."""
 
     name: str
     """The name of the stage."""
     count: int
-    work: Callable[[int, Steps], Awaitable[Any]]
-    """Returns the record of an item. The failure of a single item is also a record; an exception stops the run."""
-    write: Callable[[Path, Sequence[Any]], Written]
-    """Writes the records of a shard durably, ordered by index. Called on a thread."""
     fingerprint: str = ""
-    """Hash of everything that determines the records; stored with each shard."""
+    """Hash of what determines the records, stored with each shard. Default: a hash of the stage's identity."""
     suffix: str = ".parquet"
     shard_size: int = 1024
     segments: tuple[Segment, ...] = ()
     """The segments of items; empty: all items are one segment with shards of `shard_size`."""
     inactive: ItemSet | None = None
-    """Items that are not worked on."""
+    """Items that are not worked on, because their rows were deleted or changed."""
     items: Mapping[int, Sequence[int]] | None = None
     """The items to work on, by shard; None: all."""
-    layout: Layout = field(init=False)
+    layout: Layout = field(init=False, compare=False)
+    """Which items are in which shard."""
 
     def __post_init__(self) -> None:
         segments = self.segments or (Segment(self.count, self.shard_size),)
@@ -124,11 +110,24 @@ class Workload:
         """The indexes of the shards to commit, in order."""
         return range(self.layout.shards) if self.items is None else sorted(self.items)
 
+    @property
+    def planned(self) -> int:
+        """Number of items to work on."""
+        return self.layout.active if self.items is None else sum(map(len, self.items.values()))
+
     def indices(self, shard: int) -> Sequence[int]:
         """Return the indexes of the items in a shard to work on."""
-        if self.items is not None:
-            return self.items[shard]
-        return self.layout.items(shard)
+        return self.layout.items(shard) if self.items is None else self.items[shard]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload(StageItems):
+    """The items of a stage, and what the engine does with them."""
+
+    work: Callable[[int, Steps], Awaitable[Any]]
+    """Returns the record of an item. The failure of a single item is also a record; an exception stops the run."""
+    write: Callable[[Path, Sequence[Any]], Written]
+    """Writes the records of a shard durably, ordered by index. Called on a thread."""
 
 
 class ShardTable:

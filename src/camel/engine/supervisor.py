@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
@@ -13,39 +13,34 @@ from camel.engine.worker import Window, run_worker
 from camel.runs.run import RunFolder
 
 
-class Supervisor(Protocol):
-    """Runs workloads, in this process or on a cluster."""
+@dataclass(frozen=True, kw_only=True)
+class StepPass:
+    """One pass over a step of a job."""
 
-    async def __call__(
-        self,
-        workloads: Sequence[Workload],
-        folder: RunFolder,
-        *,
-        concurrency: int,
-        halt: Halt,
-        committed: Callable[[str, int], None],
-        step: tuple[int, ...],
-        attempt: int,
-    ) -> bool:
-        """Work on the workloads until they are finished or `halt` is set; returns True if every shard is committed.
+    workloads: Sequence[Workload]
+    """They share one window, so that the last slow items of one do not delay the next."""
+    folder: RunFolder
+    concurrency: int | Window
+    halt: Halt
+    committed: Callable[[str, int], None] = lambda stage, shard: None
+    """Called for each finished shard."""
+    step: tuple[int, ...] = ()
+    attempt: int = 0
+    """Number of earlier passes over the step in this process."""
 
-        They share one window, so that the last slow items of one do not delay the next. `step` is the step of the job,
-        `attempt` the number of earlier passes over it in this process.
-        """
-        ...
+    @property
+    def complete(self) -> bool:
+        """Whether every shard is committed."""
+        return all(self.folder.committed(one.name).issuperset(one.numbers) for one in self.workloads)
 
 
-async def run_here(
-    workloads: Sequence[Workload],
-    folder: RunFolder,
-    *,
-    concurrency: int | Window,
-    halt: Halt,
-    committed: Callable[[str, int], None] = lambda stage, shard: None,
-    step: tuple[int, ...] = (),
-    attempt: int = 0,
-) -> bool:
+Supervisor = Callable[[StepPass], Awaitable[bool]]
+"""Works on a pass, here or on a cluster, until it is finished or halted. Returns whether every shard is committed."""
+
+
+async def run_here(work: StepPass) -> bool:
     """Run workloads in this process. Return True if every shard is committed."""
+    workloads, folder = work.workloads, work.folder
     if left := Fence(folder).left():
         await asyncio.sleep(left)
     for one in workloads:
@@ -60,15 +55,10 @@ async def run_here(
     await run_worker(
         folder,
         lease,
-        concurrency=concurrency,
-        halt=halt,
-        committed=lambda stage, shard: committed(stage.name, shard),
+        concurrency=work.concurrency,
+        halt=work.halt,
+        committed=lambda stage, shard: work.committed(stage.name, shard),
     )
     for one in workloads:
         folder.sweep(one.name)
-    return all_committed(workloads, folder)
-
-
-def all_committed(workloads: Sequence[Workload], folder: RunFolder) -> bool:
-    """Return whether every shard is committed."""
-    return all(folder.committed(one.name).issuperset(one.numbers) for one in workloads)
+    return work.complete

@@ -29,10 +29,9 @@ def conversation_stage(
     price: Price | None,
     *,
     name: str,
-    count: int,
     work: Callable[[Item], Awaitable[Transcript]],
     id: Callable[[int], str],
-    layout: Layout | None = None,
+    layout: Layout,
 ) -> Stage:
     """Return the stage with the run's records. `work` stores the record so far in `item.draft`."""
     settings = folder.settings()
@@ -41,12 +40,11 @@ def conversation_stage(
         return price.cost(usage) if price else None
 
     def write(path: Path, records: Sequence[Transcript]) -> Written:
-        shard = write_indexed(folder, path.parent.name, path, records, settings.fingerprint, cost)
-        return Written(shard.rows, shard.sha256, {})
+        return write_indexed(folder, path.parent.name, path, records, settings.fingerprint, cost)
 
     return Stage(
         name=name,
-        count=count,
+        count=layout.count,
         work=work,
         write=write,
         failed=failed_transcript,
@@ -56,9 +54,9 @@ def conversation_stage(
         read=lambda marker: read_transcripts(folder, marker),
         fingerprint=settings.fingerprint,
         shard_size=int(settings.config.get("shard_size") or 1),
-        segments=layout.segments if layout else (),
-        inactive=layout.inactive if layout else None,
-        number=(lambda record: record.item) if layout else None,
+        segments=layout.segments,
+        inactive=layout.inactive,
+        number=lambda record: record.item,
     )
 
 

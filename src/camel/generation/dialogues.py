@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from camel.generation.opening import open_made_from
 from camel.generation.table_plan import plan_rows
 from camel.generation.validation import Validator, attempt_seed, converse
 from camel.jobs.item import Item, id_number
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import fingerprint, name_of, price_of
 from camel.models.spec import ModelSpec
@@ -90,10 +90,6 @@ class Dialogues(Job):
         """Compare the rows with those that the run has."""
         plan_rows(run, self.rows, self.declaration.placeholders, [CONVERSATIONS], preview=self.preview)
 
-    def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the one stage."""
-        yield from self.outline(run)
-
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stage of conversations."""
         plan = read_plan(run)
@@ -103,15 +99,13 @@ class Dialogues(Job):
 
     def conversations(self, run: RunFolder, plan: RunPlan) -> Stage:
         """Return the stage of a plan's conversations."""
-        layout = plan.layouts[CONVERSATIONS]
         return conversation_stage(
             run,
             price_of(self.model),
             name=CONVERSATIONS,
-            count=layout.count,
             work=partial(self._converse, run.settings().fingerprint, plan),
             id=lambda index: plan.row(index).id,
-            layout=layout,
+            layout=plan.layouts[CONVERSATIONS],
         )
 
     async def _converse(self, fingerprint: str, plan: RunPlan, item: Item) -> Transcript:

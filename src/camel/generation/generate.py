@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from pathlib import Path
@@ -19,7 +19,7 @@ from camel.generation.seats import JUDGE, models_at
 from camel.generation.table_plan import first_segments, plan_preview, plan_rows
 from camel.generation.toolboxes import RunTools
 from camel.jobs.budget import Budget
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.models.named import NamedModel
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
@@ -75,10 +75,6 @@ class Generation(Job):
         elif self.preview or read_plan(run):
             first = first_segments(scenario, stages, self.preview)
             plan_preview(run, first, run.settings().planned, self.preview)
-
-    def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield one stage per list level, then the conversations or answers."""
-        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return all stages."""

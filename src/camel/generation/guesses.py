@@ -46,9 +46,9 @@ class Need(NamedTuple):
         """Return this need multiplied by a factor."""
         return Need(*(value * factor for value in self))
 
-    def plus(self, other: Need) -> Need:
-        """Return the sum of two needs."""
-        return Need(*(mine + its for mine, its in zip(self, other, strict=True)))
+    def plus(self, *others: Need) -> Need:
+        """Return the sum of several needs. There may be 100,000, every few seconds."""
+        return Need(*map(sum, zip(self, *others, strict=True)))
 
     def usage(self) -> Usage:
         """Return the need as a `Usage`."""

@@ -102,15 +102,19 @@ def config_text(answers: Answers, name: str) -> str:
     if answers.base_url:
         find_replicas(answers.base_url)
     full = {level.name: level.count for level in scenario.levels}
-    size = answers.size or (_affordable(answers, full) if answers.money else _few(answers))
+    few = LOCAL_SIZE if answers.model == LOCAL else SIZE
+    size = answers.size or (_affordable(answers, full) if answers.money else few)
     if size > scenario.count:
         raise InputError(
             f"scenario '{scenario.name}' has only {scenario.count:,} items at full size, not {size:,}: choose fewer, or write your own "
             "scenario with larger counts (camel scenarios new)"
         )
-    counts = counts_for(full, size)
-    text = _text(answers, name, scenario, full, counts)
-    _checked(text)
+    text = _text(answers, name, scenario, full, counts_for(full, size))
+    try:
+        config = msgspec.convert(tomllib.loads(text), GenerateConfig)
+    except msgspec.ValidationError as error:
+        raise InputError(plain_message(error).partition(" (in ")[0]) from None
+    config.loaded_scenario()  # raises an error if it cannot run
     return text
 
 
@@ -131,10 +135,6 @@ def _scenario(name: str) -> Scenario:
             "there"
         )
     return scenario
-
-
-def _few(answers: Answers) -> int:
-    return LOCAL_SIZE if answers.model == LOCAL else SIZE
 
 
 def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
@@ -248,15 +248,6 @@ def _quoted(text: str) -> str:
     if not text.isprintable():
         raise InputError(f"{shown(text)} contains characters that cannot be printed")
     return json.dumps(text, ensure_ascii=False)  # a JSON string of printable characters is also a TOML string
-
-
-def _checked(text: str) -> None:
-    """Raise an `InputError` unless the configuration is valid and its scenario can run."""
-    try:
-        config = msgspec.convert(tomllib.loads(text), GenerateConfig)
-    except msgspec.ValidationError as error:
-        raise InputError(plain_message(error).partition(" (in ")[0]) from None
-    config.loaded_scenario()
 
 
 def _write_new(path: Path, text: str) -> None:

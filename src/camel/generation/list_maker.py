@@ -46,13 +46,6 @@ class Seated(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-class AskedList(NamedTuple):
-    """A list that a model wrote: the earlier items that it depends on, and its items."""
-
-    parents: Sequence[str]
-    items: Sequence[str]
-
-
 class ListMaker:
     """Makes the lists of a run."""
 
@@ -75,7 +68,7 @@ class ListMaker:
                 failed=partial(self._failed_list, level.name),
                 failure=_why_list_failed,
                 id=lambda index, level=level.name: f"{level}-{index}",
-                read=self._read_asked,
+                read=self._read_lists,
                 fingerprint=self._settings.fingerprint,
                 seat="lists",
                 suffix=".txt",
@@ -85,7 +78,7 @@ class ListMaker:
             for level in self.scenario.asked
         ]
 
-    async def _ask(self, level: str, item: Item) -> AskedList:
+    async def _ask(self, level: str, item: Item) -> NamedList:
         """Ask for one list of a level."""
         facts = item.draft = await self._read_facts(partial(self.scenario.list_facts, level, item.index))
         if failed := failed_list_in(facts):
@@ -101,27 +94,24 @@ class ListMaker:
             ask=declared.ask,
             names=self.scenario.is_name(level),
         )
-        return AskedList(list(facts.values()), items)
+        return NamedList(tuple(facts.values()), tuple(items))
 
-    def _failed_list(self, level: str, item: Item, error: CamelError) -> AskedList:
+    def _failed_list(self, level: str, item: Item, error: CamelError) -> NamedList:
         """Return the record of a failed list. Items that depend on it fail with the same error, unless a user edits its file."""
         if isinstance(error, ListFailed):
             why = error.cause
         else:
             why = in_one_line(f"{FAILED}{level}: {type(error).__name__}: {error}")[:300]
-        return AskedList(list(item.draft.values()), [why] * self.scenario.level(level).count)
+        return NamedList(tuple(item.draft.values()), (why,) * self.scenario.level(level).count)
 
     def lists(self, level: str, index: int) -> Sequence[str]:
         """Return the items of a committed list."""
         layout = self._layouts[level]
         shard = layout.shard_of(index)
-        return self._list_shard(level, shard)[index - layout.numbers(shard).start]
+        return self._list_shard(level, shard)[index - layout.numbers(shard).start].items
 
-    def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
-        return [one.items for one in self._read_lists(self.folder.marker(level, shard))]
-
-    def _read_asked(self, marker: Marker) -> list[AskedList]:
-        return [AskedList(one.parents, one.items) for one in self._read_lists(marker)]
+    def _read_list_shard(self, level: str, shard: int) -> list[NamedList]:
+        return self._read_lists(self.folder.marker(level, shard))
 
     def _read_lists(self, marker: Marker) -> list[NamedList]:
         """Read lists that a user may have edited. Only the number of items must still match."""
@@ -149,11 +139,10 @@ def failed_list_in(facts: Mapping[str, str]) -> str:
     return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
 
 
-def _why_list_failed(record: AskedList) -> str:
+def _why_list_failed(record: NamedList) -> str:
     cause = next((item for item in record.items if item.startswith(FAILED)), "")
     return cause.removeprefix(FAILED).partition(": ")[2]
 
 
-def _write_lists(path: Path, records: Sequence[AskedList]) -> Written:
-    data = render_lists((record.parents, record.items) for record in records).encode()
-    return write_whole(path, data, len(records))
+def _write_lists(path: Path, records: Sequence[NamedList]) -> Written:
+    return write_whole(path, render_lists(records).encode(), len(records))

@@ -62,7 +62,6 @@ class Maker(ListMaker):
             self.folder,
             price_of(self.config.model),
             name=name,
-            count=self._layouts[name].count,
             work=self._answer if name == ANSWERS else self._converse,
             id=self._id,
             layout=self._layouts[name],

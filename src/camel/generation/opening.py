@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -88,17 +88,8 @@ def reset_preview(folder: RunFolder, settings: Settings) -> bool:
     with folder.locked():
         place = folder.path(f"{EARLIER}/{len(folder.store.folders(EARLIER)) + 1:06d}")
         place.mkdir(parents=True)
-        for name in (
-            "committed",
-            "data",
-            "plan",
-            "again",
-            "accepted",
-            "stages",
-            "index",
-            "journal",
-            "run.json",
-        ):
+        records = ("committed", "data", "plan", "again", "accepted", "stages", "index", "journal")
+        for name in (*records, "run.json"):
             if (folder.root / name).exists():  # markers first: after a kill, nothing refers to moved data
                 folder.path(name).rename(place / name)
     folder.create(settings)
@@ -111,47 +102,37 @@ def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> li
 
 
 def differences(folder: RunFolder, wanted: Mapping[str, Any], *, own_size: bool = False) -> list[str]:
-    """Return the differences from an existing run's settings, one line each. Shard sizes count only if `own_size` is true."""
+    """Return the differences from an existing run's settings, one line each: name, old and new value. Shard sizes count only
+    if `own_size` is true."""
     saved = {**folder.settings().config, **folder.accepted()}
     now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
     if not own_size and "shard_size" in now:
         # The default size may change between versions; a run keeps its own.
         now["shard_size"] = saved.get("shard_size", now["shard_size"])
-    return _changes(saved, now)
-
-
-def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two configurations, one line each: name, old and new value."""
-
-    def flat(config: Mapping[str, Any]) -> dict[str, Any]:
-        counts: dict[str, Any] = config.get("counts") or {}
-        lists = config.get("lists", "asked")
-        sizes = {f"counts.{name}": count for name, count in counts.items()}
-        return {**config, **sizes, "counts": None, "lists": lists}
-
-    old, new = flat(saved), flat(wanted)
+    old, new = _flat(saved), _flat(now)
     if old.get("scenario_fingerprint") == new.get("scenario_fingerprint"):
         old["scenario"] = new.get("scenario")  # the same scenario, found under another path
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    prompts = "scenario_fingerprint"
-    if prompts in changed:
-        changed.remove(prompts)
-        # It follows from the scenario, its lists and its counts, so it matters only if those are equal.
-        if not any(key in ("scenario", "lists") or key.startswith("counts.") for key in changed):
-            return [*_lines(changed, old, new), "scenario: its prompts or its declaration have changed"]
-    return _lines(changed, old, new)
+    lines = [
+        f"{key}: {_change(old.get(key), new.get(key))}" for key in changed if key != "scenario_fingerprint"
+    ]
+    # The fingerprint follows from the scenario, its lists and its counts, so it matters only if those are equal.
+    if "scenario_fingerprint" in changed and not any(
+        key in ("scenario", "lists") or key.startswith("counts.") for key in changed
+    ):
+        lines.append("scenario: its prompts or its declaration have changed")
+    return lines
 
 
-def _lines(changed: Sequence[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    def words(value: Any) -> str:
-        return "not set" if value is None else shown(value)
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    counts: dict[str, Any] = config.get("counts") or {}
+    sizes = {f"counts.{name}": count for name, count in counts.items()}
+    return {**config, **sizes, "counts": None, "lists": config.get("lists", "asked")}
 
-    def line(was: Any, now: Any) -> str:
-        if isinstance(was, dict) and isinstance(now, dict):
-            old, new = cast("dict[str, Any]", was), cast("dict[str, Any]", now)
-            return (
-                f"other {', '.join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))}"
-            )
-        return f"{words(was)} → {words(now)}"
 
-    return [f"{key}: {line(old.get(key), new.get(key))}" for key in changed]
+def _change(was: Any, now: Any) -> str:
+    words = ["not set" if value is None else shown(value) for value in (was, now)]
+    if isinstance(was, dict) and isinstance(now, dict):
+        old, new = cast("dict[str, Any]", was), cast("dict[str, Any]", now)
+        return f"other {', '.join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))}"
+    return " → ".join(words)

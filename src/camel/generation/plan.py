@@ -57,10 +57,6 @@ class Range(NamedTuple):
     likely: Need
     high: Need
 
-    def plus(self, other: Range) -> Range:
-        """Return the sum of two estimates."""
-        return Range(*(mine.plus(its) for mine, its in zip(self, other, strict=True)))
-
 
 class Committed(NamedTuple):
     """The usage of a committed shard."""
@@ -109,17 +105,13 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def need(self) -> Range:
         """The estimated need of all stages together."""
-        total = Range(Need(), Need(), Need())
-        for stage in self.stages:
-            total = total.plus(stage.need)
-        return total
+        cases = zip(*(stage.need for stage in self.stages), strict=True)
+        return Range(*(Need().plus(*needs) for needs in cases))
 
     @property
     def left(self) -> Range:
         """The estimated need of the items that are not committed."""
-        spent = Need()
-        for stage in self.stages:
-            spent = spent.plus(stage.spent)
+        spent = Need().plus(*(stage.spent for stage in self.stages))
         return Range(*(case.plus(spent.times(-1)) for case in self.need))
 
     @property
@@ -226,9 +218,7 @@ def make_plan(
         shards = committed.get(level.name, ()) if same else ()
         lists = scenario.lists(level.name)
         kept = same and lists == actual.lists(level.name)
-        stages.append(
-            _stage(level.name, lists, LISTS_PER_SHARD, guess.of_list(level), shards if same else (), kept)
-        )
+        stages.append(_stage(level.name, lists, LISTS_PER_SHARD, guess.of_list(level), shards, kept))
     name = last_stage(scenario)
     each = guess.of_answer if name == ANSWERS else guess.of_conversation
     kept = scenario.count == actual.count
@@ -266,9 +256,8 @@ def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
     paid = [shard for shard in shards if shard.money is not None and not shard.elsewhere]
     if price is None or not paid:
         return 0.0
-    # Summed by column, because a run may have 100,000 shards and is estimated every few seconds.
-    columns = [sum(column) for column in zip(*(shard.need for shard in paid), strict=True)]
-    return sum(shard.money or 0.0 for shard in paid) - price.cost(Need(*columns).usage())
+    need = Need().plus(*(shard.need for shard in paid))
+    return sum(shard.money or 0.0 for shard in paid) - price.cost(need.usage())
 
 
 def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
@@ -352,9 +341,7 @@ def _stage(
     if not rows:
         need = Range(*(guess(case).times(items - done) for case in range(3)))
         return StagePlan(name, items, -(-items // shard_size), need, 0, done, shard_size)
-    total = Need()
-    for shard in known:
-        total = total.plus(shard.need)
+    total = Need().plus(*(shard.need for shard in known))
     holes = 0 if elsewhere else _holes(own, items - done)
     # Items that started before finished ones and are still in progress are long.
     longer = max(total.times(1 / rows), guess(1), key=lambda need: need.prompt + need.completion)

@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -25,8 +25,9 @@ from camel.core.grammar import DONE_TOKEN
 from camel.core.role_playing import ASSISTANT
 from camel.core.stops import alike, voted
 from camel.core.transcript import Transcript
-from camel.engine.halt import Halt, Unfinished
+from camel.engine.halt import Unfinished
 from camel.engine.stage import Workload
+from camel.engine.supervisor import StepPass
 from camel.engine.worker import run_worker
 from camel.generation.config import CONVERSATIONS, last_stage
 from camel.generation.conversations import read_transcripts
@@ -119,10 +120,6 @@ class Served(Job):
         scenario = made_by.config.loaded_scenario() if isinstance(made_by, Generation) else None
         self.plan = GrowingPlan(run, last_stage(scenario) if scenario else CONVERSATIONS)
 
-    def stages(self, run: RunFolder) -> Iterator[Stage]:
-        """Yield the one stage."""
-        yield from self.outline(run)
-
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stage of conversations or answers. An unsuitable request fails only its own item."""
         stage = self.made_by.conversations(run, self.plan)
@@ -208,19 +205,9 @@ class Requests:
         else:
             self._left.setdefault(row.hash, []).append(item)
 
-    async def _supervise(
-        self,
-        workloads: Sequence[Workload],
-        folder: RunFolder,
-        *,
-        concurrency: int,
-        halt: Halt,
-        committed: Callable[[str, int], None],
-        step: tuple[int, ...],
-        attempt: int,
-    ) -> bool:
+    async def _supervise(self, work: StepPass) -> bool:
         """Work on requests as they arrive, until the run is halted."""
-        workload = workloads[0]
+        (workload,), folder, halt = work.workloads, work.folder, work.halt
         folder.sweep(workload.name)
 
         async def lease() -> tuple[Workload, int] | None:
@@ -234,7 +221,7 @@ class Requests:
             return None
 
         def done(stage: Workload, shard: int) -> None:
-            committed(stage.name, shard)
+            work.committed(stage.name, shard)
             if shard >= workload.layout.shards:  # planned after the start
                 self._runner.state.tallies[stage.name].committed += 1
             self._done.add(shard)
@@ -245,7 +232,9 @@ class Requests:
 
         async with self._open_door():
             try:
-                await run_worker(folder, lease, concurrency=concurrency, halt=halt, committed=done, left=left)
+                await run_worker(
+                    folder, lease, concurrency=work.concurrency, halt=halt, committed=done, left=left
+                )
             finally:
                 for waiting in self._waiting.values():
                     waiting.set_result(halt.reason or "the server has stopped")

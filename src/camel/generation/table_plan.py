@@ -51,39 +51,25 @@ def plan_rows(
         is_current = last and not last.preview and (preview or (scanned and last.scanned == scanned))
         if not is_current:
             with tempfile.TemporaryDirectory(prefix="camel-plan-") as scratch:
-                _add_step(folder, plan, inputs, used, stages, Path(scratch), scanned, shard_size, preview)
+                found = _scan(inputs, used, Path(scratch) / "scanned.parquet")
+                rows, counts, inactive = _compare(plan, Path(scratch), preview)
+                new = counts["new"] + counts["changed"]
+                segment = Segment(new, shard_size or shard_size_for(new))
+                step = PlanStep(
+                    last.number + 1 if last else 1,
+                    dict.fromkeys(stages, segment) if new else {},
+                    {**counts, "duplicates": found.duplicates},
+                    found.source,
+                    inputs.licenses if isinstance(inputs, Inputs) else [],
+                    "" if preview else scanned,
+                    bool(preview),
+                    True,
+                )
+                changed = new or counts["removed"] or counts["returned"]
+                if last is None or changed or scanned or last.preview != step.preview:
+                    add_step(folder, step, rows if new else None, inactive)
         if (plan := read_plan(folder)) is not None:
             rewrite_shards(folder, plan, stages[-1])
-
-
-def _add_step(
-    folder: RunFolder,
-    plan: RunPlan | None,
-    inputs: Inputs | Any,
-    used: Collection[str],
-    stages: Sequence[str],
-    scratch: Path,
-    scanned: str,
-    shard_size: int | None,
-    preview: int,
-) -> None:
-    found = _scan(inputs, used, scratch / "scanned.parquet")
-    rows, counts, inactive = _compare(plan, scratch, preview)
-    new = counts["new"] + counts["changed"]
-    segment = Segment(new, shard_size or shard_size_for(new))
-    step = PlanStep(
-        plan.steps[-1].number + 1 if plan else 1,
-        dict.fromkeys(stages, segment) if new else {},
-        {**counts, "duplicates": found.duplicates},
-        found.source,
-        inputs.licenses if isinstance(inputs, Inputs) else [],
-        "" if preview else scanned,
-        bool(preview),
-        True,
-    )
-    changed = new or counts["removed"] or counts["returned"]
-    if plan is None or changed or scanned or plan.steps[-1].preview != step.preview:
-        add_step(folder, step, rows if new else None, inactive)
 
 
 def _scan(inputs: Any, used: Collection[str], out: Path) -> TableScan:
@@ -99,42 +85,34 @@ def _compare(plan: RunPlan | None, scratch: Path, preview: int) -> tuple[Path, d
     """Compare the scanned rows with a plan. Return the file of new rows, the counts, and the items that are now inactive."""
     config = {"memory_limit": MEMORY, "temp_directory": str(scratch / "database")}
     with contextlib.closing(need_module("duckdb").connect(config=config)) as database:
-        return _compare_in(database, plan, scratch, preview)
-
-
-def _compare_in(
-    database: Any, plan: RunPlan | None, scratch: Path, preview: int
-) -> tuple[Path, dict[str, int], ItemSet]:
-    numpy = need_module("numpy")
-    limit = f"limit {preview:d}" if preview else ""
-    _run(
-        database,
-        f"create view scanned as select * from read_parquet('{scratch}/scanned.parquet', file_row_number = true) {limit}",
-    )
-    if plan is None:
+        limit = f"limit {preview:d}" if preview else ""
+        file = f"read_parquet('{scratch}/scanned.parquet', file_row_number = true)"
+        database.execute(f"create view scanned as select * from {file} {limit}")
+        if plan is not None:
+            return _compare_with(database, plan, scratch)
         count = _count(database, "select count(*) from scanned")
         if not preview:
             return scratch / "scanned.parquet", _counts(new=count), ItemSet()
         _copy(database, "select * exclude (file_row_number) from scanned order by file_row_number", scratch)
         return scratch / "new.parquet", _counts(new=count), ItemSet()
-    _run(database, "create table known (number bigint, id varchar, hash varchar)")
+
+
+def _compare_with(database: Any, plan: RunPlan, scratch: Path) -> tuple[Path, dict[str, int], ItemSet]:
+    numpy = need_module("numpy")
+    database.execute("create table known (number bigint, id varchar, hash varchar)")
     start = 0
     for path in plan.files.values():
-        _run(
-            database,
-            "insert into known select file_row_number + ?, id, hash from read_parquet(?, file_row_number = true)",
-            [start, str(path)],
-        )
+        rows = "select file_row_number + ?, id, hash from read_parquet(?, file_row_number = true)"
+        database.execute(f"insert into known {rows}", [start, str(path)])
         start = _count(database, "select count(*) from known")
     before = arrow().table({"number": arrow().array(list(plan.inactive), arrow().int64())})
     database.register("inactive", before)
     # Of several items with the same id and hash, the active one counts.
-    _run(
-        database,
+    database.execute(
         "create table best as select id, hash, max_by(number, (active, number)) as number, max(active) as active from "
         "(select *, (number not in (select number from inactive))::int as active from known) group by id, hash",
     )
-    _run(database, "create view current as select id, number from best where active = 1")
+    database.execute("create view current as select id, number from best where active = 1")
     unknown = "scanned anti join best using (id, hash)"
     _copy(
         database,
@@ -166,19 +144,13 @@ def _counts(**counts: int) -> dict[str, int]:
     return {name: counts.get(name, 0) for name in ("new", "changed", "removed", "returned", "unchanged")}
 
 
-def _run(database: Any, sql: str, given: Sequence[Any] = ()) -> None:
-    database.execute(sql, list(given)).fetchall()
-
-
 def _count(database: Any, sql: str) -> int:
     return int(database.execute(sql).fetchall()[0][0])
 
 
 def _copy(database: Any, sql: str, scratch: Path) -> None:
-    _run(
-        database,
-        f"copy ({sql}) to '{scratch}/new.parquet' (format parquet, compression zstd, row_group_size 4096)",
-    )
+    options = "format parquet, compression zstd, row_group_size 4096"
+    database.execute(f"copy ({sql}) to '{scratch}/new.parquet' ({options})")
 
 
 def rewrite_shards(folder: RunFolder, plan: RunPlan, stage: str) -> None:

@@ -26,11 +26,10 @@ from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.stops import Stop
 from camel.core.transcript import Transcript
-from camel.engine.stage import Written
 from camel.generation.conversations import read_transcripts, returned_record, why_failed
 from camel.generation.table_plan import rewrite_shards
 from camel.jobs.item import Item
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.jobs.ledger import spent_on, usage_of
 from camel.jobs.progress import expect_line
 from camel.jobs.state import name_of, price_of
@@ -128,10 +127,6 @@ class Translation(Job):
             with run.locked():
                 for language in dict.fromkeys(self.languages):
                     rewrite_shards(run, plan, f"{STAGE}{language}")
-
-    def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield one stage per language."""
-        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return all stages."""
@@ -235,7 +230,7 @@ class Translator:
             name=self.stage_name,
             count=originals.layout.count,
             work=self._work,
-            write=_write,
+            write=write_shard,
             failed=self._failed,
             failure=why_failed,
             counts=_damage_of,
@@ -333,11 +328,6 @@ class Translator:
 
 def _damage_of(record: Transcript) -> Iterable[str]:
     return ("damaged",) if DAMAGED in record.labels else ()
-
-
-def _write(path: Path, records: Sequence[Transcript]) -> Written:
-    shard = write_shard(path, records)
-    return Written(shard.rows, shard.sha256, {})
 
 
 def damaged_in(folder: RunFolder, language: str) -> int:

@@ -48,11 +48,38 @@ async def converse(
     *,
     given_task: bool = False,
 ) -> Transcript:
-    """Run a conversation once or, with a validator, until it passes. For `attempt` and `given_task` see `Validator.converse`."""
+    """Run a conversation once or, with a validator, until it passes. If no attempt passes, return the last one as rejected.
+
+    `attempt` gets the number of the attempt and the session of its calls, and stores the record so far in `item.draft`.
+    `given_task`: the usage of the task is that of an earlier stage.
+    """
     if validator is None:
         return await attempt(0, item.id)
     validator.check_inputs(inputs)
-    return await validator.converse(item, attempt, given_task=given_task)
+    rejected: list[RejectedAttempt] = []
+    for number in range(validator.attempts):
+        session = f"{item.id}~{number + 1}" if number else item.id
+        try:
+            transcript = await attempt(number, session)
+        finally:
+            draft: Transcript | None = item.draft
+            if draft is not None:
+                draft.id, draft.rejected = item.id, rejected
+            if number:
+                item.release(session)
+        transcript.id, transcript.rejected = item.id, rejected
+        why = await validator.why_rejected(item, transcript)
+        if not why:
+            return transcript
+        ended = transcript.stop.reason if transcript.stop else ""
+        if number + 1 < validator.attempts:
+            used = sum((message.usage for message in transcript.messages), Usage())
+            used += Usage() if given_task else transcript.task.usage
+            rejected = [*rejected, RejectedAttempt(ended, why, transcript.messages, used)]
+        else:
+            transcript.stop = Stop("rejected", f"{why}; attempt {number + 1} ended with {ended}")
+            return transcript
+    raise AssertionError("there is at least one attempt")
 
 
 class ValidationJudge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -86,7 +113,7 @@ class Validation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 @dataclass(frozen=True)
 class Validator:
-    """Runs attempts at a conversation until one passes."""
+    """Decides whether a conversation passes."""
 
     condition: str | Callable[[Transcript], Any]
     """A filter expression, or a function that returns whether a conversation passes, alone or with a reason."""
@@ -128,40 +155,7 @@ class Validator:
                     f"the validation mentions {name}, which is not an input. Use one of {listed}"
                 )
 
-    async def converse(
-        self, item: Item, attempt: Callable[[int, str], Awaitable[Transcript]], *, given_task: bool = False
-    ) -> Transcript:
-        """Return the first conversation that passes, or the last one as rejected.
-
-        `attempt` gets the number of the attempt and the session of its calls, and stores the record so far in `item.draft`.
-        `given_task`: the usage of the task is that of an earlier stage.
-        """
-        rejected: list[RejectedAttempt] = []
-        for number in range(self.attempts):
-            session = f"{item.id}~{number + 1}" if number else item.id
-            try:
-                transcript = await attempt(number, session)
-            finally:
-                draft: Transcript | None = item.draft
-                if draft is not None:
-                    draft.id, draft.rejected = item.id, rejected
-                if number:
-                    item.release(session)
-            transcript.id, transcript.rejected = item.id, rejected
-            why = await self._why_rejected(item, transcript)
-            if not why:
-                return transcript
-            ended = transcript.stop.reason if transcript.stop else ""
-            if number + 1 < self.attempts:
-                used = sum((message.usage for message in transcript.messages), Usage())
-                used += Usage() if given_task else transcript.task.usage
-                rejected = [*rejected, RejectedAttempt(ended, why, transcript.messages, used)]
-            else:
-                transcript.stop = Stop("rejected", f"{why}; attempt {number + 1} ended with {ended}")
-                return transcript
-        raise AssertionError("there is at least one attempt")
-
-    async def _why_rejected(self, item: Item, transcript: Transcript) -> str:
+    async def why_rejected(self, item: Item, transcript: Transcript) -> str:
         """Return why a conversation does not pass. Empty if it passes."""
         if self.rubric is not None:
             answer = await self.rubric.rate(item.model(JUDGE), transcript, item.id)

@@ -18,7 +18,7 @@ from camel.index.facets import COUNTED, FOLDER, MOST_VALUES, TASK_CHARS, Cost, F
 from camel.index.files import FOOTER_KEY, Header, Indexed, read_errors, schema
 from camel.record.arrow import batches, read_shard
 from camel.record.arrow import schema as data_schema
-from camel.record.parquet import Shard, arrow, write_batches
+from camel.record.parquet import Written, arrow, write_batches
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage.files import make_folder, sync
@@ -264,7 +264,7 @@ def write_indexed(
     transcripts: Iterable[Transcript],
     fingerprint: str,
     cost: Cost = no_cost,
-) -> Shard:
+) -> Written:
     """Write the data file of a shard and its index. If writing the index fails, readers use the data instead.
 
     The index is written before the shard is committed. If the process is stopped in between, readers ignore that index.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from camel.core.message import Usage
 
 FOLDER = "index"
-VERSION = 2
+VERSION = 3
 """Version of the index layout. Files of other versions are rebuilt."""
 SEPARATOR = "\x1f"
 """Separator around each element of a set, such as the labels. There are few different sets, so the column stays small."""

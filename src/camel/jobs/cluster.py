@@ -11,9 +11,10 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,11 +25,12 @@ from camel.engine.halt import Halt
 from camel.engine.notices import ignore_notice
 from camel.engine.site import StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import Workload
+from camel.engine.supervisor import StepPass
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
-from camel.jobs.failures import PATIENCE, ClusterFailures
+from camel.jobs.failures import PATIENCE
 from camel.jobs.job import Job, Step
-from camel.jobs.ledger import Tally, counted_in
+from camel.jobs.ledger import Counted, Tally
 from camel.jobs.retry import open_retry
 from camel.jobs.runner import PASSES, RETRIED, Runner
 from camel.jobs.shares import Shares
@@ -148,10 +150,10 @@ class JobSite:
         if named(stage).retry:  # markers of a retry count whole shards; the driver recounts at the end
             return
         state, tally = self._current, self._current.tallies[stage]
-        _, failed, counts = counted_in(state.folder.marker(stage, shard).totals)
-        tally.finished -= len(state.workload(state.stage(stage)).indices(shard))
-        tally.failed -= failed
-        tally.counts.subtract(counts)
+        counted = Counted().add(state.folder.marker(stage, shard))
+        tally.finished -= len(state.stages[stage].indices(shard))
+        tally.failed -= counted.failed
+        tally.counts.subtract(counted.counts)
 
     def report(self) -> WorkerReport:
         """Return the current counts of calls and items, for the coordinator."""
@@ -216,28 +218,15 @@ def check_same_folder(folder: RunFolder) -> None:
 # ---------------------------------------------------------------- in the driver
 
 
-class Watched(NamedTuple):
-    """Divides the limits among workers and decides when the run stops. Runs in the coordinator."""
-
-    shares: Shares
-    failures: ClusterFailures
-
-    def __call__(
-        self, reports: Mapping[str, WorkerReport], live: Collection[str]
-    ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Return each worker's share, and the reason to stop the run, if there is one."""
-        given, halt = self.shares(reports, live)
-        return given, self.failures(reports, live) or halt
-
-
 class Cluster:
-    """Runs the steps of a job on a cluster. Open it with `with`, and pass its method `run` to the runner as the supervisor."""
+    """Runs the steps of a job on a cluster, while it is open as a context manager."""
 
-    def __init__(self, address: str, *, workers: int | None = None, ttl: float | None = None) -> None:
+    def __init__(self, runner: Runner, address: str, *, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise InputError(f"--workers must be at least 1, not {workers}")
-        self._address, self._workers, self._ttl = address, workers, ttl
-        self._runner: Runner | None = None
+        self._runner, self._address, self._workers = runner, address, workers
+        runner.supervisor = self.run
+        runner.elsewhere, runner.workers = [], 0
         self._supervisor: RaySupervisor | None = None
         self._stack = contextlib.ExitStack()
         self._base: dict[str, Tally] = {}
@@ -252,47 +241,26 @@ class Cluster:
     def __exit__(self, *exc: Any) -> None:
         self._stack.__exit__(*exc)
 
-    def serve(self, runner: Runner) -> None:
-        """Use the cluster to run the steps of `runner`."""
-        self._runner = runner
-        runner.supervisor = self.run
-        runner.elsewhere, runner.workers = [], 0
-
-    async def run(
-        self,
-        workloads: Sequence[Workload],
-        folder: RunFolder,
-        *,
-        concurrency: int,
-        halt: Halt,
-        committed: Callable[[str, int], None],
-        step: tuple[int, ...],
-        attempt: int,
-    ) -> bool:
+    async def run(self, work: StepPass) -> bool:
         """Run a step on the cluster."""
-        assert self._runner is not None
         if self._supervisor is None:
-            self._supervisor = await asyncio.to_thread(self._begin, self._runner)
-        self._recounted(self._runner.state)
+            self._supervisor = await asyncio.to_thread(self._begin)
+        self._base = {
+            name: replace(tally, counts=tally.counts.copy())
+            for name, tally in self._runner.state.tallies.items()
+        }
 
         def note(stage: str, shard: int) -> None:
-            self._note(stage, shard, folder)
-            committed(stage, shard)
+            if not named(stage).retry:
+                self._base[stage].add(Counted().add(work.folder.marker(stage, shard)))
+            work.committed(stage, shard)
 
-        return await self._supervisor.run(
-            workloads,
-            folder,
-            concurrency=concurrency,
-            halt=halt,
-            committed=note,
-            step=step,
-            attempt=attempt,
-        )
+        return await self._supervisor.run(replace(work, committed=note))
 
-    def _begin(self, runner: Runner) -> RaySupervisor:
-        from camel.engine.ray.supervisor import TTL, RaySupervisor
+    def _begin(self) -> RaySupervisor:
+        from camel.engine.ray.supervisor import RaySupervisor
 
-        folder, meter = runner.folder, runner.meter
+        runner, folder, meter = self._runner, self._runner.folder, self._runner.meter
         self._stack.callback(shutil.rmtree, folder.root / ACCOUNTS, ignore_errors=True)
         supervisor = RaySupervisor(
             JobFactory(
@@ -301,15 +269,12 @@ class Cluster:
             folder,
             concurrency=runner.concurrency,
             workers=self._workers,
-            ttl=self._ttl or TTL,
-            share=Watched(
-                Shares(
-                    meter.budget,
-                    rates_of(runner.job, runner.concurrency),
-                    before=meter.before,
-                    accounts=folder.root.absolute(),
-                ),
-                ClusterFailures(runner.patience),
+            share=Shares(
+                meter.budget,
+                rates_of(runner.job, runner.concurrency),
+                before=meter.before,
+                accounts=folder.root.absolute(),
+                patience=runner.patience,
             ),
             environment=worker_environment(runner.job),
             watch=self.watch,
@@ -317,34 +282,8 @@ class Cluster:
         )
         return self._stack.enter_context(supervisor)
 
-    def _recounted(self, state: JobState) -> None:
-        """Copy the counts that the job state has read from markers."""
-        self._base = {
-            name: Tally(
-                tally.planned,
-                tally.committed,
-                tally.committed,
-                0,
-                tally.failed,
-                tally.usage,
-                tally.counts.copy(),
-            )
-            for name, tally in state.tallies.items()
-        }
-
-    def _note(self, stage: str, shard: int, folder: RunFolder) -> None:
-        """Count a finished shard."""
-        if named(stage).retry:
-            return
-        base = self._base[stage]
-        usage, failed, counts = counted_in(folder.marker(stage, shard).totals)
-        base.usage += usage
-        base.failed += failed
-        base.counts.update(counts)
-
     def watch(self, totals: Totals) -> None:
         """Update the runner's counts and endpoint states from the workers' reports."""
-        assert self._runner is not None
         runner, report = self._runner, totals.report
         runner.meter.take(report)
         runner.workers = len(totals.live)

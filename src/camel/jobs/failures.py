@@ -181,10 +181,7 @@ class Failures:
         if self.shared:
             await self._sleep(min(LONGEST_PAUSE, 2.0 ** min(10, self._row - IN_A_ROW)))
         else:
-            self.halt.set(self._rejection())
-
-    def _rejection(self) -> str:
-        return rejection(self._row, self.words)
+            self.halt.set(rejection(self._row, self.words))
 
     async def _is_served(self, send: Send, request: Request) -> bool:
         """Return whether a short plain request with the same settings succeeds. All waiting calls share one such request."""

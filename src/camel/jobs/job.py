@@ -15,7 +15,6 @@ to get to the same place.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,10 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.core.model import Model
-from camel.engine.stage import Written
+from camel.engine.stage import StageItems, Written
 from camel.jobs.budget import Budget
 from camel.models.spec import ModelSpec
-from camel.runs.layout import ItemSet, Layout, Segment
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
@@ -53,11 +51,9 @@ def _nothing(record: Any) -> Iterable[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(StageItems):
     """Items with the same work function, numbered from 0."""
 
-    name: str
-    count: int
     work: Callable[[Item], Awaitable[Any]]
     """Returns the record of an item. It must not catch `ModelError`."""
     write: Callable[[Path, Sequence[Any]], Written]
@@ -75,27 +71,12 @@ class Stage:
     identity: Mapping[str, Any] | None = None
     """What determines the records. It is stored when the stage starts, and a different value later raises an error; None:
     it is in the stage's name or in the job's settings."""
-    fingerprint: str = ""
-    """Hash of what determines the records, stored with each shard. Default: a hash of the identity."""
     seat: str = ""
     """The seat whose model is called; its price applies to replies in open journals."""
-    suffix: str = ".parquet"
-    shard_size: int = 1024
-    segments: tuple[Segment, ...] = ()
-    """The segments of items; empty: all items are one segment with shards of `shard_size`."""
-    inactive: ItemSet | None = None
-    """Items that are not worked on, because their rows were deleted or changed."""
-    items: Mapping[int, Sequence[int]] | None = None
-    """The items to work on, by shard; None: all."""
     number: Callable[[Any], int] | None = None
     """Returns the item of a record. Without it, the records of a shard must be those of its items, in order."""
     concurrency: int | None = None
     """Maximum number of items in flight; None: the job's limit."""
-
-    @property
-    def layout(self) -> Layout:
-        """Which items are in which shard."""
-        return Layout(self.segments or (Segment(self.count, self.shard_size),), self.inactive)
 
 
 class Estimator(Protocol):
@@ -114,7 +95,7 @@ class Estimator(Protocol):
         ...
 
 
-class Job(ABC):
+class Job:
     """The declaration of a long-running command. It can be pickled, and has no open files, connections or secrets."""
 
     name: ClassVar[str]
@@ -129,9 +110,10 @@ class Job(ABC):
     variables: Collection[str] = ()
     """Names of environment variables that workers need, in addition to those of the models."""
 
-    @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield the steps in order. A step is a stage, several stages that share one limit on items in flight, or another job."""
+        """Yield the steps in order. A step is a stage, several stages that share one limit on items in flight, or another job.
+        Default: the stages of the outline, one after the other."""
+        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return the stages that are known in advance, for progress and budgets."""
@@ -143,7 +125,7 @@ class Job(ABC):
         folder.root.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def prepare(self, run: RunFolder) -> None:  # noqa: B027 - most jobs need no preparation
+    def prepare(self, run: RunFolder) -> None:
         """Plan the items before the work starts. Called once, by the driver, which may lock the run for it."""
 
     def estimator(self, run: RunFolder) -> Estimator | None:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from camel.jobs.budget import Budget
 from camel.jobs.failures import PATIENCE, EndpointNotices
 from camel.jobs.job import Job
 from camel.jobs.log import RunLog
-from camel.jobs.progress import Silent, View, Watcher, progress_of
+from camel.jobs.progress import View, Watcher, progress_of
 from camel.jobs.runner import Outcome, Runner
 from camel.jobs.signals import STOPPED, Stopping
 from camel.jobs.state import JobState, name_of, price_of
@@ -60,7 +60,7 @@ class Launch:
     """One execution of a job."""
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
-        self.view = view or Silent()
+        self.view = view or View()
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
                 raise InputError(f"'{spec.name}' runs only on this machine: for a cluster, use NAME@URL")
@@ -137,17 +137,13 @@ class Launch:
         )
         self.view.event(entry)
 
-    @contextlib.contextmanager
-    def _place(self) -> Generator[None]:
-        """Connect to the cluster if an address is given. Otherwise the job runs in this process."""
+    def _place(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the cluster if an address is given. Otherwise the job runs in this process."""
         if not self.options.address:
-            yield
-            return
+            return contextlib.nullcontext()
         from camel.jobs.cluster import Cluster
 
-        with Cluster(self.options.address, workers=self.options.workers) as cluster:
-            cluster.serve(self.runner)
-            yield
+        return Cluster(self.runner, self.options.address, workers=self.options.workers)
 
     def _tell(self, event: str, text: str, **fields: Any) -> None:
         self.view.event(self.log.write(event, text=text, **fields))
@@ -169,7 +165,8 @@ class Launch:
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         if not outcome.complete and not outcome.reason:
-            outcome = Outcome("stopped", runner.halt.reason + _abandoned(stopping.abandoned))
+            lost = f", at once: {counted(stopping.abandoned, 'call')} in flight abandoned, to be repeated and paid for again"
+            outcome = Outcome("stopped", runner.halt.reason + (lost if stopping.abandoned else ""))
         return outcome
 
     def _say_stopping(self) -> None:
@@ -224,27 +221,12 @@ class Launch:
             self.view.event(self.log.write("stage", stage=stage, items=tally.planned, usage=usage))
 
 
-def _abandoned(calls: int) -> str:
-    """Return what an immediate stop costs, to append to the reason. Empty if no call was in flight."""
-    if not calls:
-        return ""
-    what = counted(calls, "call")
-    return f", at once: {what} in flight abandoned, to be repeated and paid for again"
-
-
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error of the group to report: an error of CAMEL if there is one."""
-    leaves: list[BaseException] = []
-    todo: list[BaseException] = [group]
-    while todo:
-        error = todo.pop(0)
-        inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-        todo += inner
-        leaves += [] if inner else [error]
-    for error in leaves:
-        if isinstance(error, CamelError):
-            return error
-    for error in leaves:
-        if isinstance(error, OSError):
-            return CamelError(f"cannot write the run's folder: {error}; committed data is safe")
-    return group
+    found: BaseException | None = group.subgroup((CamelError, OSError))
+    found = group.subgroup(CamelError) or found
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    if isinstance(found, OSError):
+        return CamelError(f"cannot write the run's folder: {found}; committed data is safe")
+    return found or group

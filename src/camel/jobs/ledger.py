@@ -26,6 +26,7 @@ FAILED, FAILED_AS = "failed", "failed."
 """Names in a marker's totals: failed items, and, after the dot, failed items by class."""
 TOOLS = ("tool_calls", "tool_seconds")
 """Names in a marker's totals: executed tool calls, and their duration."""
+_NOT_COUNTS = {*USED, *TOOLS, MONEY, FAILED}
 OF_MODEL = "model."
 """Prefix of the names of per-model usage in a marker's totals."""
 STOPPED = "stop."
@@ -123,27 +124,19 @@ class Counted:
     counts: Counter[str] = field(default_factory=Counter[str])
     tools: ToolUse = field(default_factory=ToolUse)
 
-    def add(self, marker: Marker, price: Callable[[Usage], Usage]) -> None:
-        """Add a marker's counts. `price` adds the cost if the marker does not have it."""
+    def add(self, marker: Marker, price: Callable[[Usage], Usage] = lambda usage: usage) -> Counted:
+        """Add a marker's counts, and return the sum. `price` adds the cost if the marker does not have it."""
         self.shards.add(marker.shard)
-        usage, failed, counts = counted_in(marker.totals)
+        usage = usage_of(marker.totals)
         self.usage += usage if MONEY in marker.totals else price(usage)
         for name, its in models_in(marker.totals).items():
             self.by_model[name] = self.by_model.get(name, Usage()) + its
-        self.failed += failed
-        self.counts.update(counts)
+        self.failed += int(marker.totals.get(FAILED, 0))
         self.tools += tools_of(marker.totals)
-
-
-def counted_in(totals: Mapping[str, float]) -> tuple[Usage, int, dict[str, int]]:
-    """Return the usage, the number of failed items and the counts in a marker's totals."""
-    other = {*USED, *TOOLS, MONEY, FAILED}
-    counts = {
-        name: int(count)
-        for name, count in totals.items()
-        if name not in other and not name.startswith((FAILED_AS, OF_MODEL))
-    }
-    return usage_of(totals), int(totals.get(FAILED, 0)), counts
+        for name, count in marker.totals.items():
+            if name not in _NOT_COUNTS and not name.startswith((FAILED_AS, OF_MODEL)):
+                self.counts[name] += int(count)
+        return self
 
 
 def committed_shards(folder: RunFolder, stage: Stage) -> set[int]:

@@ -6,13 +6,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
 from camel.core.message import Usage
 from camel.core.model import Price
-from camel.jobs.ledger import STOPPED
+from camel.jobs.ledger import stops_of
 from camel.jobs.log import last_events, part_of, time_of_day
 from camel.jobs.runner import Runner
 from camel.jobs.state import JobState, name_of
@@ -114,41 +114,13 @@ def progress_of(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in snapshot.to_dict().items() if name not in left_out}
 
 
-class View(Protocol):
-    """Shows a running job."""
+class View:
+    """Shows a running job. This base class shows nothing."""
 
-    every: float
+    every = 60.0
     """Seconds between two snapshots."""
 
     def __enter__(self) -> View:
-        """Start the display."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Restore the terminal."""
-        ...
-
-    def show(self, now: Snapshot) -> None:
-        """Show the current state."""
-        ...
-
-    def event(self, entry: dict[str, Any]) -> None:
-        """Show an event of the log."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a line."""
-        ...
-
-
-class Silent:
-    """A view that shows nothing."""
-
-    every = 60.0
-
-    def __enter__(self) -> Silent:
         return self
 
     def __exit__(
@@ -157,16 +129,16 @@ class Silent:
         return None
 
     def show(self, now: Snapshot) -> None:
-        """Show nothing."""
+        """Show the current state."""
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Show nothing."""
+        """Show an event of the log."""
 
     def note(self, text: str) -> None:
-        """Show nothing."""
+        """Show a line."""
 
 
-class Printed(Silent):
+class Printed(View):
     """Prints a line from time to time, for programs and notebooks."""
 
     every = 10.0
@@ -251,11 +223,7 @@ class Watcher:
                 )
                 for name, tally in tallies.items()
             ),
-            stops={
-                name.removeprefix(STOPPED): count
-                for name, count in counts.most_common()
-                if name.startswith(STOPPED) and count > 0
-            },
+            stops=stops_of(dict(counts.most_common())),
             usage=used,
             models={name: one.before + one.usage for name, one in meter.models.items()}
             if len(meter.models) > 1
@@ -284,7 +252,7 @@ class Watcher:
         if name not in self._ended or state.folder is not self._runner.folder:
             return 0
         if name not in self._in_journals:
-            stage = state.stage(name)
+            stage = state.stages[name]
             most = items_in_journals(state.folder, name, stage.layout)
             self._in_journals[name] = min(self._ended[name], state.tallies[name].committed + most)
         return self._in_journals[name]

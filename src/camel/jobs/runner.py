@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
@@ -18,11 +18,11 @@ from camel.engine.controlled import controlled, look
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, ignore_notice
-from camel.engine.supervisor import Supervisor, run_here
+from camel.engine.supervisor import StepPass, Supervisor, run_here
 from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE, FailedItems
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.jobs.ledger import failed_items
 from camel.jobs.retry import begin_retry, open_retry
 from camel.jobs.signals import BY_A_PERSON
@@ -73,7 +73,6 @@ class Runner:
         accept: Collection[str] = (),
         retry_failed: bool = False,
         halt: Halt | None = None,
-        supervisor: Supervisor = run_here,
     ) -> None:
         """`accept` names changes of settings that the user accepts; `patience` is the maximum length of an outage in seconds.
 
@@ -85,7 +84,7 @@ class Runner:
         """Called with each event for the log."""
         self.committed: Callable[[JobState, str, int], None] = lambda state, stage, shard: None
         """Called for each finished shard."""
-        self.supervisor = supervisor
+        self.supervisor: Supervisor = run_here
         self.meter = Meter(budget, self.halt, patience=patience, tell=self._tell)
         self.models = Models(self.meter, concurrency)
         self.state = JobState(job, self.meter, self.models, self._tell, accept=accept)
@@ -107,7 +106,7 @@ class Runner:
 
     def replicas(self) -> list[ReplicaState]:
         """Return the current state of the models' endpoints. Empty if the models have no endpoints."""
-        return self.state.replicas() if self.elsewhere is None else self.elsewhere
+        return self.models.replicas() if self.elsewhere is None else self.elsewhere
 
     async def run(self) -> Outcome:
         """Run until everything is committed or something stops it."""
@@ -124,7 +123,7 @@ class Runner:
     async def _run(self, state: JobState, path: tuple[int, ...]) -> bool:
         """Run a job or a nested job. Return False if something stopped it."""
         self.state, folder = state, state.folder
-        with folder.locked(), state.counting():
+        with folder.locked():
             if read_wish(folder) == "stop":  # meant for an earlier process
                 wish(folder, "go")
             self._folders.append(folder)
@@ -138,13 +137,15 @@ class Runner:
                 return await self._steps(state, path)
             finally:
                 self._folders.remove(folder)
+                state.over = True
 
     async def _steps(self, state: JobState, path: tuple[int, ...]) -> bool:
         steps, number = state.job.stages(state.folder), 0
         with contextlib.ExitStack() as stack:
-            stack.callback(_close, steps)
+            if close := getattr(steps, "close", None):  # of a generator
+                stack.callback(close)
             # On a thread, because preparing a step may read files.
-            while (step := await asyncio.to_thread(_next, steps)) is not None:
+            while (step := await asyncio.to_thread(lambda: next(steps, None))) is not None:
                 here = (*path, number)
                 if isinstance(step, Job):
                     inner = JobState(step, self.meter, self.models, self._tell)
@@ -165,7 +166,10 @@ class Runner:
     async def _step(self, state: JobState, stages: list[Stage], path: tuple[int, ...]) -> bool:
         """Run stages together, in several passes. Return False if they could not be finished."""
         state.begin(stages)
-        state.hold_journals(stages)
+        for stage in stages:
+            # No other folder may use the journals of remaining items.
+            if state.tallies[stage.name].committed < state.tallies[stage.name].planned:
+                state.folder.hold_journals(named(stage.name).stage)
         if over := self.meter.out_of_time():
             self.halt.set(over)
         window = min((one.concurrency for one in stages if one.concurrency), default=self.concurrency)
@@ -187,15 +191,16 @@ class Runner:
                 await state.counted()
                 # Another pass starts open shards again and would count their items twice.
                 state.recount(workloads)
-            complete = await self.supervisor(
-                list(workloads.values()),
-                state.folder,
+            work = StepPass(
+                workloads=list(workloads.values()),
+                folder=state.folder,
                 concurrency=window,
                 halt=self.halt,
                 committed=note,
                 step=path,
                 attempt=attempt,
             )
+            complete = await self.supervisor(work)
             if not complete and (reason := self.meter.rejected()):
                 self.halt.set(reason)
             if complete or self.halt.reason:
@@ -207,14 +212,10 @@ class Runner:
                 state.reset_count(named(stage.name).stage)
         if not state.retried(stages):
             await state.counted()
-            self._note_failed(state, stages)
+            for name in (named(stage.name).stage for stage in stages):
+                if state.tallies[name].failed:
+                    self._failed += failed_items(state.folder, state.stages[name])
         return True
-
-    def _note_failed(self, state: JobState, stages: list[Stage]) -> None:
-        for stage in stages:
-            name = named(stage.name).stage
-            if state.tallies[name].failed:
-                self._failed += failed_items(state.folder, state.stage(name))
 
     def _begin_retry(self, state: JobState) -> None:
         """Find the failed items to retry. An unfinished retry is resumed first."""
@@ -256,13 +257,3 @@ class Runner:
                 committed=done,
                 journaled=state.journaled,
             )
-
-
-def _next(steps: Iterator[Step]) -> Step | None:
-    return next(steps, None)
-
-
-def _close(steps: Iterator[Step]) -> None:
-    """Close a generator."""
-    if isinstance(steps, Generator):
-        steps.close()

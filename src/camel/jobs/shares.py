@@ -21,6 +21,7 @@ from camel.core.message import Usage
 from camel.engine.site import Grant, WorkerReport, WorkerShare
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, used_up
+from camel.jobs.failures import PATIENCE, ClusterFailures
 from camel.models.governor import Rates, Share
 from camel.models.sharing import share_out
 
@@ -140,7 +141,7 @@ class SharedBudget:
 
 
 class Shares:
-    """Divides a job's budget and its endpoints among the workers."""
+    """Divides a job's budget and its endpoints among the workers, and decides when the run stops. Runs in the coordinator."""
 
     def __init__(
         self,
@@ -149,12 +150,14 @@ class Shares:
         *,
         before: Usage = Usage(),  # noqa: B008 - frozen
         accounts: Path | None = None,
+        patience: float = PATIENCE,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`rates` are those of each model's endpoints, for all workers together; `before` is the usage of earlier processes.
-        `accounts` is the folder of the run, where workers write their accounts.
+        `accounts` is the folder of the run, where workers write their accounts. `patience` is the maximum length of an outage.
         """
         self._rates, self._now, self._accounts = rates, now, accounts
+        self._failures = ClusterFailures(patience)
         known = {name: _amount_of(name, before) for name in ("calls", "tokens", "usd")}
         # The smallest piece is one call, or a thousandth of the tokens or dollars.
         least = {"calls": 1.0, "tokens": (budget.tokens or 0) / 1e3, "usd": (budget.usd or 0.0) / 1e3}
@@ -189,7 +192,7 @@ class Shares:
         endpoints = self._divide(mine, now)
         return {
             worker: WorkerShare(self._tick, self._grant(worker), endpoints.get(worker, {})) for worker in mine
-        }, halt
+        }, self._failures(reports, live) or halt
 
     def _grant(self, worker: str) -> Grant | None:
         offered = {name: budget.pieces[worker].offered for name, budget in self._budgets.items()}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from camel.engine.halt import Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.notices import Tell
 from camel.engine.site import ToolUse
-from camel.engine.stage import Steps, Workload, Written
+from camel.engine.stage import StageItems, Steps, Workload, Written
 from camel.jobs.batched import FOLDER, BatchedModel
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import failure_of
@@ -42,7 +41,6 @@ from camel.jobs.ledger import (
 )
 from camel.models.connect import chat_of, pool_of
 from camel.models.named import NamedModel
-from camel.models.pool import Pool
 from camel.models.prices import find
 from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec
@@ -96,13 +94,10 @@ class Models:
             self._meter.model(meter_name(spec), price_of(spec))
         self._meter.limits |= job.budgets
 
-    def pools(self) -> dict[str, Pool]:
-        """Return the endpoints of the open models, by the model's name."""
-        return {
-            seat.meter.name: pool
-            for seat in self._seats.values()
-            if (pool := pool_of(seat.opened)) is not None
-        }
+    def replicas(self) -> list[ReplicaState]:
+        """Return the current state of the open models' endpoints."""
+        pools = {seat.meter.name: pool_of(seat.opened) for seat in self._seats.values()}
+        return [state for pool in pools.values() if pool is not None for state in pool.states()]
 
     def adjustments(self) -> list[str]:
         """Return the fields that requests omit or rename because an endpoint rejected them."""
@@ -161,7 +156,7 @@ class JobState:
         shared: bool = False,
     ) -> None:
         """`shared` marks a worker of a cluster: the driver starts the stages and counts committed items."""
-        self.job, self.meter, self.halt, self._models = job, meter, meter.halt, models
+        self.job, self.meter, self.halt = job, meter, meter.halt
         self.tell, self._accept, self._shared = tell, accept, shared
         self._seat = partial(models.seat, job)
         models.declare(job)
@@ -171,7 +166,7 @@ class JobState:
         self.last_pass = False
         """Whether a failure becomes the item's record, because this is the last pass."""
         self.tallies: dict[str, Tally] = {}
-        self._stages: dict[str, Stage] = {}
+        self.stages: dict[str, Stage] = {}
         self._counted: dict[str, Counted] = {}
         self.retry: Retry | None = None
         self.journaled = 0
@@ -180,7 +175,8 @@ class JobState:
         """Number of damaged replies in journals."""
         self._counting: asyncio.Future[None] | None = None
         """The task that reads markers in the background."""
-        self._over = False
+        self.over = False
+        """Whether the job has ended, so that no more markers are read in the background."""
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
@@ -227,24 +223,13 @@ class JobState:
         """Add stages that are not known yet, and count their existing results."""
         new = [stage for stage in stages if stage.name not in self.tallies]
         for stage in new:
-            self._stages[stage.name] = stage
-            self.tallies[stage.name], self._counted[stage.name] = Tally(self._planned(stage)), Counted()
+            self.stages[stage.name] = stage
+            self.tallies[stage.name], self._counted[stage.name] = Tally(stage.planned), Counted()
             if not self._shared and (lost := missing_files(self.folder, named(stage.name).stage)):
                 more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
                 raise damaged(self.folder, lost[0], f"is missing{more}")
         if new and not self._shared:
             self._begin_counting([stage.name for stage in new])
-
-    def stage(self, name: str) -> Stage:
-        """Return a stage by name."""
-        return self._stages[name]
-
-    def hold_journals(self, stages: Iterable[Stage]) -> None:
-        """Claim the journals of stages with remaining items, so that no other folder uses them."""
-        for stage in stages:
-            tally = self.tallies[stage.name]
-            if tally.committed < tally.planned:
-                self.folder.hold_journals(named(stage.name).stage)
 
     def retried(self, stages: Iterable[Stage]) -> list[Stage]:
         """Return the stages of the unfinished retry, limited to the items to retry."""
@@ -259,21 +244,8 @@ class JobState:
 
     def workload(self, stage: Stage) -> Workload:
         """Return the stage as a workload for the engine."""
-        return Workload(
-            name=stage.name,
-            count=stage.count,
-            work=partial(self._work, stage),
-            write=partial(self._write, stage),
-            fingerprint=stage.fingerprint,
-            suffix=stage.suffix,
-            shard_size=stage.shard_size,
-            segments=stage.segments,
-            inactive=stage.inactive,
-            items=stage.items,
-        )
-
-    def _planned(self, stage: Stage) -> int:
-        return stage.layout.active if stage.items is None else sum(map(len, stage.items.values()))
+        items: dict[str, Any] = {one.name: getattr(stage, one.name) for one in fields(StageItems) if one.init}
+        return Workload(**items, work=partial(self._work, stage), write=partial(self._write, stage))
 
     async def _work(self, stage: Stage, index: int, steps: Steps) -> _Ended:
         """Run one item under the failure policy."""
@@ -332,13 +304,13 @@ class JobState:
             used |= model_totals(used_by)
         totals = {**(used if self.job.models else {}), **totals_in(stage, records)}
         made = dict(zip(TOOLS, msgspec.structs.astuple(tools), strict=True)) if tools.calls else {}
-        return Written(written.rows, written.sha256, {**totals, **made, **written.totals})
+        return written._replace(totals={**totals, **made, **written.totals})
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def _price(self, stage: str) -> Callable[[Usage], Usage]:
         """Return a function that adds the cost to the usage in a marker or journal that lacks it."""
-        spec = self.asked_by(self._stages[stage])
+        spec = self.asked_by(self.stages[stage])
         meter = spec and self.meter.model(meter_name(spec), price_of(spec))
         return meter.priced if meter else lambda usage: usage
 
@@ -357,7 +329,7 @@ class JobState:
                 if by in self.meter.models:
                     self.meter.models[by].before += usage
                 self.journaled += 1
-        committed = {name: committed_shards(self.folder, self._stages[name]) for name in names}
+        committed = {name: committed_shards(self.folder, self.stages[name]) for name in names}
         few = sum(map(len, committed.values())) <= COUNTED_FIRST
         for name, shards in committed.items():
             self._tally_names(name, shards)
@@ -373,7 +345,7 @@ class JobState:
     def recount(self, names: Iterable[str]) -> None:
         """Count committed items again, reading only markers that were not read yet."""
         for name in names:
-            self._read_markers({name: committed_shards(self.folder, self._stages[name])})
+            self._read_markers({name: committed_shards(self.folder, self.stages[name])})
             self._tally_names(name, self._counted[name].shards)
             self.tallies[name].add(self._counted[name])
 
@@ -392,7 +364,7 @@ class JobState:
             price = self._price(name)
             for marker in self.folder.markers(name, shards - counted.shards):
                 counted.add(marker, price)
-                if self._counting is not None and (self._over or self.halt.reason):
+                if self._counting is not None and (self.over or self.halt.reason):
                     return
 
     def _catch_up(self, names: Sequence[str], done: asyncio.Future[None]) -> None:
@@ -417,32 +389,17 @@ class JobState:
         if self._counting is not None:
             await self._counting
 
-    @contextlib.contextmanager
-    def counting(self) -> Generator[None]:
-        """Stop the counting in the background when the `with` block ends."""
-        self._over = False
-        try:
-            yield
-        finally:
-            self._over = True
-
     def _tally_names(self, name: str, shards: set[int]) -> None:
         """Count the items of shards from the shards' names only, without reading markers."""
-        workload = self.workload(self._stages[name])
-        wanted = set(workload.numbers) if workload.items is not None else shards
-        items = sum(len(workload.indices(shard)) for shard in shards & wanted)
-        self.tallies[name] = Tally(self._planned(self._stages[name]), items, items)
+        stage = self.stages[name]
+        wanted = shards if stage.items is None else shards & stage.items.keys()
+        items = sum(len(stage.indices(shard)) for shard in wanted)
+        self.tallies[name] = Tally(stage.planned, items, items)
 
     def _tell_of_damage(self, damage: Damage) -> None:
         self.damaged += damage.records or 0
         text = f"{damage}; this reply is paid for again, and later replies of the item if the new one differs"
         self.tell("damage", text, file=str(damage.path), records=damage.records)
-
-    # --- for views ---------------------------------------------------------------------------------------------------
-
-    def replicas(self) -> list[ReplicaState]:
-        """Return the current state of the models' endpoints."""
-        return [state for pool in self._models.pools().values() for state in pool.states()]
 
 
 def fingerprint(identity: Mapping[str, Any]) -> str:

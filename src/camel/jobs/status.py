@@ -7,7 +7,6 @@ while another process works on it, without opening its data.
 from __future__ import annotations
 
 import fcntl
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.jobs.job import KEPT
-from camel.jobs.ledger import FAILED, MONEY, models_in, stops_of, tools_of, usage_of
+from camel.jobs.ledger import Counted, stops_of
 from camel.jobs.log import LOG, age_of, last_events, part_of
 from camel.jobs.progress import Snapshot, StageState, items_in_journals
 from camel.jobs.retry import open_retry
@@ -60,24 +59,18 @@ def read_status(where: str | Path) -> Snapshot:
     }
     extra = {name: _begun(folder, name) for name in folder.stages() if name not in planned}
     price = part_of(start, "price", ModelPrice | None, None)
+
+    def priced(usage: Usage) -> Usage:
+        return replace(usage, usd=price.cost(usage)) if price else usage
+
     stages: list[StageState] = []
-    stops: Counter[str] = Counter()
-    used, models, tool_calls = Usage(), dict[str, Usage](), 0
+    whole = Counted()
     for name, plan in {**planned, **extra}.items():
-        rows = failed = tokens = 0
+        counted, rows = Counted(), 0
         for marker in folder.markers(name, folder.committed(name)):
-            usage = usage_of(marker.totals)
             rows += marker.rows
-            failed += int(marker.totals.get(FAILED, 0))
-            tokens += usage.total
-            if name in planned:
-                used += (
-                    usage if MONEY in marker.totals or not price else replace(usage, usd=price.cost(usage))
-                )
-                stops.update(stops_of(marker.totals))
-                tool_calls += tools_of(marker.totals).calls
-                for model, its in models_in(marker.totals).items():
-                    models[model] = models.get(model, Usage()) + its
+            for one in (counted, whole) if name in planned else (counted,):
+                one.add(marker, priced)
         known = told.get(name, StageState(name, 0, 0, 0))
         count = plan.active or max(rows, known.planned)
         # Items that had ended in open shards are in their journals.
@@ -86,16 +79,18 @@ def read_status(where: str | Path) -> Snapshot:
             # Only if the journals exist: committed files may have been removed.
             finished = min(finished, rows + items_in_journals(folder, name, plan))
         open_now = known.open if working else 0
-        tokens = max(tokens, known.tokens)
-        stages.append(StageState(name, count, rows, finished, open_now, failed, tokens, name in extra))
+        tokens = max(counted.usage.total, known.tokens)
+        stages.append(
+            StageState(name, count, rows, finished, open_now, counted.failed, tokens, name in extra)
+        )
     stages += _retried(folder, told, working)
     own = [stage for stage in stages if not stage.extra]
     complete = bool(own) and all(stage.committed == stage.planned for stage in own)
     begun = bool(start) or any(stage.committed for stage in own)
     # The log includes calls of open shards; the markers include calls after its last line.
-    logged = part_of(last, "usage", Usage, Usage())
+    logged, used = part_of(last, "usage", Usage, Usage()), whole.usage
     if logged.calls > used.calls:
-        used = logged if logged.usd or not price else replace(logged, usd=price.cost(logged))
+        used = logged if logged.usd else priced(logged)
     age = age_of(last, FRESH) if last else None
     now = last if last and working and age is not None and age < FRESH else {}
     before = last or {}
@@ -110,10 +105,12 @@ def read_status(where: str | Path) -> Snapshot:
         scenario=str(settings.config.get("scenario", "") or (start or {}).get("title", "")),
         model=str(settings.config.get("model.name", "") or (start or {}).get("model", "")),
         stages=tuple(stages),
-        stops=dict(stops.most_common()),
+        stops=stops_of(dict(whole.counts.most_common())),
         usage=used,
-        models=part_of(last, "models", dict[str, Usage], models) if logged.calls >= used.calls else models,
-        tool_calls=max(tool_calls, part_of(last, "tool_calls", int, 0)),
+        models=part_of(last, "models", dict[str, Usage], whole.by_model)
+        if logged.calls >= used.calls
+        else whole.by_model,
+        tool_calls=max(whole.tools.calls, part_of(last, "tool_calls", int, 0)),
         money=used.usd if used.usd or price else None,
         expected=part_of(now, "expected", Usage | None, None),
         expected_money=part_of(now, "expected_money", float | None, None),

@@ -9,7 +9,7 @@ from camel.core.errors import CamelError
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job
 from camel.jobs.launch import JobOptions, Launch
-from camel.jobs.progress import Printed, Silent
+from camel.jobs.progress import Printed, View
 from camel.jobs.runner import Outcome
 
 
@@ -48,7 +48,7 @@ def run_job(
         workers=workers,
         resume="the same call",
     )
-    view = Printed() if progress else Silent()
+    view = Printed() if progress else View()
     outcome = Launch(job, options, view).run()
     if not outcome.complete:
         view.note(f"stopped: {outcome.reason}; the same call resumes it")

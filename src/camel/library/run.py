@@ -24,8 +24,6 @@ from camel.runs.reader import RunReader, need_module
 from camel.runs.scores import with_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from camel.core.model import Model
     from camel.jobs.progress import Snapshot
     from camel.models.spec import ModelSpec

@@ -8,7 +8,7 @@ import hmac
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from ipaddress import ip_address
 from math import inf
@@ -90,9 +90,6 @@ class _Body(msgspec.Struct):
 
 
 class _Refused(Exception):
-    sent: web.StreamResponse | None = None
-    """The stream that has the error, if it had begun."""
-
     def __init__(self, status: int, text: str, code: str | None = None, **headers: str) -> None:
         self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
         kind = "invalid_request_error" if status < 500 else "server_error"
@@ -172,64 +169,44 @@ class Endpoint:
         except KeyReused as error:
             raise _Refused(422, str(error), "idempotency_key_reused") from None
         try:
-            sent = await self._answer(request, body, item)
-        except BaseException as error:
+            sent, again = await self._answer(request, body, item)
+        except BaseException:
             self.requests.release(item)
-            if isinstance(error, _Refused) and error.sent:
-                return error.sent
             raise
-        self.requests.note_delivered(item)
+        if again:
+            self.requests.release(item)
+        else:
+            self.requests.note_delivered(item)
         return sent
 
-    async def _answer(self, request: web.Request, body: _Body, item: int) -> web.StreamResponse:
-        """Send the reply or the error of a conversation. Raise an error that a retry may fix."""
+    async def _answer(self, request: web.Request, body: _Body, item: int) -> tuple[web.StreamResponse, bool]:
+        """Send the reply or the error of a conversation. Also return whether the same request can continue it."""
+        sent: web.StreamResponse = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        )
+        replying, again = asyncio.ensure_future(self._reply(body, item)), False
         try:
-            replying = self._reply(body, item)
-            sent = (
-                await self._stream(request, body, replying)
-                if body.stream
-                else web.json_response(await replying)
-            )
-        except _Refused as error:
-            if error.status == 503:
-                raise
-            sent = error.sent or error.response()
-        await sent.prepare(request)
-        await sent.write_eof()
-        return sent
-
-    async def _stream(
-        self, request: web.Request, body: _Body, reply: Coroutine[Any, Any, dict[str, Any]]
-    ) -> web.StreamResponse:
-        """Send the reply as events. Until the conversation ends, send comments, so that the connection stays open."""
-        replying = asyncio.ensure_future(reply)
-        sent = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-        try:
-            while not (await asyncio.wait({replying}, timeout=PING))[0]:
-                if not sent.prepared:
-                    await sent.prepare(request)
+            # Until the conversation ends, a stream has comments, so that the connection stays open.
+            while body.stream and not (await asyncio.wait({replying}, timeout=PING))[0]:
+                await sent.prepare(request)
                 await sent.write(b": in progress\n\n")
-            whole = replying.result()
+            whole = await replying
+            if body.stream:
+                await sent.prepare(request)
+                await _write_events(sent, whole, body)
+            else:
+                sent = web.json_response(whole)
         except _Refused as error:
+            again = error.status == 503
             if sent.prepared:
-                error.sent = sent
                 await _write_event(sent, error.body)
-            raise
+            else:
+                sent = error.response()
         finally:
             replying.cancel()
-        if not sent.prepared:
-            await sent.prepare(request)
-        usage, choice = whole.pop("usage"), whole.pop("choices")[0]
-        whole["object"] = "chat.completion.chunk"
-        texts = choice["message"]["content"].splitlines(keepends=True)
-        for delta in [{"role": "assistant", "content": ""}, *({"content": text} for text in texts), {}]:
-            ended = None if delta else choice["finish_reason"]
-            part = {"index": 0, "delta": delta, "finish_reason": ended}
-            await _write_event(sent, {**whole, "choices": [part]})
-        if (body.stream_options or {}).get("include_usage"):
-            await _write_event(sent, {**whole, "choices": [], "usage": usage})
-        await sent.write(b"data: [DONE]\n\n")
-        return sent
+        await sent.prepare(request)
+        await sent.write_eof()
+        return sent, again
 
     async def _reply(self, body: _Body, item: int) -> dict[str, Any]:
         """Return the reply in OpenAI's format."""
@@ -264,6 +241,20 @@ class Endpoint:
                 **({"cost": totals[MONEY]} if MONEY in totals else {}),
             },
         }
+
+
+async def _write_events(sent: web.StreamResponse, whole: dict[str, Any], body: _Body) -> None:
+    """Write a reply as the events of a stream."""
+    usage, choice = whole.pop("usage"), whole.pop("choices")[0]
+    whole["object"] = "chat.completion.chunk"
+    texts = choice["message"]["content"].splitlines(keepends=True)
+    for delta in [{"role": "assistant", "content": ""}, *({"content": text} for text in texts), {}]:
+        ended = None if delta else choice["finish_reason"]
+        part = {"index": 0, "delta": delta, "finish_reason": ended}
+        await _write_event(sent, {**whole, "choices": [part]})
+    if (body.stream_options or {}).get("include_usage"):
+        await _write_event(sent, {**whole, "choices": [], "usage": usage})
+    await sent.write(b"data: [DONE]\n\n")
 
 
 async def _write_event(sent: web.StreamResponse, data: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from camel.core.errors import InputError
 from camel.core.message import Deliberation, Sampling, well_formed
 from camel.core.model import ToolSchema
 from camel.core.transcript import RejectedAttempt, ResultCall, Transcript, check_schema, upgrade
-from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
+from camel.record.parquet import Table, Written, arrow, open_parquet, readable, write_batches
 
 ROW_GROUP = 2_000
 """Number of rows per row group, the smallest unit that a reader loads: about 50 MB of text at the paper's lengths."""
@@ -243,13 +243,9 @@ def _transcript() -> _Struct:
 def schema() -> Any:
     """Return the Arrow schema of a transcript."""
     pa = arrow()
-    totals = [("num_messages", pa.int64()), *((name, pa.int64()) for name in map(_total_name, _TOTALS))]
-    totals.append(("usd", pa.float64()))
+    names = ("num_messages", *(name if name == "calls" else f"{name}_tokens" for name in _TOTALS))
+    totals = [*((name, pa.int64()) for name in names), ("usd", pa.float64())]
     return pa.schema([*_transcript().type, *totals])
-
-
-def _total_name(name: str) -> str:
-    return name if name == "calls" else f"{name}_tokens"
 
 
 def is_transcripts(layout: Any) -> bool:
@@ -299,7 +295,7 @@ def rows(table: Table) -> Iterator[Transcript]:
         yield from map(upgrade, made, repeat(None) if weighed is None else weighed.to_pylist())
 
 
-def write_shard(path: Path, transcripts: Iterable[Transcript]) -> Shard:
+def write_shard(path: Path, transcripts: Iterable[Transcript]) -> Written:
     """Write transcripts as one Parquet file, durably. If this fails, there is no file at `path`."""
     return write_batches(path, batches(transcripts), schema())
 

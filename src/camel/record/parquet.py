@@ -20,43 +20,21 @@ _ZSTD_LEVEL = 3
 _PAGE = 4 * 2**20
 """Size of a data page in bytes, the unit of compression. Near-equal prompts in one page take almost no space after the
 first."""
-_FEW_VALUES = frozenset(
-    [
-        "attempts",
-        "by",
-        "calls",
-        "failure",
-        "fingerprint",
-        "finish",
-        "guided",
-        "history",
-        "key",
-        "labels",
-        "model",
-        "name",
-        "reason",
-        "role",
-        "sampling",
-        "scenario",
-        "schema",
-        "speaker",
-        "tool",
-        "unknown",
-        "value",
-        "version",
-        "wording",
-        "tool_form",
-        "tools",
-    ]
-)
+_FEW_VALUES = {
+    *("attempts", "by", "calls", "failure", "fingerprint", "finish", "guided", "history", "key", "labels"),
+    *("model", "name", "reason", "role", "sampling", "scenario", "schema", "speaker", "tool", "tool_form"),
+    *("tools", "unknown", "value", "version", "wording"),
+}
 """Columns that have few different values and are written with a dictionary. For prose, a dictionary would only be discarded."""
 
 
-class Shard(NamedTuple):
-    """A Parquet file that was written."""
+class Written(NamedTuple):
+    """A written shard."""
 
     rows: int
     sha256: str
+    totals: dict[str, float] = {}  # noqa: RUF012 - never changed
+    """Sums over the records, stored in the marker."""
 
 
 def arrow(module: str = "pyarrow") -> Any:
@@ -67,7 +45,7 @@ def arrow(module: str = "pyarrow") -> Any:
         raise MissingExtra("reading and writing Parquet", "data") from None
 
 
-def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
+def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Written:
     """Write record batches with the schema `layout` as the row groups of one Parquet file, durably."""
     pa, pq = arrow(), arrow("pyarrow.parquet")
     count = 0
@@ -91,7 +69,7 @@ def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Shard(count, hashed.digest.hexdigest())
+    return Written(count, hashed.digest.hexdigest())
 
 
 def _few_values(layout: Any) -> list[str]:

@@ -134,12 +134,7 @@ def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
 def read_compaction(folder: RunFolder, stage: str, first: int, last: int, retry: int = 0) -> Compaction:
     """Read the marker of a compaction."""
     name = _name(stage, first, last, retry)
-    try:
-        found = msgspec.json.decode(folder.read(name), type=Compaction)
-    except FileNotFoundError:
-        raise
-    except (OSError, msgspec.MsgspecError) as error:
-        raise damaged(folder, name, f"is damaged: {error}") from None
+    found = folder.decoded(name, Compaction)
     if found.name != name:
         raise damaged(folder, name, f"is damaged: it contains the marker of {found.name}")
     return found
@@ -271,10 +266,10 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
         raise InputError(
             f"shards {first} to {last} of {stage} do not have the rows that their markers say: run `camel run verify {folder.address}`"
         )
-    kept = folder.persist(path)
+    file, size = folder.persist(path)
     rewritten = folder.rewritten(stage)
     retry = max(rewritten.get(shard, 0) for shard in range(first, last + 1))
-    made = Compaction(stage, first, last, kept.file, rows, written.sha256, fingerprint, kept.size, retry)
+    made = Compaction(stage, first, last, file, rows, written.sha256, fingerprint, size, retry)
     if not folder.store.create(made.name, msgspec.json.encode(made)):
         folder.discard(path)
         return read_compaction(folder, stage, first, last, retry)

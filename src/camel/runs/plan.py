@@ -12,9 +12,7 @@ row that returns gets its conversation back without a call.
 
 from __future__ import annotations
 
-import atexit
 import shutil
-import tempfile
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -155,11 +153,7 @@ class RunPlan:
     def files(self) -> dict[int, Path]:
         """Local paths of the files with rows, by the number of the step."""
         names = {one.number: f"{one.name}.parquet" for one in self.steps if one.rows and _items_of(one)}
-        if self.folder.on_disk:
-            return {number: self.folder.path(name) for number, name in names.items()}
-        scratch = tempfile.mkdtemp(prefix="camel-")
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        return dict(zip(names, self.folder.fetch_all(names.values(), Path(scratch)), strict=True))
+        return dict(zip(names, self.folder.local_paths(names.values()), strict=True))
 
     def _open(self, number: int) -> Any:
         return arrow("pyarrow.parquet").ParquetFile(self.files[number])

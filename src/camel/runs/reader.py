@@ -7,9 +7,6 @@ and queries fetch what they need first.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -54,20 +51,10 @@ class RunReader:
         """The data files of the committed shards, in order. A compacted file contains several shards."""
         return parts_of(self.folder, self.stage, self.markers)
 
-    @property
-    def files(self) -> list[Path]:
-        """Local paths of the run's Parquet files. Files in an object store are downloaded, and removed at exit."""
-        names = [part.file for part in self.parts]
-        if self.folder.on_disk:
-            return [self.folder.path(name) for name in names]
-        return self._fetched
-
     @cached_property
-    def _fetched(self) -> list[Path]:
-        scratch = tempfile.mkdtemp(prefix="camel-")
-        # They must outlive this object: the result of `sql` reads them later.
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        return self.folder.fetch_all((part.file for part in self.parts), Path(scratch))
+    def files(self) -> list[Path]:
+        """Local paths of the run's Parquet files. They outlive this object: the result of `sql` reads them later."""
+        return self.folder.local_paths(part.file for part in self.parts)
 
     def __len__(self) -> int:
         if self.chosen is not None:

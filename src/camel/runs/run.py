@@ -22,6 +22,7 @@ store. For a run on a disk, `root` is the run itself.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -31,7 +32,7 @@ import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -57,13 +58,6 @@ _FETCHES = 4
 DRIVER = ".driver"
 """A file in a run's folder while workers on other machines may be running for a driver, alive or just dead (`engine.fence`)."""
 T = TypeVar("T")
-
-
-class Kept(NamedTuple):
-    """Name and size of a durable data file, for its marker."""
-
-    file: str
-    size: int
 
 
 class RunFolder(LocalFiles):
@@ -120,7 +114,7 @@ class RunFolder(LocalFiles):
         """Read the settings that the run was created with."""
         self.check_links()
         try:
-            settings = self._decoded("run.json", Settings)
+            settings = self.decoded("run.json", Settings)
         except FileNotFoundError:
             raise InputError(
                 f"'{self.address}' is not a run: it has no run.json{self._meant()}. `camel run list FOLDER` lists the runs in a folder"
@@ -150,7 +144,7 @@ class RunFolder(LocalFiles):
         """Return the changes of settings that a user has accepted after the run was created, with the newest value per name."""
         found: dict[str, Any] = {}
         for name in sorted(self.store.names("accepted")):
-            found |= self._decoded(f"accepted/{name}", dict[str, Any])
+            found |= self.decoded(f"accepted/{name}", dict[str, Any])
         return found
 
     def accept(self, changes: dict[str, Any]) -> None:
@@ -168,12 +162,12 @@ class RunFolder(LocalFiles):
         if not done and not self.held_elsewhere(stage):
             self.store.remove([name])
         self.store.create(name, msgspec.json.encode(settings))
-        return self._decoded(name, dict[str, Any])
+        return self.decoded(name, dict[str, Any])
 
     def begun_with(self, stage: str) -> dict[str, Any]:
         """Return the settings that are stored for a stage. They are empty if it has none or has not started."""
         try:
-            return self._decoded(f"stages/{stage}.json", dict[str, Any])
+            return self.decoded(f"stages/{stage}.json", dict[str, Any])
         except FileNotFoundError:
             return {}
 
@@ -243,7 +237,7 @@ class RunFolder(LocalFiles):
         if self.on_disk:
             return None
         try:
-            holder = self._decoded(f"holders/{stage}.json", Holder)
+            holder = self.decoded(f"holders/{stage}.json", Holder)
         except FileNotFoundError:
             return None
         with contextlib.suppress(FileNotFoundError):
@@ -278,7 +272,7 @@ class RunFolder(LocalFiles):
         """Read the marker of a shard. If a retry has rewritten the shard, this is the newest marker."""
         if recent := self._recent.get((stage, shard)):
             return recent
-        return self._decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
+        return self.decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
 
     def versions(self, stage: str, shard: int) -> list[Marker]:
         """Return the markers of a shard whose files are kept, the newest first.
@@ -288,7 +282,7 @@ class RunFolder(LocalFiles):
         newest = self.rewritten(stage).get(shard, 0)
         older = range(newest - 1, -1, -1) if newest and self.store.names("plan") else ()
         names = (marker_name(stage, shard, number) for number in older)
-        found = [self._decoded(name, Marker) for name in names if self.store.exists(name)]
+        found = [self.decoded(name, Marker) for name in names if self.store.exists(name)]
         return [self.marker(stage, shard), *found]
 
     def rewritten(self, stage: str) -> dict[int, int]:
@@ -336,13 +330,13 @@ class RunFolder(LocalFiles):
         make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
-    def persist(self, path: Path) -> Kept:
-        """Make a finished file at a `data_path` durable. Call it before the file's marker is created."""
-        kept = Kept(path.relative_to(self.root).as_posix(), path.stat().st_size)
+    def persist(self, path: Path) -> tuple[str, int]:
+        """Make a finished file at a `data_path` durable, before its marker is created. Return its name and size for the marker."""
+        file, size = path.relative_to(self.root).as_posix(), path.stat().st_size
         if isinstance(self.store, BucketStore):
-            self.store.upload(path, kept.file)
+            self.store.upload(path, file)
             path.unlink()
-        return kept
+        return file, size
 
     def discard(self, path: Path) -> None:
         """Remove the data file of an attempt whose shard another process has committed."""
@@ -388,14 +382,14 @@ class RunFolder(LocalFiles):
             with contextlib.closing(fetched):
                 yield each()
 
-    def fetch_all(self, files: Iterable[str], into: Path) -> list[Path]:
-        """Copy files of a run in an object store to a local folder."""
-        made: list[Path] = []
+    def local_paths(self, files: Iterable[str]) -> list[Path]:
+        """Return local paths of files, valid until this process ends. Files in an object store are downloaded."""
+        if self.on_disk:
+            return [self.path(file) for file in files]
+        scratch = tempfile.mkdtemp(prefix="camel-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         with self.opened(files) as paths:
-            for path in paths:
-                made.append(into / path.name)
-                shutil.move(path, made[-1])
-        return made
+            return [Path(shutil.move(path, scratch)) for path in paths]
 
     def copy_to_store(self, name: str) -> None:
         """Copy a file next to the journals, such as the log, to the object store."""
@@ -447,7 +441,8 @@ class RunFolder(LocalFiles):
                 named = {self.root / one.file for one in self.versions(stage, shard)}
                 _remove([path for path in paths if path not in named])
 
-    def _decoded(self, name: str, kind: type[T]) -> T:
+    def decoded(self, name: str, kind: type[T]) -> T:
+        """Return what a JSON file of the run contains. Raise `Damaged` if it is unreadable."""
         where = f"{self.address}/{name}"
         try:
             return msgspec.json.decode(self.store.get(name), type=kind)
@@ -459,7 +454,7 @@ class RunFolder(LocalFiles):
             raise InputError(f"cannot read '{where}': {error.strerror}") from None
         except (msgspec.MsgspecError, RecursionError) as error:
             advice = "restore it from a copy"
-            if name.startswith("committed/"):
+            if name.startswith(("committed/", "compacted/")):
                 advice += f", or run `camel run verify {self.address}` for a list of all damage"
             raise Damaged(f"{where} is damaged: {error}; {advice}") from None
 

@@ -308,19 +308,10 @@ def _end(
                 "opening": play.opening,
             }
             own = {name: folder.text(file) for name, file in files.items() if file}
-            return RolePlay(
-                assistant=play.assistant,
-                user=play.user,
-                task=play.task,
-                inception=replace(prompts.paper(), **own),
-                sampling=play.sampling,
-                specify=play.specify,
-                word_limit=play.word_limit,
-                specifier_sampling=play.specifier_sampling,
-                max_messages=play.max_messages,
-                critic=declaration.critic or msgspec.UNSET,
-                **{name: getattr(play, name) or msgspec.UNSET for name in _UNSET},
-            )
+            given = {name: getattr(play, name) for name in RolePlay.__struct_fields__ if hasattr(play, name)}
+            given |= {name: given[name] or msgspec.UNSET for name in _UNSET}
+            inception = replace(prompts.paper(), **own)
+            return RolePlay(inception=inception, critic=declaration.critic or msgspec.UNSET, **given)
         case [SocietyTable() as meeting]:
             society, problems = read_society(folder.text(meeting.file))
             for message in problems:

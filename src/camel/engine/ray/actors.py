@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -21,15 +22,7 @@ from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator
 from camel.engine.ray.metrics import Metrics
-from camel.engine.site import (
-    CoordinatorClient,
-    CoordinatorGone,
-    Divide,
-    Factory,
-    Heartbeat,
-    HeartbeatReply,
-    Turn,
-)
+from camel.engine.site import CallCoordinator, CoordinatorGone, Divide, Factory
 
 ray: Any = import_module("ray")  # its types are incomplete
 
@@ -76,39 +69,25 @@ class WorkerActor:
         for name, value in environment.items():
             os.environ.setdefault(name, value)
         _settle()
-        return asyncio.run(_live(job, _RemoteCoordinator(coordinator)))
+        return asyncio.run(_live(job, partial(call_remotely, coordinator)))
 
 
-async def _live(job: WorkerOrder, desk: CoordinatorClient) -> WorkerEnd:
+async def _live(job: WorkerOrder, call: CallCoordinator) -> WorkerEnd:
     try:
         site = await job.factory(job.worker)
     except CamelError as error:
         return WorkerEnd("failed", f"{error} (on {_node()})")
-    return await ClusterWorker(job.worker, site, desk).live()
+    return await ClusterWorker(job.worker, site, call).live()
 
 
-class _RemoteCoordinator:
-    """The coordinator as seen by a worker."""
-
-    def __init__(self, coordinator: Any) -> None:
-        self._coordinator = coordinator
-
-    async def turn(self, worker: str) -> Turn | None:
-        return await self._call("turn", worker)
-
-    async def lease(self, worker: str, turn: int, number: int) -> int | None:
-        return await self._call("lease", worker, turn, number)
-
-    async def beat(self, beat: Heartbeat) -> HeartbeatReply:
-        return await self._call("beat", beat)
-
-    async def _call(self, method: str, *args: Any) -> Any:
-        try:
-            return await self._coordinator.call.remote(method, *args)
-        except ActorUnavailableError:
-            raise TimeoutError from None
-        except RayActorError:
-            raise CoordinatorGone from None
+async def call_remotely(coordinator: Any, method: str, *args: Any) -> Any:
+    """Call a method of the coordinator from a worker."""
+    try:
+        return await coordinator.call.remote(method, *args)
+    except ActorUnavailableError:
+        raise TimeoutError from None
+    except RayActorError:
+        raise CoordinatorGone from None
 
 
 def _settle() -> None:

@@ -13,7 +13,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -28,8 +28,8 @@ from camel.engine.halt import Halt
 from camel.engine.notices import Tell, describe_release, ignore_notice
 from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
 from camel.engine.site import Divide, Factory, Turn, no_limits
-from camel.engine.stage import ShardTable, Workload
-from camel.engine.supervisor import all_committed
+from camel.engine.stage import ShardTable
+from camel.engine.supervisor import StepPass
 from camel.runs.run import RunFolder
 
 ray: Any = import_module("ray")  # its types are incomplete
@@ -156,18 +156,9 @@ class RaySupervisor:
         if not self._running:
             self._fence.lift()
 
-    async def run(
-        self,
-        workloads: Sequence[Workload],
-        folder: RunFolder,
-        *,
-        concurrency: int,
-        halt: Halt,
-        committed: Callable[[str, int], None] = lambda stage, shard: None,
-        step: tuple[int, ...] = (),
-        attempt: int = 0,
-    ) -> bool:
-        """Work on a step until it is finished or `halt` is set. Return True if every shard is committed."""
+    async def run(self, work: StepPass) -> bool:
+        """Work on a step until it is finished or halted. Return True if every shard is committed."""
+        workloads, folder, halt = work.workloads, work.folder, work.halt
         for one in workloads:
             await asyncio.to_thread(folder.sweep, one.name)
         table = ShardTable(workloads)
@@ -175,11 +166,11 @@ class RaySupervisor:
         if len(done) < len(table) and not halt.reason:
             self._turn += 1
             with self._lock:
-                self._begin = Turn(self._turn, step, attempt), len(table), done
+                self._begin = Turn(self._turn, work.step, work.attempt), len(table), done
 
             def note(number: int) -> None:
                 stage, shard = table[number]
-                committed(stage.name, shard)
+                work.committed(stage.name, shard)
 
             try:
                 while not self._step(halt, note):  # noqa: ASYNC110 - the thread waits for Ray
@@ -189,7 +180,7 @@ class RaySupervisor:
                 raise
             for one in workloads:
                 await asyncio.to_thread(folder.sweep, one.name)
-        return all_committed(workloads, folder)
+        return work.complete
 
     def _step(self, halt: Halt, committed: Callable[[int], None]) -> bool:
         """Exchange news with the thread that calls the cluster. Return True if the turn is over."""
