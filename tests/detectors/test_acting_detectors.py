@@ -72,9 +72,9 @@ def written(line: str, number: int) -> Trace:
     return Trace(Transcript(f"written-{number}", Task("x"), speakers, messages), faults, held_out=False)
 
 
-@pytest.mark.parametrize(("half", "claims"), [(0, RECALL), (1, 0.65)])
+@pytest.mark.parametrize(("half", "claims"), [(0, RECALL), (1, 0.75)])
 def test_the_detectors_are_right_about_traces_of_other_writers(half: int, claims: float):
-    """The rules were developed on the first half. On the second, `claimed_action` misses a third: 0.67."""
+    """The rules were developed on the first half. On the second, `claimed_action` misses a quarter: 0.76."""
     lines = WRITTEN.read_text().splitlines()
     assert len(lines) == 300
     given = [written(line, number) for number, line in enumerate(lines)][150 * half :][:150]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import Counter
@@ -20,8 +21,8 @@ from camel.detectors.marks import Mark
 from camel.index import build as index
 from camel.index import files
 from camel.index.cube import read_cubes, write_cubes
-from camel.index.facets import FACETS, bucket, bucket_names, elements, joined
-from camel.index.files import files_of, read_footer
+from camel.index.facets import FACETS, VERSION, bucket, bucket_names, elements, joined
+from camel.index.files import files_of, read_footer, schema
 from camel.index.garbage import unused
 from camel.index.marks import Looking
 from camel.index.merge import merge
@@ -396,3 +397,9 @@ def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
     assert len(list((tmp_path / "run" / "study" / "kept" / "data").rglob("*.parquet"))) == 3, (
         "looked through twice"
     )
+
+
+def test_the_version_of_the_layout_changes_with_its_columns():
+    """Files of another version are rebuilt, so a new column needs a new version."""
+    columns = hashlib.sha256(" ".join(schema().names).encode()).hexdigest()[:8]
+    assert (VERSION, columns) == (3, "53e4081d")
