@@ -190,10 +190,7 @@ def _means(values: Any) -> Any:
 def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) -> Consistency:
     """Return how often two answers to the same questions agree. Questions with an undecided answer are skipped."""
     both = [(one, two) for one, two in zip(asked, again, strict=True) if one and two]
-    return Consistency(
-        wilson(sum(one == two for one, two in both), len(both)),
-        cohen([one for one, _ in both], [two for _, two in both]),
-    )
+    return Consistency(wilson(sum(one == two for one, two in both), len(both)), cohen(both))
 
 
 def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:

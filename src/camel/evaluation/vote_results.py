@@ -248,11 +248,7 @@ def _between(decided: Mapping[str, Mapping[str, Winner]]) -> list[Between]:
     for votes in decided.values():
         for one, other in combinations(sorted(votes), 2):
             shared[one, other].append((votes[one], votes[other]))
-    return [
-        Between(*two, cohen([one for one, _ in said], [other for _, other in said]))
-        for two, said in sorted(shared.items())
-        if len(said) >= LEAST_SHARED
-    ]
+    return [Between(*two, cohen(said)) for two, said in sorted(shared.items()) if len(said) >= LEAST_SHARED]
 
 
 def _judges(
@@ -264,10 +260,7 @@ def _judges(
         mine = people.get(verdict.pair)
         if verdict.kind == "judge" and verdict.winner and mine:
             by_judge[verdict.judge].append((verdict.winner, mine))
-    return [
-        Between(judge, "most voters", cohen([one for one, _ in said], [other for _, other in said]))
-        for judge, said in by_judge.items()
-    ]
+    return [Between(judge, "most voters", cohen(said)) for judge, said in by_judge.items()]
 
 
 def votes_csv(path: Path) -> str:
