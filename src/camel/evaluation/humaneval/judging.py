@@ -95,11 +95,9 @@ class ProgramJudge:
                         else:
                             _compare(problem, program, expected)
                         passed.append(suite)
-                    except _WrongAnswer as wrong:
-                        why, detail = why or "wrong", detail or str(wrong)
                     except ProgramFailed as failed:
                         why, detail = why or failed.kind, detail or failed.text
-                        if failed.kind not in ("raised", "foreign"):
+                        if failed.kind not in ("wrong", "raised", "foreign"):
                             break  # the program no longer runs
         except ProgramFailed as failed:
             why, detail = failed.kind, failed.text
@@ -155,10 +153,6 @@ class _Expected(msgspec.Struct):
     """Maximum bytes of all answers."""
 
 
-class _WrongAnswer(Exception):
-    """An answer is not the expected one."""
-
-
 # --- HumanEval -----------------------------------------------------------------------------------------------------
 
 
@@ -179,10 +173,10 @@ def _check(problem: Problem, program: Program) -> None:
     except ProgramFailed:
         raise
     except AssertionError as error:
-        raise _WrongAnswer(str(error)[:200]) from None
+        raise ProgramFailed("wrong", str(error)[:200]) from None
     except Exception as error:
         # The answer has a type that the test cannot handle, such as a string where it subtracts.
-        raise _WrongAnswer(f"{type(error).__name__}: {error}"[:200]) from None
+        raise ProgramFailed("wrong", f"{type(error).__name__}: {error}"[:200]) from None
 
 
 _codes: dict[str, tuple[CodeType, CodeType]] = {}
@@ -236,7 +230,7 @@ def _compare(problem: Problem, program: Program, expected: _Expected) -> None:
         except BadBytes as error:
             raise ProgramFailed("damaged", str(error)) from None
         if not same(problem, problem.plus_inputs[number], got, decode(wanted[1:])):
-            raise _WrongAnswer(f"input {number} of HumanEval+")
+            raise ProgramFailed("wrong", f"input {number} of HumanEval+")
 
 
 def same(problem: Problem, given: list[Any], got: Any, wanted: Any) -> bool:

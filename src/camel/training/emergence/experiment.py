@@ -62,8 +62,10 @@ class ChainMember(NamedTuple):
     """Label of the model: its training data, or the name of the base model."""
     training: TrainConfig | None
     """Settings of the model's training. None if the study does not train it."""
-    place: ModelPlace | None
-    """Location of the model. None if it is not trained yet."""
+    place: ModelPlace
+    """Location of the model, or its future location if it is not trained yet."""
+    ready: bool = True
+    """Whether the model exists. False until its training is finished."""
 
 
 class Emergence(Job):
@@ -97,7 +99,7 @@ class Emergence(Job):
         self.models: Mapping[str, Model | ModelSpec] = {
             "writer": self._lend(self._writer),
             **{f"judge {place.label}": self._lend(place) for place in self._judges},
-            **{one.label: self._lend(self._place_of(one)) for one in self.members()},
+            **{one.label: self._lend(one.place) for one in self.members()},
         }
         self.questions = Questions(
             self.out / KEPT, config, self._asked("writer", self._writer) if written else None
@@ -113,8 +115,9 @@ class Emergence(Job):
             if training is None:
                 found.append(ChainMember(label, None, find_place(step.model, self._say)))
             else:
-                file = trained(Path(training.out))
-                found.append(ChainMember(label, training, ModelPlace(label, file) if file else None))
+                out = Path(training.out)
+                place = ModelPlace(label, out / GGUF)
+                found.append(ChainMember(label, training, place, ready=trained(out) is not None))
         return found
 
     def matches(self) -> list[tuple[str, str]]:
@@ -170,7 +173,7 @@ class Emergence(Job):
     def served_here(self) -> set[str]:
         """Return the labels of the models that the study serves itself, which cost no money."""
         places = [*(one.place for one in self.members()), *self._judges, self._writer]
-        return {place.label for place in places if place and place.path}
+        return {place.label for place in places if place.path}
 
     def _lend(self, place: ModelPlace) -> Model:
         """Return a client for the model at a location. The same location always gives the same object."""
@@ -186,17 +189,9 @@ class Emergence(Job):
             )
         return self._lent[place]
 
-    def _place_of(self, one: ChainMember) -> ModelPlace:
-        """Return the location of a model, or its future location if it is not trained yet."""
-        if one.place:
-            return one.place
-        assert one.training
-        return ModelPlace(one.label, Path(one.training.out) / GGUF)
-
-    def _asked(self, seat: str, place: ModelPlace, *, there: bool = True) -> AskedModel:
-        """Describe a model for the evaluation. If `there` is false, the model does not exist yet, and the result is for
-        estimates only."""
-        version = version_of(place) if there else "not trained yet"
+    def _asked(self, seat: str, place: ModelPlace, *, ready: bool = True) -> AskedModel:
+        """Describe a model for the evaluation. If it is not ready, the result is for estimates only."""
+        version = version_of(place) if ready else "not trained yet"
         return AskedModel(place.label, seat, self._lend(place).context_tokens, version)
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
@@ -207,10 +202,7 @@ class Emergence(Job):
         """Return the contest of answers and verdicts. Models and questions that are missing are replaced by placeholders, for
         estimates."""
         config = self.config
-        writers = {
-            one.label: self._asked(one.label, self._place_of(one), there=one.place is not None)
-            for one in self.members()
-        }
+        writers = {one.label: self._asked(one.label, one.place, ready=one.ready) for one in self.members()}
         return Contest(
             RunFolder(self.out / KEPT),
             [Group(one.label, {}, one.name, self.questions.tasks(one)) for one in config.domains],
@@ -234,7 +226,7 @@ class Emergence(Job):
 
     def untrained(self) -> list[TrainConfig]:
         """Return the settings of the trainings that are not finished."""
-        return [one.training for one in self.members() if one.training and not one.place]
+        return [one.training for one in self.members() if one.training and not one.ready]
 
     def estimate(self) -> list[tuple[str, StepNeed]]:
         """Estimate the remaining calls and tokens, by step and model."""
@@ -252,12 +244,11 @@ class Emergence(Job):
         if not self.config.humaneval:
             return
         for one in self.members():
-            place = self._place_of(one)
-            version = version_of(place) if one.place else "not trained yet"
-            digest = hashlib.sha256(f"{place.label} {version}".encode()).hexdigest()[:10]
+            asked = self._asked("", one.place, ready=one.ready)
+            digest = hashlib.sha256(f"{asked.name} {asked.version}".encode()).hexdigest()[:10]
             config = HumanEvalConfig(one.label, prompt_text(), problems=self.config.problems)
             folder = str(self.out / HUMANEVAL / digest)
-            window, model = self._window([place]), self._lend(place)
+            window, model = self._window([one.place]), self._lend(one.place)
             yield one.label, HumanEval(folder, config, self.config.humaneval, model, window=window)
 
     def leaks(self) -> dict[str, dict[str, int]]:
@@ -283,13 +274,13 @@ class Emergence(Job):
                 stack.enter_context(Sandbox()).check()  # before anything is paid for
         yield self._within(self.questions.stages(), [self._writer])
         self.questions.save(self.out)
-        first = next((one.label for one in self.members() if one.training and not one.place), "")
+        first = next((one.label for one in self.members() if not one.ready), "")
         for one in self.members():
             if one.training:
                 yield self._training_stage(one, run, report_leaks=one.label == first)
         contest = self.contest()
         for one in self.members():
-            yield self._within(contest.solving(one.label), [self._place_of(one)])
+            yield self._within(contest.solving(one.label), [one.place])
         yield self._within(contest.judging(), self._judges)
         for _, programs in self.programs():
             yield programs
@@ -306,7 +297,7 @@ class Emergence(Job):
         config = one.training
         assert config is not None
         name = f"train-{Path(config.out).name}"
-        if one.place is None and run.is_committed(name, 0):
+        if not one.ready and run.is_committed(name, 0):
             run.store.remove([marker_name(name, 0)])
 
         async def work(item: Item) -> Trained:

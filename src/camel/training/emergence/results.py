@@ -237,7 +237,7 @@ def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple
 def _settings(study: Emergence) -> dict[str, Any]:
     config = study.config
     settings: dict[str, Any] = msgspec.to_builtins(config)
-    names = [one.place.label if one.place else one.label for one in study.members()]
+    names = [one.place.label for one in study.members()]
     settings |= {"base": names[0], "judges": study.judges, "writer": study.writer}
     settings["steps"] = [
         {"name": one.name, "rows": [Path(path).name for path in one.rows], "model": name}
@@ -257,13 +257,8 @@ def _models(study: Emergence) -> list[ChainModel]:
     found: list[ChainModel] = []
     for one in study.members():
         done = finished(one.training) if one.training else None
-        asked = one.place.label if one.place else ""
-        if done:
-            found.append(
-                ChainModel(one.label, asked, True, done.rows, done.steps, done.first_loss, done.last_loss)
-            )
-        else:
-            found.append(ChainModel(one.label, asked))
+        learned = (True, done.rows, done.steps, done.first_loss, done.last_loss) if done else ()
+        found.append(ChainModel(one.label, one.place.label, *learned))
     return found
 
 
@@ -283,7 +278,7 @@ def _public(study: Emergence, judged: Evaluation) -> Evaluation:
 def _other_usage(study: Emergence) -> list[OtherUsage]:
     names = [stage.name for stage in study.questions.stages()]
     used = [("Questions", study.writer, spent_on(study.questions.folder, names))]
-    asked = {one.label: one.place.label for one in study.members() if one.place}
+    asked = {one.label: one.place.label for one in study.members()}
     used += [("HumanEval", asked[label], spent_on(one.folder, [SAMPLES])) for label, one in study.programs()]
     here = study.served_here()
     return [
