@@ -5,12 +5,11 @@ The one decision to know: this module computes nothing. All numbers come from th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AGENTS
 from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.report_plots import plots
@@ -26,7 +25,6 @@ from camel.evaluation.report_table import (
 )
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
 from camel.evaluation.standing import Interval, WinShares
-from camel.reports import report_files
 from camel.reports.blocks import (
     TEXTS,
     A,
@@ -62,15 +60,14 @@ PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
 STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
 
 
-def write_report(
-    contest: Contest, made: Evaluation, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict], folder: Path
+def write_evidence(
+    folder: Path, prompts: Mapping[str, str], pairs: Iterable[Pair], verdicts: Iterable[PairVerdict]
 ) -> None:
-    """Write the report, its figures as JSON, the prompts, the pairs and the verdicts into a folder."""
-    for name, prompt in contest.prompts.items():
+    """Write what a reader needs to check the figures of judges: the prompts, the pairs and the verdicts."""
+    for name, prompt in prompts.items():
         inside.write(folder, f"prompts/{name}.txt", prompt + "\n")
     write_pairs(folder, pairs)
     write_verdicts(folder, verdicts)
-    report_files.write_report(folder, "evaluation", report(made), made.to_json())
 
 
 def report(made: Evaluation) -> Report:

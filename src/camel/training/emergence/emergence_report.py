@@ -6,17 +6,14 @@ The sections on judges, answers and cost are shared with the evaluation of agent
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import groupby
 
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import table as humaneval_table
-from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
-from camel.evaluation.report import cost_fact, cost_row, cost_table, judging
+from camel.evaluation.report import cost_fact, cost_row, cost_table, judging, write_evidence
 from camel.evaluation.report_plots import judging_plots
 from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
-from camel.reports import report_files
 from camel.reports.blocks import (
     TEXTS,
     A,
@@ -44,8 +41,8 @@ from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
 from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
+from camel.reports.report_files import write_report
 from camel.runs.run import RunFolder
-from camel.storage import inside
 from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.results import Figures, Line, figures
 
@@ -58,19 +55,11 @@ class EmergenceJob(Emergence):
     def result(self, run: RunFolder) -> Figures:
         """Write the report and return the figures."""
         made, pairs, verdicts = figures(self)
-        write_report(self, made, pairs, verdicts)
+        prompts = self.contest().prompts
+        used = {name: prompts[name] for name in ("judge", "again", "single-shot")}
+        write_evidence(self.out, used, pairs, verdicts)
+        write_report(self.out, "emergence", report(made), made.to_json())
         return made
-
-
-def write_report(
-    study: Emergence, made: Figures, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict]
-) -> None:
-    """Write the report, the prompts, the pairs and the verdicts to the study's folder."""
-    for name in ("judge", "again", "single-shot"):
-        inside.write(study.out, f"prompts/{name}.txt", study.contest().prompts[name] + "\n")
-    write_pairs(study.out, pairs)
-    write_verdicts(study.out, verdicts)
-    report_files.write_report(study.out, "emergence", report(made), made.to_json())
 
 
 def report(made: Figures) -> Report:
