@@ -46,7 +46,7 @@ from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source
-from camel.training.rows_job import RowsJob
+from camel.training.rows import RowsJob
 from camel.training.train import Trained
 from tests.support.closed_pages import browse
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
