@@ -5,8 +5,9 @@ The one decision to know: this module computes nothing. All numbers come from th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa
@@ -24,7 +25,7 @@ from camel.evaluation.report_table import (
     titled,
 )
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
-from camel.evaluation.standing import Interval, WinShares
+from camel.evaluation.standing import Interval, Position, WinShares
 from camel.reports.blocks import (
     TEXTS,
     A,
@@ -57,6 +58,7 @@ from camel.reports.numbers import FEW, bounds, cost, percent, probability, short
 from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
+T = TypeVar("T")
 STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
 
 
@@ -169,67 +171,52 @@ def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> Grid:
 
 
 def _compared(
-    made: Evaluation, title: str, names: Sequence[str], rows: Iterable[tuple[Comparison, Sequence[Cell]]]
+    made: Evaluation,
+    title: str,
+    items: Iterable[tuple[Comparison, T]],
+    columns: Mapping[str, Callable[[T], Cell]],
 ) -> Grid:
     """Return a table with a row for each comparison. The first cells of a row name the dataset, the systems and the judge."""
     several = len({(one.a, one.b) for one in made.comparisons}) > 1
     head = ("Dataset", "A / B", "Judge") if several else ("Dataset", "Judge")
-    body = [
-        (titled(one.group), *((f"{one.a} / {one.b}",) if several else ()), one.judge, *cells)
-        for one, cells in rows
-    ]
-    return Grid((*head, *names), body, len(head), title=title)
+    body: list[list[Cell]] = []
+    for one, of in items:
+        names = [titled(one.group), *([f"{one.a} / {one.b}"] if several else []), one.judge]
+        body.append([*names, *(cell(of) for cell in columns.values())])
+    return Grid((*head, *columns), body, len(head), title=title)
 
 
 def _order(made: Evaluation) -> list[Block]:
-    names = (
-        "Verdicts that change",
-        "First won twice",
-        "Second won twice",
-        "Preference for the first",
-        "p",
-        "A won if shown first",
-        "A won if shown second",
-    )
-    rows = [
-        (
-            one,
-            (
-                f"{found.flips:,} of {found.pairs:,}", f"{found.to_first:,}", f"{found.to_second:,}",
-                _interval_cell(found.effect, found.pairs), probability(found.p),
-                rate_cell(found.a_first.wins), rate_cell(found.b_first.wins),
-            ),
-        )
-        for one in made.comparisons
-        for found in [one.position]
-        if found
-    ]  # fmt: skip
-    return [
-        Picture("order"),
-        _compared(made, "Verdicts in both orders", names, rows),
-        Note(TEXTS["evaluation"]["order"]),
-    ]
+    columns: dict[str, Callable[[Position], Cell]] = {
+        "Verdicts that change": lambda one: f"{one.flips:,} of {one.pairs:,}",
+        "First won twice": lambda one: f"{one.to_first:,}",
+        "Second won twice": lambda one: f"{one.to_second:,}",
+        "Preference for the first": lambda one: _interval_cell(one.effect, one.pairs),
+        "p": lambda one: probability(one.p),
+        "A won if shown first": lambda one: rate_cell(one.a_first.wins),
+        "A won if shown second": lambda one: rate_cell(one.b_first.wins),
+    }
+    items = [(one, one.position) for one in made.comparisons if one.position]
+    table = _compared(made, "Verdicts in both orders", items, columns)
+    return [Picture("order"), table, Note(TEXTS["evaluation"]["order"])]
 
 
 def _length(made: Evaluation) -> list[Block]:
-    names = ("Length ratio", "Longer won", "A won if longer", "if shorter", "Score of A", "at equal length")
-    rows = [
-        (
-            one,
-            (
-                f"{one.length.ratio:.2f}" if of else "–", rate_cell(one.length.longer_wins),
-                _won(one.length.a_longer), _won(one.length.a_shorter), _interval_cell(one.shares.score, of),
-                _interval_cell(one.length.controlled, of) if one.length.controlled else "too few decided",
-            ),
-        )
-        for one in made.comparisons
-        for of in [one.shares.of]
-    ]  # fmt: skip
-    return [
-        Picture("length"),
-        _compared(made, "Verdicts by length", names, rows),
-        Note(TEXTS["evaluation"]["length"]),
-    ]
+    def at_equal_length(one: Comparison) -> Cell:
+        found = one.length.controlled
+        return _interval_cell(found, one.shares.of) if found else "too few decided"
+
+    columns: dict[str, Callable[[Comparison], Cell]] = {
+        "Length ratio": lambda one: f"{one.length.ratio:.2f}" if one.shares.of else "–",
+        "Longer won": lambda one: rate_cell(one.length.longer_wins),
+        "A won if longer": lambda one: _won(one.length.a_longer),
+        "if shorter": lambda one: _won(one.length.a_shorter),
+        "Score of A": lambda one: _interval_cell(one.shares.score, one.shares.of),
+        "at equal length": at_equal_length,
+    }
+    items = [(one, one) for one in made.comparisons]
+    table = _compared(made, "Verdicts by length", items, columns)
+    return [Picture("length"), table, Note(TEXTS["evaluation"]["length"])]
 
 
 def _won(shares: WinShares) -> str:
@@ -252,20 +239,22 @@ def _kappa(kappa: Kappa) -> str:
 
 
 def _judges(made: Evaluation) -> list[Block]:
-    names = ("Mean score of A", "of B", "Undecided pairs", "Same answer when asked again", "Kappa")
-    rows: list[tuple[Comparison, Sequence[Cell]]] = []
-    for one in made.comparisons:
-        scores = [f"{score:.1f}" for score in one.scores] if one.scores else ["–", "–"]
-        again = one.consistency
-        said: list[Cell] = [rate_cell(again.same), _kappa(again.kappa)] if again else ["not asked", ""]
-        rows.append((one, (*scores, f"{one.shares.undecided:,}", *said)))
+    columns: dict[str, Callable[[Comparison], Cell]] = {
+        "Mean score of A": lambda one: f"{one.scores[0]:.1f}" if one.scores else "–",
+        "of B": lambda one: f"{one.scores[1]:.1f}" if one.scores else "–",
+        "Undecided pairs": lambda one: f"{one.shares.undecided:,}",
+        "Same answer when asked again": lambda one: (
+            rate_cell(one.consistency.same) if one.consistency else "not asked"
+        ),
+        "Kappa": lambda one: _kappa(one.consistency.kappa) if one.consistency else "",
+    }
     agreement = [
         (", ".join(one.judges), f"{one.kappa.observed:.0%}", _kappa(one.kappa), f"{one.kappa.items:,}")
         for one in made.agreement
     ]
     head = ("Judges", "Agree", "Kappa", "Pairs")
     return [
-        _compared(made, "The judges", names, rows),
+        _compared(made, "The judges", [(one, one) for one in made.comparisons], columns),
         *([Grid(head, agreement, title="Agreement of judges")] if agreement else []),
         Note(TEXTS["evaluation"]["judges"]),
     ]
