@@ -16,14 +16,13 @@ from camel.reports.blocks import (
     TEXTS,
     Block,
     Cell,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
     Note,
     Paragraph,
     Report,
-    Section,
     Shade,
     Span,
     styled,
@@ -164,14 +163,14 @@ def report(made: AblationFigures) -> Report:
     """Return the comparison as a report."""
     sure, of = made.sure(), counted(len(made.removals), "sentence")
     changing = len({removal.name for removal, _ in sure})
-    facts = [
-        Fact("Scenario", made.scenario),
-        Fact("Model", made.model),
-        Fact("Sentences", f"{len(made.removals):,}, removed one at a time"),
-        Fact("Conversations", f"{made.conversations:,} per variant, with the same roles and tasks"),
-        Fact("Comparisons", f"{made.comparisons:,}, corrected together ({made.correction})"),
-        Fact("Significant", f"{len(sure):,}, adjusted p below {SURE:g}"),
-    ]
+    facts: Facts = {
+        "Scenario": made.scenario,
+        "Model": made.model,
+        "Sentences": f"{len(made.removals):,}, removed one at a time",
+        "Conversations": f"{made.conversations:,} per variant, with the same roles and tasks",
+        "Comparisons": f"{made.comparisons:,}, corrected together ({made.correction})",
+        "Significant": f"{len(sure):,}, adjusted p below {SURE:g}",
+    }
     return Report(
         "Ablation",
         f"{changing} of {of} {'changes' if changing == 1 else 'change'} a behavior"
@@ -179,11 +178,7 @@ def report(made: AblationFigures) -> Report:
         else f"None of {of} is shown to change a behavior",
         TEXTS["ablation"]["lede"],
         facts,
-        [
-            Section("Result", _result(made)),
-            Section("Sentences", _sentences(made)),
-            Section("Method", _method(made)),
-        ],
+        {"Result": _result(made), "Sentences": _sentences(made), "Method": _method(made)},
         [plot(made)] if made.removals and made.whole else [],
     )
 

@@ -34,7 +34,7 @@ from camel.reports.blocks import (
     Cell,
     Columns,
     Details,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
@@ -46,7 +46,7 @@ from camel.reports.blocks import (
     Points,
     Quote,
     Report,
-    Section,
+    Sections,
     Span,
     Style,
     joined,
@@ -80,56 +80,54 @@ def report(made: Evaluation) -> Report:
         headline(made),
         TEXTS["evaluation"]["lede"],
         _facts(made),
-        [Section("Results", _results(made)), *judging(made), Section("Method", _method(made))],
+        {"Results": _results(made), **judging(made), "Method": _method(made)},
         plots(made),
         runs[0] if len(runs) == 1 else "",
     )
 
 
-def judging(made: Evaluation) -> list[Section]:
+def judging(made: Evaluation) -> Sections:
     """Return the report's sections about judges, solutions and cost. They fit any kind of comparison."""
-    return [
-        Section("Order", _order(made)),
-        Section("Length", _length(made)),
-        Section("Judges", _judges(made)),
-        Section("Ratings", _ratings(made) if made.ratings else []),
-        Section("Pairs", _pairs(made.examples)),
-        Section("Cost", _cost(made)),
-    ]
+    return {
+        "Order": _order(made),
+        "Length": _length(made),
+        "Judges": _judges(made),
+        "Ratings": _ratings(made) if made.ratings else [],
+        "Pairs": _pairs(made.examples),
+        "Cost": _cost(made),
+    }
 
 
-def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Fact:
+def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Facts:
     """Return the total cost as a fact: in dollars if all prices are known, otherwise in tokens."""
     usage = sum(costs, Usage())
     if dollars is None:
-        return Fact("Tokens", f"{short(usage.total)}, {usage.calls:,} calls")
-    return Fact("Cost", f"{cost(dollars)}, {usage.calls:,} calls, {short(usage.total)} tokens")
+        return {"Tokens": f"{short(usage.total)}, {usage.calls:,} calls"}
+    return {"Cost": f"{cost(dollars)}, {usage.calls:,} calls, {short(usage.total)} tokens"}
 
 
-def _facts(made: Evaluation) -> list[Fact]:
+def _facts(made: Evaluation) -> Facts:
     pairs = list(dict.fromkeys((one.a, one.b) for one in made.headline))
     about = {one.name: f"{one.name}: {one.made}" for one in reversed(made.systems)}
     a, b = ("the first of two systems", "the second")
     if len(pairs) == 1:
         a, b = (about.get(name, name) for name in pairs[0])
-    facts = [
-        Fact(
-            "Run" if len(made.drawn) == 1 else "Runs",
-            joined(Span(one.run, "mono") for one in made.drawn if one.run),
-        ),
-        Fact(A, a),
-        Fact(B, b),
-        Fact("Judge" if len(made.judges) == 1 else "Judges", ", ".join(made.judges)),
-        Fact("Pairs", f"{sum(one.shares.of for one in made.headline):,} judged"),
-    ]
-    flips = [one.position for one in made.comparisons if one.position]
-    if of := sum(one.pairs for one in flips):
-        facts.append(Fact("Order", f"{sum(one.flips for one in flips):,} of {of:,} verdicts depend on it"))
+    judged = [one.position for one in made.comparisons if one.position]
+    flips, of = sum(one.flips for one in judged), sum(one.pairs for one in judged)
     agreed = made.agreement[-1].kappa if made.agreement else None
-    if agreed and agreed.kappa is not None:
-        facts.append(Fact("Agreement", f"{agreed.observed:.0%}, kappa {_kappa(agreed)}"))
-    facts.append(cost_fact([one.usage for one in made.costs], made.money))
-    return [one for one in facts if one.value]
+    known = agreed is not None and agreed.kappa is not None
+    return {
+        "Run" if len(made.drawn) == 1 else "Runs": joined(
+            Span(one.run, "mono") for one in made.drawn if one.run
+        ),
+        A: a,
+        B: b,
+        "Judge" if len(made.judges) == 1 else "Judges": ", ".join(made.judges),
+        "Pairs": f"{sum(one.shares.of for one in made.headline):,} judged",
+        "Order": f"{flips:,} of {of:,} verdicts depend on it" if of else "",
+        "Agreement": f"{agreed.observed:.0%}, kappa {_kappa(agreed)}" if agreed and known else "",
+        **cost_fact([one.usage for one in made.costs], made.money),
+    }
 
 
 def _results(made: Evaluation) -> list[Block]:

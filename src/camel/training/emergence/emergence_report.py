@@ -21,7 +21,7 @@ from camel.reports.blocks import (
     Block,
     Cell,
     Details,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
@@ -32,7 +32,6 @@ from camel.reports.blocks import (
     Points,
     Report,
     RowGroup,
-    Section,
     Span,
     settings_block,
     styled,
@@ -69,14 +68,14 @@ def report(made: Figures) -> Report:
         _headline(made),
         TEXTS["emergence"]["lede"],
         _facts(made),
-        [
-            Section("Results", _results(made)),
-            Section("Table", _table(made)),
-            Section("HumanEval", _programs(made) if made.humaneval else []),
-            Section("Models", _models(made)),
-            *judging(made.judging),
-            Section("Method", _method(made)),
-        ],
+        {
+            "Results": _results(made),
+            "Table": _table(made),
+            "HumanEval": _programs(made) if made.humaneval else [],
+            "Models": _models(made),
+            **judging(made.judging),
+            "Method": _method(made),
+        },
         [_heat_map(made), *judging_plots(made.judging)],
     )
 
@@ -164,24 +163,22 @@ def points(made: Figures) -> list[str]:
     return sentences + judge_points(made.judging)
 
 
-def _facts(made: Figures) -> list[Fact]:
-    costs = [*made.judging.costs, *made.besides]
+def _facts(made: Figures) -> Facts:
+    costs, judges = [*made.judging.costs, *made.besides], made.judging.judges
     known = all(one.money is not None for one in costs)
     trained = sum(one.trained for one in made.models)
     sure = sum(one.sure for one in made.table)
-    return [
-        Fact(A, "the later of two models"),
-        Fact(B, "the earlier"),
-        Fact("Models", f"{len(made.models):,}, {trained:,} trained here"),
-        Fact("Chain", f"{made.models[0].label} → {made.models[-1].label}"),
-        Fact(
-            "Questions",
-            f"{sum(one.questions for one in made.domains):,} in {counted(len(made.domains), 'domain')}",
-        ),
-        Fact("Significant", f"{sure:,} of {counted(len(made.table), 'difference')}, corrected together"),
-        Fact("Judge" if len(made.judging.judges) == 1 else "Judges", ", ".join(made.judging.judges)),
-        cost_fact([one.usage for one in costs], sum(one.money or 0.0 for one in costs) if known else None),
-    ]
+    questions = sum(one.questions for one in made.domains)
+    return {
+        A: "the later of two models",
+        B: "the earlier",
+        "Models": f"{len(made.models):,}, {trained:,} trained here",
+        "Chain": f"{made.models[0].label} → {made.models[-1].label}",
+        "Questions": f"{questions:,} in {counted(len(made.domains), 'domain')}",
+        "Significant": f"{sure:,} of {counted(len(made.table), 'difference')}, corrected together",
+        "Judge" if len(judges) == 1 else "Judges": ", ".join(judges),
+        **cost_fact([one.usage for one in costs], sum(one.money or 0.0 for one in costs) if known else None),
+    }
 
 
 def _results(made: Figures) -> list[Block]:
