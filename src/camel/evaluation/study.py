@@ -262,20 +262,12 @@ class Gatherer:
         for seat in [EVERYBODY, *sorted(set(speakers))]:
             own = np.ones(len(speakers), bool) if seat == EVERYBODY else speakers == seat
             sizes = np.bincount(messages.rows[own], minlength=conversations)
-            there = int((sizes > 0).sum())
             if seat not in self._seats and seat != EVERYBODY:
                 self._seats.append(seat)
             for place in range(len(self.names)):
                 of = marked[(marked[:, 1] == place), 0]
                 counts = np.bincount(messages.rows[of[own[of]]], minlength=conversations)
-                self._clusters.setdefault((seat, place), Clusters()).add(
-                    there,
-                    int(counts.sum()),
-                    int(sizes.sum()),
-                    int((counts**2).sum()),
-                    int((sizes**2).sum()),
-                    int((counts * sizes).sum()),
-                )
+                self._clusters.setdefault((seat, place), Clusters()).add(counts, sizes)
 
     def _count_turns(self, messages: _Flat, marked: Any) -> None:
         turns = messages.places

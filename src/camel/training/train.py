@@ -28,7 +28,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError
-from camel.storage.files import replacing
+from camel.storage import inside
 from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
@@ -118,7 +118,7 @@ def train(
     if gguf:
         to_gguf(out / MERGED, out / GGUF)
     write_card(out, config, rows, result, losses, begun)
-    _write(out / RESULT, msgspec.json.encode(result))
+    inside.write(out, RESULT, msgspec.json.encode(result))
     return result
 
 
@@ -170,7 +170,7 @@ def _begin(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
         raise InputError(f"'{out}' is not empty and contains no training. Choose another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     begun = {"fingerprint": fingerprint, "version": __version__, "config": msgspec.to_builtins(config)}
-    _write(path, json.dumps(begun, indent=2).encode())
+    inside.write(out, CONFIG, json.dumps(begun, indent=2))
     return begun
 
 
@@ -356,8 +356,3 @@ def _write_merged(trainer: Any, config: TrainConfig, out: Path) -> None:
     trainer.processing_class.save_pretrained(str(part))
     shutil.rmtree(gathered, ignore_errors=True)
     part.rename(out / MERGED)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with replacing(path) as file:
-        file.write(data)

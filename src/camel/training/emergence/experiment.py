@@ -89,21 +89,18 @@ class Emergence(Job):
         if not config.judges:
             raise InputError("no judge is given. Set --judge to a strong model, or judges in the file")
         self._base = find_place(config.base, say)
-        self._judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
-        self._writer = find_place(config.writer, say) if config.writer else self._judges[0]
+        self.judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
+        self.writer = find_place(config.writer, say) if config.writer else self.judges[0]
         self._trainings = [self._training(number) for number in range(len(config.steps))]
         labels = [one.label for one in self.members()]
         if len(set(labels)) != len(labels):
             raise InputError(f"a step has the name of another model, '{labels[0]}'. Rename the step")
-        written = any(not one.file for one in config.domains)
         self.models: Mapping[str, Model | ModelSpec] = {
-            "writer": self._lend(self._writer),
-            **{f"judge {place.label}": self._lend(place) for place in self._judges},
+            "writer": self._lend(self.writer),
+            **{f"judge {place.label}": self._lend(place) for place in self.judges},
             **{one.label: self._lend(one.place) for one in self.members()},
         }
-        self.questions = Questions(
-            self.out / KEPT, config, self._asked("writer", self._writer) if written else None
-        )
+        self.questions = Questions(self.out / KEPT, config, lambda: self._asked("writer", self.writer))
 
     # ---------------------------------------------------------------- the chain
 
@@ -160,19 +157,9 @@ class Emergence(Job):
 
     # ---------------------------------------------------------------- models
 
-    @property
-    def writer(self) -> str:
-        """The label of the model that writes questions."""
-        return self._writer.label
-
-    @property
-    def judges(self) -> list[str]:
-        """The labels of the judges."""
-        return [one.label for one in self._judges]
-
     def served_here(self) -> set[str]:
         """Return the labels of the models that the study serves itself, which cost no money."""
-        places = [*(one.place for one in self.members()), *self._judges, self._writer]
+        places = [*(one.place for one in self.members()), *self.judges, self.writer]
         return {place.label for place in places if place.path}
 
     def _lend(self, place: ModelPlace) -> Model:
@@ -216,9 +203,9 @@ class Emergence(Job):
                 judge_sampling=config.verdicts,
                 cut_replies="keep",  # a model early in the chain may not end its answers
             ),
-            summarizer=self._asked(f"judge {self._judges[0].label}", self._judges[0]),
+            summarizer=self._asked(f"judge {self.judges[0].label}", self.judges[0]),
             writers=writers,
-            judges=[self._asked(f"judge {one.label}", one) for one in self._judges],
+            judges=[self._asked(f"judge {one.label}", one) for one in self.judges],
             matches=self.matches(),
         )
 
@@ -231,7 +218,7 @@ class Emergence(Job):
     def estimate(self) -> list[tuple[str, StepNeed]]:
         """Estimate the remaining calls and tokens, by step and model."""
         writing = self.questions.estimate()
-        steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
+        steps = [("Questions", _need(self.writer.label, writing))] if writing.calls else []
         steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
         if self.config.humaneval:
             for label, code in self.programs():
@@ -272,7 +259,7 @@ class Emergence(Job):
         with ExitStack() as stack:
             if self.config.humaneval:
                 stack.enter_context(Sandbox()).check()  # before anything is paid for
-        yield self._within(self.questions.stages(), [self._writer])
+        yield self._within(self.questions.stages(), [self.writer])
         self.questions.save(self.out)
         first = next((one.label for one in self.members() if not one.ready), "")
         for one in self.members():
@@ -281,7 +268,7 @@ class Emergence(Job):
         contest = self.contest()
         for one in self.members():
             yield self._within(contest.solving(one.label), [one.place])
-        yield self._within(contest.judging(), self._judges)
+        yield self._within(contest.judging(), self.judges)
         for _, programs in self.programs():
             yield programs
 

@@ -165,7 +165,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
         _models(study),
         [one.name for one in config.steps],
         [
-            Subject(one.name, one.label, one.questions, "" if one.file else study.writer)
+            Subject(one.name, one.label, one.questions, "" if one.file else study.writer.label)
             for one in config.domains
         ],
         _correct(table),
@@ -238,7 +238,11 @@ def _settings(study: Emergence) -> dict[str, Any]:
     config = study.config
     settings: dict[str, Any] = msgspec.to_builtins(config)
     names = [one.place.label for one in study.members()]
-    settings |= {"base": names[0], "judges": study.judges, "writer": study.writer}
+    settings |= {
+        "base": names[0],
+        "judges": [one.label for one in study.judges],
+        "writer": study.writer.label,
+    }
     settings["steps"] = [
         {"name": one.name, "rows": [Path(path).name for path in one.rows], "model": name}
         for one, name in zip(config.steps, names[1:], strict=True)
@@ -277,7 +281,7 @@ def _public(study: Emergence, judged: Evaluation) -> Evaluation:
 
 def _other_usage(study: Emergence) -> list[OtherUsage]:
     names = [stage.name for stage in study.questions.stages()]
-    used = [("Questions", study.writer, spent_on(study.questions.folder, names))]
+    used = [("Questions", study.writer.label, spent_on(study.questions.folder, names))]
     asked = {one.label: one.place.label for one in study.members()}
     used += [("HumanEval", asked[label], spent_on(one.folder, [SAMPLES])) for label, one in study.programs()]
     here = study.served_here()
