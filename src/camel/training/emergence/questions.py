@@ -38,12 +38,6 @@ LIKELY_TOKENS = 45
 _UNWRITTEN = "A question that is not written yet. " * 5
 
 
-class QuestionList(msgspec.Struct, frozen=True):
-    """Questions written by a model."""
-
-    items: list[str]
-
-
 class _Part(NamedTuple):
     domain: Domain
     wanted: int
@@ -69,7 +63,7 @@ class Questions:
         settings = [prompt, subject, count, writer.name, writer.version, sampling]
         fingerprint = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:16]
 
-        async def work(item: Item) -> QuestionList:
+        async def work(item: Item) -> dict[str, list[str]]:
             items = await ask_list(
                 item.model(writer.seat),
                 lambda wanted: fill_count(prompt, wanted, {"SUBJECT": subject}),
@@ -77,7 +71,7 @@ class Questions:
                 sampling=sampling,
                 session=f"{domain.name}-{subject}",
             )
-            return QuestionList(items)
+            return {"items": items}
 
         stage = Stage(
             name=f"questions-{fingerprint[:12]}",
@@ -111,7 +105,7 @@ class Questions:
         if not self._done(part):
             return [_UNWRITTEN] * part.wanted
         data = self.folder.read(self.folder.marker(part.stage.name, 0).file)
-        return msgspec.json.decode(data, type=QuestionList).items
+        return msgspec.json.decode(data, type=dict[str, list[str]])["items"]
 
     def estimate(self) -> Usage:
         """Estimate the usage of writing the remaining questions."""
