@@ -7,8 +7,8 @@ of the table.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -214,18 +214,11 @@ def _line(
 
 
 def _sum(met: Sequence[Comparison]) -> WinShares:
-    winners: list[Winner | None] = []
-    for one in met:
-        found = one.shares
-        counts: dict[Winner | None, int] = {
-            "a": found.wins.count,
-            "b": found.losses.count,
-            "draw": found.draws.count,
-            None: found.undecided,
-        }
-        for winner, count in counts.items():
-            winners.extend(repeat(winner, count))
-    return shares(winners)
+    counts: Counter[Winner | None] = Counter()
+    for found in (one.shares for one in met):
+        counts.update(a=found.wins.count, b=found.losses.count, draw=found.draws.count)
+        counts[None] += found.undecided
+    return shares(counts)
 
 
 def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple[int, int, int] | None:
