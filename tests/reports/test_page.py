@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from camel.evaluation.comparison import compare
 from camel.evaluation.comparison import report as ablation_report
 from camel.evaluation.findings import Findings, Looker
-from camel.evaluation.study import Study, study_of
+from camel.evaluation.study import Gatherer, Study
 from camel.evaluation.study_plots import plots
 from camel.evaluation.study_report import marked, report
 from camel.reports.html import line_of, render_html, text
@@ -36,8 +36,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     records = a_run(folder / "run")
     assert run(Findings(str(folder / "kept"), str(folder / "run"))).status == "complete"
     tables = Looker(records, folder / "kept").tables()
-    made, _ = study_of(tables, run=f"runs/{EVIL}", scenario=EVIL, fingerprint="f")
-    return made
+    return Gatherer(tables).study(run=f"runs/{EVIL}", scenario=EVIL, fingerprint="f")
 
 
 def page(study: Study) -> str:

@@ -198,7 +198,7 @@ class _Quartiles:
 class Gatherer:
     """Computes a study from the findings of a run, one shard at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, looked: Iterable[Looked]) -> None:
         self.names = list(DETECTORS)
         self._place = {name: place for place, name in enumerate(self.names)}
         self._stops: Counter[str] = Counter()
@@ -219,9 +219,10 @@ class Gatherer:
         self.done: list[Candidate] = []
         """Conversations that ended as done, in the order in which they are drawn for the judge."""
         self.ended_done = 0
+        for one in looked:
+            self._add(one)
 
-    def add(self, looked: Looked) -> None:
-        """Add the findings of a shard."""
+    def _add(self, looked: Looked) -> None:
         table = looked.table
         if not table.num_rows:
             return
@@ -349,7 +350,7 @@ class Gatherer:
         del self.done[DONE:]
 
     def study(self, *, run: str, scenario: str, fingerprint: str) -> Study:
-        """Return the study of all shards added so far."""
+        """Return the study of all shards."""
         stops = dict(self._stops.most_common())
         total = sum(stops.values())
         seats = [EVERYBODY] if len(self._seats) > SEATS else self._seats
@@ -426,16 +427,6 @@ def _last(counts: Any) -> int:
     """Return the position of the last message that occurs, from 1. Return 0 if there is none."""
     there = np.flatnonzero(counts)
     return int(there[-1]) + 1 if len(there) else 0
-
-
-def study_of(
-    looked: Iterable[Looked], *, run: str, scenario: str, fingerprint: str
-) -> tuple[Study, Gatherer]:
-    """Return the study of a run's findings, and the `Gatherer` that computed it."""
-    gatherer = Gatherer()
-    for one in looked:
-        gatherer.add(one)
-    return gatherer.study(run=run, scenario=scenario, fingerprint=fingerprint), gatherer
 
 
 def shown(behaviors: Sequence[Behavior]) -> list[Behavior]:
