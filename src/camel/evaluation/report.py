@@ -317,21 +317,19 @@ def _scores(one: PairVerdict) -> str:
     return "" if one.score_a is None or one.score_b is None else f", {one.score_a:g} to {one.score_b:g}"
 
 
-def cost_row(step: str, model: str, usage: Usage, dollars: float | None) -> tuple[str, ...]:
-    """Return a row of the cost table."""
-    return step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars)
-
-
-def cost_table(rows: Sequence[Sequence[Cell]], title: str = "Cost") -> Grid:
-    """Return the table of the cost of each step."""
-    return Grid(
-        ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"), rows, 2, title=title
-    )
+def cost_table(costs: Iterable[tuple[Inline, str, Usage, float | None]], title: str = "Cost") -> Grid:
+    """Return the table of the cost of each step, from the step, the model, its usage and the dollars."""
+    rows = [
+        (step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars))
+        for step, model, usage, dollars in costs
+    ]
+    head = ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost")
+    return Grid(head, rows, 2, title=title)
 
 
 def _cost(made: Evaluation) -> list[Block]:
-    rows = [cost_row(STEPS[one.step], one.model, one.usage, one.money) for one in made.costs]
-    step, *total = cost_row("All", "", sum((one.usage for one in made.costs), Usage()), made.money)
+    steps = [(STEPS[one.step], one.model, one.usage, one.money) for one in made.costs]
+    total = (Span("All", "strong"), "", sum((one.usage for one in made.costs), Usage()), made.money)
     systems = [
         (
             titled(one.group), one.name, one.made, one.model, f"{one.solutions:,}", f"{one.characters:,.0f}",
@@ -341,7 +339,7 @@ def _cost(made: Evaluation) -> list[Block]:
     ]  # fmt: skip
     head = ("Dataset", "System", "Made from", "Written by", "Solutions", "Mean characters", "Failed", "Cut off", "Partial")  # fmt: skip
     return [
-        cost_table([*rows, (Span(step, "strong"), *total)]),
+        cost_table([*steps, total]),
         Grid(head, systems, 4, title="Solutions"),
         Note(
             "“Cut off”: ended at the token limit. “Partial”: the conversation did not fit into the summarizer's context window."

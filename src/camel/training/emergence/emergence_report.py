@@ -10,7 +10,7 @@ from itertools import groupby
 
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import table as humaneval_table
-from camel.evaluation.report import cost_fact, cost_row, cost_table, judging, write_evidence
+from camel.evaluation.report import cost_fact, cost_table, judging, write_evidence
 from camel.evaluation.report_plots import judging_plots
 from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
@@ -74,7 +74,11 @@ def report(made: Figures) -> Report:
             "HumanEval": _programs(made) if made.humaneval else [],
             "Models": _models(made),
             **judging(made.judging),
-            "Method": _method(made),
+            "Method": [
+                Heading("Method"),
+                Paragraph(TEXTS["emergence"]["method"]),
+                settings_block(made.config),
+            ],
         },
         [_heat_map(made), *judging_plots(made.judging)],
     )
@@ -229,7 +233,7 @@ def _models(made: Figures) -> list[Block]:
         for one in made.models
     ]  # fmt: skip
     domains = [(one.title, f"{one.questions:,}", one.written_by or "given") for one in made.domains]
-    besides = [cost_row(one.step, one.model, one.usage, one.money) for one in made.besides]
+    besides = [(one.step, one.model, one.usage, one.money) for one in made.besides]
     return [
         Grid(("Model", "Asked as", "", "Rows", "Steps", "Loss"), models, 3, title="Models"),
         Grid(("Domain", "Questions", "Written by"), domains, title="Questions"),
@@ -239,14 +243,6 @@ def _models(made: Figures) -> list[Block]:
             )
         ),
         *([cost_table(besides, "Cost of questions and programs")] if besides else []),
-    ]
-
-
-def _method(made: Figures) -> list[Block]:
-    return [
-        Heading("Method"),
-        Paragraph(TEXTS["emergence"]["method"]),
-        settings_block(made.config),
     ]
 
 
