@@ -218,8 +218,7 @@ def _messages(document: Document, scenario: str) -> Transcript:
                 said.append(Message(len(said), ASSISTANT, ASSISTANT.title(), "", actions=actions))
             made: Any = {"reasoning": text_of(turn, "reasoning_content", here), "actions": calls.take()}
             said.append(Message(len(said), seat, seat.title(), content, **made))
-    task = Task(said[0].content if said and said[0].speaker == USER else "")
-    chat = _described(document, row, task, system, said, None, scenario)
+    chat = _described(document, row, system, said, None, scenario)
     chat.unspoken = calls.take()
     chat.speakers[1] = msgspec.structs.replace(chat.speakers[1], tools=read_tools(row.get("tools"), where))
     return chat
@@ -251,7 +250,7 @@ def _alpaca(document: Document, scenario: str) -> Transcript:
         Message(1, ASSISTANT, ASSISTANT.title(), text_of(row, "output", where)),
     ]
     stop = Stop("done", "the question was answered", ASSISTANT)
-    made = _described(document, row, Task(question), text_of(row, "system", where), said, stop, scenario)
+    made = _described(document, row, text_of(row, "system", where), said, stop, scenario)
     made.inputs |= {"instruction": asked, "input": given} if given else {}
     return made
 
@@ -259,7 +258,6 @@ def _alpaca(document: Document, scenario: str) -> Transcript:
 def _described(
     document: Document,
     row: dict[str, Any],
-    task: Task,
     system: str,
     said: list[Message],
     stop: Stop | None,
@@ -282,7 +280,7 @@ def _described(
     }
     return Transcript(
         document.id(about if row.get("id") is None else row, "id"),
-        task,
+        Task(said[0].content if said and said[0].speaker == USER else ""),
         [Speaker(USER, USER.title()), Speaker(ASSISTANT, ASSISTANT.title(), system)],
         said,
         stop,

@@ -94,7 +94,7 @@ def train(
     if (done := finished(config)) is not None:
         return done
     started = time.monotonic()
-    trainer, count = _trainer(config, rows, out, notice, stop)
+    trainer, count = _trainer(config, rows, notice, stop)
     last = _newest(out / CHECKPOINTS)
     trainer.train(resume_from_checkpoint=str(last) if last else None)
     # From the state, because `stop` may return different values in different processes.
@@ -117,7 +117,7 @@ def train(
         return result
     if gguf:
         to_gguf(out / MERGED, out / GGUF)
-    write_card(out, config, rows, result, losses, begun)
+    write_card(config, rows, result, losses, begun)
     inside.write(out, RESULT, msgspec.json.encode(result))
     return result
 
@@ -175,12 +175,9 @@ def _begin(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
 
 
 def _trainer(
-    config: TrainConfig,
-    rows: list[Rows],
-    out: Path,
-    notice: Callable[[Step], None],
-    stop: Callable[[], bool],
+    config: TrainConfig, rows: list[Rows], notice: Callable[[Step], None], stop: Callable[[], bool]
 ) -> tuple[Any, int]:
+    out = Path(config.out)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     trl, torch, transformers, datasets = need("trl"), need("torch"), need("transformers"), need("datasets")
     transformers.utils.logging.set_verbosity_error()

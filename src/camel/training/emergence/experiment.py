@@ -44,15 +44,20 @@ from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.questions import Questions
-from camel.training.emergence.trained_server import ModelPlace, find_place, lend, trained, version_of
+from camel.training.emergence.trained_server import (
+    PARALLEL,
+    ModelPlace,
+    find_place,
+    lend,
+    trained,
+    version_of,
+)
 from camel.training.launch import launched as train
 from camel.training.stored_rows import Rows
 from camel.training.train import Trained
 from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
-LOCAL_PARALLEL = 2
-"""Maximum number of calls in flight to a model that the study serves itself."""
 
 
 class ChainMember(NamedTuple):
@@ -171,7 +176,6 @@ class Emergence(Job):
                 base_url=self._base_url,
                 guided=self.config.guided,
                 context=self.config.context,
-                parallel=LOCAL_PARALLEL,
                 say=self._say,
             )
         return self._lent[place]
@@ -183,7 +187,7 @@ class Emergence(Job):
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
         """Return the maximum number of calls in flight. A local server has few slots, and further calls would wait and time out."""
-        return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
+        return min([self._concurrency, *(PARALLEL for one in places if one.path)])
 
     def contest(self) -> Contest:
         """Return the contest of answers and verdicts. Models and questions that are missing are replaced by placeholders, for
