@@ -121,7 +121,8 @@ class Drawing(msgspec.Struct, frozen=True):
 class Cost(msgspec.Struct, frozen=True):
     """Usage of one model in one step, over all restarts."""
 
-    step: Kind
+    step: str
+    """The kind of a stage, or the title of another step."""
     model: str
     usage: Usage
     money: float | None
@@ -228,21 +229,18 @@ def _compared(contest: Contest, pairs: Sequence[Pair]) -> tuple[list[PairVerdict
     by_place = {(pair.group, pair.system_a, pair.system_b, pair.source): pair for pair in pairs}
     for job, said in contest.judged():
         a, b = job.systems
-        orders: list[BothOrders] = []
+        mine: list[PairVerdict] = []
         sizes: list[tuple[int, int]] = []
-        scores: list[tuple[float, float]] = []
         for index, task in enumerate(contest.samples[job.group].tasks):
             pair = by_place.get((job.group, a, b, task.id))
             if pair is None:  # one of the two has no solution
                 continue
-            one, two = said[2 * index], said[2 * index + 1]
-            orders.append(BothOrders(one.winner, two.winner))
+            mine.append(_verdict(pair, job.model, said[2 * index], said[2 * index + 1]))
             sizes.append((len(pair.text_a), len(pair.text_b)))
-            verdict = _verdict(pair, job.model, one, two)
-            verdicts.append(verdict)
-            if verdict.score_a is not None and verdict.score_b is not None:
-                scores.append((verdict.score_a, verdict.score_b))
-        winners: list[Winner | None] = [one.winner for one in orders]
+        verdicts += mine
+        winners = [one.winner for one in mine]
+        given = [(one.score_a, one.score_b) for one in mine]
+        scores = [(one, two) for one, two in given if one is not None and two is not None]
         repeated = again.get((job.group, job.systems, job.model), {})
         made.append(
             Comparison(
@@ -252,7 +250,7 @@ def _compared(contest: Contest, pairs: Sequence[Pair]) -> tuple[list[PairVerdict
                 job.model,
                 shares(winners),
                 length_bias(winners, sizes),
-                position(orders),
+                position([BothOrders(one.first, one.second) for one in mine]),
                 consistency([said[i].winner for i in repeated], [one.winner for one in repeated.values()])
                 if repeated
                 else None,

@@ -15,11 +15,10 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
-from camel.core.message import Usage
 from camel.evaluation.humaneval.passing import Passing
 from camel.evaluation.humaneval.records import SAMPLES
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
-from camel.evaluation.results import Comparison, Evaluation, evaluate
+from camel.evaluation.results import Comparison, Cost, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
 from camel.jobs.ledger import spent_on
 from camel.models.prices import cost
@@ -111,15 +110,6 @@ class Subject(msgspec.Struct, frozen=True):
     """The model that wrote the questions; empty if they were read from a file."""
 
 
-class OtherUsage(msgspec.Struct, frozen=True):
-    """Usage for questions or programs, which is not part of the usage for answers and verdicts."""
-
-    step: str
-    model: str
-    usage: Usage
-    money: float | None
-
-
 class Figures(ReportFigures, frozen=True):
     """All figures of a study."""
 
@@ -137,8 +127,8 @@ class Figures(ReportFigures, frozen=True):
     humaneval: list[Tested]
     judging: Evaluation
     """Figures about the judges, the answers and their cost."""
-    besides: list[OtherUsage]
-    """Usage for questions and programs."""
+    besides: list[Cost]
+    """Usage for questions and programs, which is not part of the usage for answers and verdicts."""
     version: str = __version__
     schema: int = 1
 
@@ -272,14 +262,14 @@ def _public(study: Emergence, judged: Evaluation) -> Evaluation:
     return msgspec.structs.replace(judged, config=config, costs=costs, money=known)
 
 
-def _other_usage(study: Emergence) -> list[OtherUsage]:
+def _other_usage(study: Emergence) -> list[Cost]:
     names = [stage.name for stage in study.questions.stages()]
     used = [("Questions", study.writer.label, spent_on(study.questions.folder, names))]
     asked = {one.label: one.place.label for one in study.members()}
     used += [("HumanEval", asked[label], spent_on(one.folder, [SAMPLES])) for label, one in study.programs()]
     here = study.served_here()
     return [
-        OtherUsage(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
+        Cost(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
         for step, model, usage in used
         if usage.calls
     ]
