@@ -229,7 +229,7 @@ class Contest:
         if system in group.runs:
             kind, writer, own = "summary", self.summarizer, _hash_run(runs[system])
             sampling = writer.fitting(config.summary_sampling)
-            inputs = [self.prompts["summary"], writer.name, writer.small_window, sampling, own]
+            inputs: list[Any] = [self.prompts["summary"], writer.name, writer.small_window, sampling, own]
             # The tasks come from the first run. With another first run, their order may differ.
             more = [drawn] if drawn != own else []
         else:

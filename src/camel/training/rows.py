@@ -65,6 +65,8 @@ np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 CARD = "README.md"
 _AT_ONCE = 20_000_000
 """Number of hashes to compare at a time, which limits memory."""
+_SLOTS = threading.Semaphore(os.cpu_count() or 1)
+"""Limits how many shards are written at the same time."""
 
 
 class RowsReport(msgspec.Struct, frozen=True):
@@ -123,10 +125,6 @@ class RowsJob(Job):
     def _where(self) -> list[Expression]:
         where = self.recipe.filters.where
         return [parse_expression(where, known_columns(run)) for run in self.runs if where.strip()]
-
-    @cached_property
-    def _slots(self) -> threading.Semaphore:
-        return threading.Semaphore(os.cpu_count() or 1)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Return the output folder."""
@@ -240,7 +238,7 @@ class RowsJob(Job):
         piece = self.pieces[int(records[0])]
         part, count, before = self._rows_of(piece)
         counts: Counter[str] = Counter()
-        with self._slots, self.runs[piece.source].opened([part]) as files:
+        with _SLOTS, self.runs[piece.source].opened([part]) as files:
             groups = stream_groups(next(files), before, before + count)
             groups = self._chosen(groups, piece.source, part, before, counts)
             shard = write_batches(path, self._shaped(groups, piece.source, counts), self._shaped_layout)
@@ -403,7 +401,7 @@ class RowsJob(Job):
         counts: Counter[str] = Counter()
         marker = self.folder.marker(SHAPED, number)
         weight = self.recipe.sources[self.pieces[number].source].weight
-        with self._slots, reporting_damage(self.folder), self.folder.opened([marker.file]) as files:
+        with _SLOTS, reporting_damage(self.folder), self.folder.opened([marker.file]) as files:
             groups = self._mixed(next(files), self._starts[number], weight, counts)
             shard = write_batches(path, groups, layout().append(pa.field("canary", pa.string())))
         return Written(shard.rows, shard.sha256, dict(counts))
