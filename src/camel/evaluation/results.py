@@ -238,7 +238,7 @@ def _compared(contest: Contest, pairs: Sequence[Pair]) -> tuple[list[PairVerdict
             mine.append(_verdict(pair, job.model, said[2 * index], said[2 * index + 1]))
             sizes.append((len(pair.text_a), len(pair.text_b)))
         verdicts += mine
-        winners = [one.winner for one in mine]
+        winners: list[Winner | None] = [one.winner for one in mine]
         given = [(one.score_a, one.score_b) for one in mine]
         scores = [(one, two) for one, two in given if one is not None and two is not None]
         repeated = again.get((job.group, job.systems, job.model), {})
@@ -267,7 +267,7 @@ def _headline(contest: Contest, panel: Sequence[ShownPair], made: Sequence[Compa
         for a, b in contest.matches(group.name):
             match = (group.name, a, b)
             these = [one for one in panel if (one.pair.group, one.pair.system_a, one.pair.system_b) == match]
-            winners = [one.winner for one in these]
+            winners: list[Winner | None] = [one.winner for one in these]
             sizes = [(len(one.pair.text_a), len(one.pair.text_b)) for one in these]
             scores = [one.scores for one in made if (one.group, one.a, one.b) == match and one.scores]
             length = length_bias(winners, sizes)

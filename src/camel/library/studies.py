@@ -112,7 +112,7 @@ def compare(
     both orders; its report is written to `out`. `limits` are those of `run_job`, such as `budget_usd`.
     """
     seen = [_outcomes(run, progress) for run in (a, b)]
-    pairs = len(seen[0].shown.keys() & seen[1].shown.keys())
+    pairs = len(seen[0].keys() & seen[1].keys())
     if not pairs:
         raise InputError(f"{a} and {b} share no conversation id: compare runs of the same scenario or rows")
     names = _names(str(a), str(b))

@@ -196,8 +196,10 @@ def _builtins() -> dict[str, Any]:
     def import_(name: str, *rest: Any) -> Any:
         return drawn if name == "random" else __import__(name, *rest)
 
-    # `print` must not reach the terminal.
-    return {**vars(builtins), "__import__": import_, "print": lambda *said, **how: None}
+    def discard(*said: object, **how: object) -> None:
+        """Replace `print`, which must not reach the terminal."""
+
+    return {**vars(builtins), "__import__": import_, "print": discard}
 
 
 # --- HumanEval+ ----------------------------------------------------------------------------------------------------

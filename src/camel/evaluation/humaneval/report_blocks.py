@@ -20,7 +20,6 @@ from camel.reports.blocks import (
     Facts,
     Grid,
     Heading,
-    Inline,
     Note,
     Paragraph,
     Picture,
@@ -106,15 +105,16 @@ def _headline(made: HumanEvalReport) -> str:
 
 
 def _facts(made: HumanEvalReport) -> Facts:
-    rates: dict[str, Inline] = {
+    rates: Facts = {
         f"{title}, pass@{one.k}": [f"{100 * one.rate:.1f}% ", Span(bounds(one.low, one.high), "interval")]
         for title, found in zip(SUITES.values(), (made.humaneval, made.plus), strict=True)
         for one in (found[0], found[-1])
+        if made.problems >= FEW
     }
     return {
         "Model": made.model,
         "Samples": f"{made.n:,} for each of {counted(made.problems, 'problem')}",
-        **(rates if made.problems >= FEW else {}),
+        **rates,
         "Calls": f"{made.usage.calls:,}, {cost(made.money)}",
     }
 

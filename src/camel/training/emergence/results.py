@@ -243,9 +243,11 @@ def _settings(study: Emergence) -> dict[str, Any]:
 def _models(study: Emergence) -> list[ChainModel]:
     found: list[ChainModel] = []
     for one in study.members():
-        done = finished(one.training) if one.training else None
-        learned = (True, done.rows, done.steps, done.first_loss, done.last_loss) if done else ()
-        found.append(ChainModel(one.label, one.place.label, *learned))
+        made = ChainModel(one.label, one.place.label)
+        if done := one.training and finished(one.training):
+            losses = {"first_loss": done.first_loss, "last_loss": done.last_loss}
+            made = msgspec.structs.replace(made, trained=True, rows=done.rows, steps=done.steps, **losses)
+        found.append(made)
     return found
 
 
