@@ -59,7 +59,7 @@ def _announce(call: Invocation, study: Emergence) -> None:
     config = study.config
     call.echo(f"chain      {' → '.join(one.label for one in study.members())}")
     call.echo(f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
-    call.echo(f"judged by  {', '.join(study.judges)}, in both orders")
+    call.echo(f"judged by  {', '.join(one.label for one in study.judges)}, in both orders")
     for one in study.untrained():
         rows = sum(len(Rows(path)) for path in one.rows)
         much = counted(one.steps, "step") if one.steps else f"{one.epochs:g} epochs"
