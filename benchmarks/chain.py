@@ -241,13 +241,16 @@ async def played(path: Path | None, plays: int) -> list[Transcript]:
 
 
 def kept(talks: list[Transcript], seats: tuple[str, ...]) -> Rate:
-    sums = Clusters()
+    import numpy as np
+
+    counts: list[tuple[int, int]] = []
     for talk in talks:
         mine = [
             keeps(message.speaker, message.content) for message in talk.messages if message.speaker in seats
         ]
-        good, of = sum(mine), len(mine)
-        sums.add(1, good, of, good * good, of * of, good * of)
+        counts.append((sum(mine), len(mine)))
+    sums = Clusters()
+    sums.add(*np.array(counts).reshape(-1, 2).T)
     return sums.rate()
 
 

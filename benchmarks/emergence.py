@@ -25,8 +25,9 @@ def main() -> None:
     from camel.core.toml import convert_table
     from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
+    from camel.reports.report_files import write_report
     from camel.training.emergence.emergence_config import EmergenceConfig
-    from camel.training.emergence.emergence_report import write_report
+    from camel.training.emergence.emergence_report import report
     from camel.training.emergence.experiment import Emergence
     from camel.training.emergence.results import PAPER, figures
     from tests.support import emergences
@@ -42,9 +43,9 @@ def main() -> None:
         assert asyncio.run(Runner(study, concurrency=16).run()).status == "complete"
         asked = time.perf_counter() - began, time.process_time() - cpu
         calls = endpoint.ledger()
-        made, pairs, verdicts = figures(study)
+        made, _, _ = figures(study)
         counted = time.process_time() - cpu - asked[1]
-        write_report(study, made, pairs, verdicts)
+        write_report(study.out, "emergence", report(made), made.to_json())
         names = {one.title: one.name for one in made.domains}
         found: dict[tuple[int, int], dict[str, tuple[int, int, int]]] = {}
         for one in made.table:

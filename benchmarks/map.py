@@ -31,7 +31,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.explorer.maps import map_of
 from camel.index.build import no_cost, write_indexed
 from camel.maps.clusters import cluster_vectors
-from camel.maps.diversity import Diversity, diversity, duplicates, unit
+from camel.maps.diversity import Diversity, diversity, duplicates
 from camel.maps.layout import place, scaled
 from camel.maps.table import MapGroup, MapHeader, path_of, schema, write
 from camel.query.catalogue import Catalogue
@@ -168,6 +168,8 @@ def drawn(where: Path, times: int) -> float:
 
 def making(n: int) -> int:
     """What making a map of so many vectors costs."""
+    from tests.support.mapped import unit
+
     chance = np.random.default_rng(0)
     spectrum = np.arange(1, 385) ** -0.6
     vectors = unit(chance.normal(size=(n, 384)) * spectrum)

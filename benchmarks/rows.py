@@ -101,8 +101,7 @@ def measured(variant: str, root: Path) -> dict[str, Any]:
     else:
         from camel.jobs.runner import Runner
         from camel.training.recipe import Filters, Recipe, Source
-        from camel.training.rows import RowsReport
-        from camel.training.rows_job import RowsJob
+        from camel.training.rows import RowsJob, RowsReport
 
         filters = Filters(
             near=0.8 if "near" in variant else 0.0,

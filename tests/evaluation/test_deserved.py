@@ -13,7 +13,7 @@ from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.evaluation.deserved import ASKS, Judging, verdict_in
 from camel.evaluation.findings import Findings, Looker
-from camel.evaluation.study import Study, study_of
+from camel.evaluation.study import Gatherer, Study
 from camel.evaluation.study_job import StudyJob
 from camel.evaluation.windows import AskedModel
 from camel.jobs.budget import Budget, Meter
@@ -59,8 +59,7 @@ def judged(folder: Path, model: Model, sample: int = 100) -> StudyJob:
     job = Unreported(str(folder / "out"), str(root), judge=judge, sample=sample, models={"": model})
     assert run(Findings(job.place, job.run)).status == "complete"
     tables = Looker(Run(root), Path(job.place)).tables()
-    _, gathered = study_of(tables, run="r", scenario="s", fingerprint="f")
-    assert gathered.ended_done == 15
+    assert Gatherer(tables).ended_done == 15
     return job
 
 

@@ -18,13 +18,14 @@ from camel.evaluation.agents import AgentsEvaluation
 from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.pairs import Pair, PairVerdict
-from camel.evaluation.report import report, write_report
+from camel.evaluation.report import report
 from camel.evaluation.report_table import points, share, table
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.windows import AskedModel
 from camel.reports.html import render_html
 from camel.reports.markdown import fenced, line_of, paragraph, render_markdown
 from camel.reports.plots import drawn, png
+from camel.reports.report_files import write_report
 from tests.support.closed_pages import browse, check, tags
 from tests.support.contests import EVIL, answer
 from tests.support.contests import a_run as planted_run
@@ -133,8 +134,8 @@ def test_text_cannot_escape_its_fence_or_line(block: str, line: str):
 
 @pytest.mark.slow
 def test_all_formats_show_the_same_figures(one: Made, tmp_path: Path):
-    write_report(*one, tmp_path)
     contest, made, *_ = one
+    write_report(tmp_path, "evaluation", report(made), made.to_json())
     assert msgspec.json.decode((tmp_path / "evaluation.json").read_bytes(), type=Evaluation) == made
     html, text = (tmp_path / "evaluation.html").read_text(), (tmp_path / "evaluation.md").read_text()
     for row in table(made):

@@ -18,7 +18,7 @@ from camel.core.stops import Stop
 from camel.detectors import DETECTORS, Detector, detect
 from camel.evaluation import findings as looking
 from camel.evaluation.findings import Findings, Looker, around
-from camel.evaluation.study import Study, study_of
+from camel.evaluation.study import Gatherer, Study
 from camel.jobs.job import Step
 from camel.runs.run import RunFolder
 from tests.support import in_process, jobs
@@ -34,8 +34,7 @@ def look(run: Run, kept: Path, processes: int = 1) -> Looker:
 
 
 def study(run: Run, kept: Path) -> Study:
-    made, _ = study_of(look(run, kept).tables(), run="r", scenario="s", fingerprint="f")
-    return made
+    return Gatherer(look(run, kept).tables()).study(run="r", scenario="s", fingerprint="f")
 
 
 def test_figures_equal_a_manual_count(tmp_path: Path):
@@ -213,8 +212,7 @@ said = [
     Transcript(str(n), Task("t"), messages=[Message(0, "user", f"Role {n}", "I'm sorry, but I can't help with that.")])
     for n in range(600)
 ]
-gatherer = Gatherer()
-gatherer.add(Looked(0, pyarrow.Table.from_batches([look_at(said)])))
+gatherer = Gatherer([Looked(0, pyarrow.Table.from_batches([look_at(said)]))])
 assert len(gatherer._roles) == 500
 assert {key[:2] for key in gatherer._by_role} <= gatherer._roles.keys()
 print(sorted(gatherer._roles), sorted(gatherer._by_role.items()))

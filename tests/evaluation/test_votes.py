@@ -342,7 +342,7 @@ def test_results_equal_a_manual_count():
     ones = {v.pair: v.choice for v in given if v.voter == "v0" and v.choice != "skip"}
     twos = {v.pair: v.choice for v in given if v.voter == "v1" and v.choice != "skip"}
     both = [key for key in ones if key in twos]
-    assert made.between[0].kappa == cohen([ones[k] for k in both], [twos[k] for k in both])
+    assert made.between[0].kappa == cohen((ones[k], twos[k]) for k in both)
 
 
 def test_votes_on_the_same_pair_are_not_independent():

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from camel.evaluation.findings import Findings, Looker, study_folder
-from camel.evaluation.study import study_of
+from camel.evaluation.study import Gatherer
 from camel.evaluation.study_report import report
 from camel.explorer.site import chosen, write_site
 from camel.jobs.runner import Runner
@@ -85,12 +85,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = RunReader(root / "caravan")
     folder = Path(study_folder(records.folder))
     run_apart(Findings(str(folder / "kept"), str(root / "caravan")))
-    made, _ = study_of(
-        Looker(records, folder / "kept").tables(),
-        run=str(root / "caravan"),
-        scenario="ai_society",
-        fingerprint="f",
-    )
+    gathered = Gatherer(Looker(records, folder / "kept").tables())
+    made = gathered.study(run=str(root / "caravan"), scenario="ai_society", fingerprint="f")
     write_report(folder, "study", report(made), made.to_json())
     with Catalogue([root / "caravan"]) as catalogue:
         write_site(catalogue, chosen(catalogue, first=20), root / "site", title="The caravan")

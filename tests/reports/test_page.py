@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.evaluation.comparison import Outcomes, compare
+from camel.evaluation.comparison import compare
 from camel.evaluation.comparison import report as ablation_report
 from camel.evaluation.findings import Findings, Looker
-from camel.evaluation.study import Study, study_of
+from camel.evaluation.study import Gatherer, Study
 from camel.evaluation.study_plots import plots
 from camel.evaluation.study_report import marked, report
 from camel.reports.html import line_of, render_html, text
@@ -36,8 +36,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     records = a_run(folder / "run")
     assert run(Findings(str(folder / "kept"), str(folder / "run"))).status == "complete"
     tables = Looker(records, folder / "kept").tables()
-    made, _ = study_of(tables, run=f"runs/{EVIL}", scenario=EVIL, fingerprint="f")
-    return made
+    return Gatherer(tables).study(run=f"runs/{EVIL}", scenario=EVIL, fingerprint="f")
 
 
 def page(study: Study) -> str:
@@ -54,8 +53,8 @@ def test_the_page_is_closed_and_escaped(study: Study):
 
 
 def comparison() -> str:
-    whole = Outcomes({str(n): frozenset[str]() for n in range(20)})
-    other = Outcomes({str(n): frozenset({"refusal"}) for n in range(20)})
+    whole = {str(n): frozenset[str]() for n in range(20)}
+    other = {str(n): frozenset({"refusal"}) for n in range(20)}
     made = compare(whole, {"user-01": other}, {"user-01": ("user", EVIL)}, scenario=EVIL, model=EVIL)
     assert [effect.measure for _, effect in made.sure()] == ["refusal"]
     blocks = ablation_report(made)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from camel.reports.blocks import Fact, Grid, Note, Picture, Report, Section
+from camel.reports.blocks import Grid, Note, Picture, Report
 from camel.reports.plots import (
     GRAY,
     NARROW,
@@ -125,8 +125,8 @@ def test_a_report_links_to_its_run_its_files_and_its_sisters(tmp_path: Path):
         "Study",
         "It works",
         "We looked.",
-        [Fact("Run", "caravan")],
-        [Section("Endings", blocks)],
+        {"Run": "caravan"},
+        {"Endings": blocks},
         [one],
         "caravan",
     )

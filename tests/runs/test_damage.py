@@ -18,7 +18,7 @@ from camel.library.run import Run
 from camel.runs.compact import compact
 from camel.runs.run import RunFolder, open_folder
 from camel.training.recipe import Recipe, Source
-from camel.training.rows_job import RowsJob
+from camel.training.rows import RowsJob
 from camel.training.stored_rows import Rows
 from tests.support import jobs
 from tests.support.records import STAGE, a_run

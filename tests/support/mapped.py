@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from camel.jobs.runner import Runner
 from camel.maps.mapping import MapJob
@@ -52,3 +53,10 @@ def mapped(run: Path, of: Of = "tasks") -> MapHeader:
             ended = thread.submit(lambda: asyncio.run(work())).result()
         assert ended.status == "complete"
         return ended.result.header
+
+
+def unit(vectors: Any) -> NDArray[np.float32]:
+    """Normalize vectors to length 1. A zero vector stays zero."""
+    made = np.asarray(vectors, np.float32)
+    lengths = np.linalg.norm(made, axis=1, keepdims=True)
+    return np.divide(made, lengths, out=np.zeros_like(made), where=lengths > 0)

@@ -24,6 +24,7 @@ from camel.core.model import Model, Request
 from camel.core.toml import convert_table
 from camel.engine.halt import Halt
 from camel.evaluation.exam_questions import read_questions
+from camel.evaluation.windows import AskedModel
 from camel.jobs.runner import Runner
 from camel.models import local
 from camel.models.local import LocalServer
@@ -46,7 +47,7 @@ from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source
-from camel.training.rows_job import RowsJob
+from camel.training.rows import RowsJob
 from camel.training.train import Trained
 from tests.support.closed_pages import browse
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
@@ -121,8 +122,11 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
     table = {"base": "a", "steps": [{"name": "Code", "model": "b"}]}
     shipped = convert_table(table, EmergenceConfig)
-    # No writer is needed.
-    questions = Questions(tmp_path / "kept", shipped, None)
+
+    def no_writer() -> AskedModel:
+        raise LookupError("a writer is needed")
+
+    questions = Questions(tmp_path / "kept", shipped, no_writer)
     assert questions.stages() == ()
     texts = {one.name: [task.text for task in questions.tasks(one)] for one in shipped.domains}
     assert {name: len(found) for name, found in texts.items()} == {
@@ -132,13 +136,13 @@ def test_the_papers_domains_have_shipped_questions(tmp_path: Path):
     fewer = convert_table(
         {**table, "domains": [{"name": "x", "questions": 3, "file": "table2_science"}]}, EmergenceConfig
     )
-    assert [task.text for task in Questions(tmp_path / "kept", fewer, None).tasks(fewer.domains[0])] == (
+    assert [task.text for task in Questions(tmp_path / "kept", fewer, no_writer).tasks(fewer.domains[0])] == (
         texts["science"][:3]
     )
     asked = convert_table({**table, "lists": "asked"}, EmergenceConfig)
     assert not any(one.file for one in asked.domains)
-    with pytest.raises(InputError, match="AI Society"):
-        Questions(tmp_path / "kept", asked, None)
+    with pytest.raises(LookupError):
+        Questions(tmp_path / "kept", asked, no_writer)
     own = convert_table(
         {**table, "lists": "asked", "domains": [{"name": "x", "file": "mine.jsonl"}]}, EmergenceConfig
     )

@@ -17,9 +17,9 @@ from camel.evaluation.overlap import (
     digests,
     grams,
     outline,
-    pieces_of,
     signatures,
     words,
+    words_in,
 )
 
 pa = pytest.importorskip("pyarrow")
@@ -41,10 +41,9 @@ texts = st.lists(st.text("aAbB é_1 .,\n", max_size=60), min_size=1, max_size=5)
 @settings(max_examples=200, deadline=None)
 @given(texts)
 def test_words_have_equal_hashes_if_and_only_if_they_are_equal(contents: list[str]):
-    pieces = list(pieces_of(table(*contents)))
-    found = [piece.words() for piece in pieces]
-    hashes = [int(value) for part in found for value in part.hashes]
-    of = [int(value) + first for (first, *_), part in zip(pieces, found, strict=True) for value in part.of]
+    found = list(words_in(table(*contents)))
+    hashes = [int(value) for _, _, part in found for value in part.hashes]
+    of = [int(value) + first for first, _, part in found for value in part.of]
     wanted = [(number, word) for number, text in enumerate(contents) for word in plain(text)]
     assert of == [number for number, _ in wanted]
     by_word: dict[bytes, int] = {}
@@ -56,8 +55,8 @@ def test_words_have_equal_hashes_if_and_only_if_they_are_equal(contents: list[st
 @settings(max_examples=100, deadline=None)
 @given(texts, st.integers(1, 4))
 def test_ngrams_do_not_cross_the_end_of_a_text(contents: list[str], size: int):
-    for piece in pieces_of(table(*contents)):
-        found = grams(piece.words(), size)
+    for _, _, said in words_in(table(*contents)):
+        found = grams(said, size)
         wanted = [
             (number, tuple(listed[at : at + size]))
             for number, text in enumerate(contents)
@@ -70,9 +69,9 @@ def test_ngrams_do_not_cross_the_end_of_a_text(contents: list[str], size: int):
 
 def test_a_word_ends_with_its_message():
     row = [{"role": "user", "content": "one two"}, {"role": "assistant", "content": "three"}]
-    (piece,) = pieces_of(pa.table({"messages": [row]}))
+    ((_, _, together),) = words_in(pa.table({"messages": [row]}))
     apart = words(np.frombuffer(b"one two three", np.uint8), np.array([13]))
-    assert piece.words().hashes.tolist() == apart.hashes.tolist()
+    assert together.hashes.tolist() == apart.hashes.tolist()
 
 
 def test_an_outline_ignores_the_names_of_variables():

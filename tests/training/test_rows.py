@@ -23,8 +23,7 @@ from camel.runs.garbage import collect_garbage
 from camel.runs.markers import marker_name
 from camel.runs.run import open_folder
 from camel.training.recipe import Filters, Recipe, Source, read_recipe
-from camel.training.rows import MIXED, SHAPED, RowsReport
-from camel.training.rows_job import RowsJob
+from camel.training.rows import MIXED, SHAPED, RowsJob, RowsReport
 from camel.training.shaping import Shape
 from camel.training.stored_rows import Rows
 from tests.support.jobs import run as run_job

@@ -19,8 +19,7 @@ from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from camel.training.recipe import Filters, Recipe, Source
-from camel.training.rows import MIXED, SHAPED
-from camel.training.rows_job import RowsJob
+from camel.training.rows import MIXED, SHAPED, RowsJob
 from tests.support.jobs import run as run_job
 
 pytest.importorskip("pyarrow")
@@ -31,7 +30,7 @@ import asyncio, os, signal, sys, threading
 import msgspec
 from camel.jobs.runner import Runner
 from camel.training.recipe import Recipe
-from camel.training.rows_job import RowsJob
+from camel.training.rows import RowsJob
 
 recipe, commits, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 calls = 0

@@ -142,7 +142,6 @@ PARTS = {
             "library.row_making",
             "training.recipe",
             "training.rows",
-            "training.rows_job",
             "training.stored_rows",
             "training.shaping",
             "training.config",

@@ -46,7 +46,7 @@ def rows(
 ) -> None:
     """Turn conversations into rows for training."""
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
-    from camel.training.rows_job import RowsJob
+    from camel.training.rows import RowsJob
     from camel.training.shaping import Seat, Shape
 
     if len(given) == 1 and given[0].endswith(".toml"):

@@ -10,13 +10,14 @@ from pathlib import Path
 from camel.core.model import Model
 from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AgentsConfig, Group
-from camel.evaluation.report import write_report
+from camel.evaluation.report import report, write_evidence
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.vote_results import with_votes
 from camel.evaluation.windows import AskedModel
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
+from camel.reports.report_files import write_report
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.storage import inside
@@ -73,8 +74,10 @@ class AgentsEvaluation(Job):
     def result(self, run: RunFolder) -> Evaluation:
         """Compute the figures of the evaluation, write the report, and return the figures."""
         made, pairs, verdicts = evaluate(self.contest)
-        made = with_votes(made, Path(self.out))
-        write_report(self.contest, made, pairs, verdicts, Path(self.out))
+        out = Path(self.out)
+        made = with_votes(made, out)
+        write_evidence(out, self.contest.prompts, pairs, verdicts)
+        write_report(out, "evaluation", report(made), made.to_json())
         return made
 
     def absolute(self) -> AgentsEvaluation:

@@ -7,13 +7,12 @@ The one decision to know: if all raters always give the same label, chance alone
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from math import sqrt
 from typing import TypeVar
 
 import msgspec
 
-from camel.core.errors import InputError
 from camel.reports.intervals import Z, wilson
 
 
@@ -35,13 +34,9 @@ class Kappa(msgspec.Struct, frozen=True):
     """Number of items with at least two ratings. Other items are skipped."""
 
 
-def cohen(first: Sequence[Hashable], second: Sequence[Hashable]) -> Kappa:
-    """Return Cohen's kappa of two raters. Both sequences must label the same items in the same order."""
-    if len(first) != len(second):
-        raise InputError(
-            f"both raters must label the same items, but one has {len(first)} labels and the other {len(second)}"
-        )
-    return _kappa(Counter(zip(first, second, strict=True)), _cohen)
+def cohen(both: Iterable[tuple[Hashable, Hashable]]) -> Kappa:
+    """Return Cohen's kappa of two raters, from the two labels of each item."""
+    return _kappa(Counter(both), _cohen)
 
 
 def fleiss(items: Iterable[Iterable[Hashable]]) -> Kappa:

@@ -6,7 +6,7 @@ after Holm's correction for the number of comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,14 +16,13 @@ from camel.reports.blocks import (
     TEXTS,
     Block,
     Cell,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
     Note,
     Paragraph,
     Report,
-    Section,
     Shade,
     Span,
     styled,
@@ -37,25 +36,19 @@ DONE = "ended_done"
 """Name of a measure that is counted like a behavior: that a conversation ended as done."""
 
 
-class Outcomes(msgspec.Struct, frozen=True):
-    """The measures (behaviors, or `DONE`) that apply to each conversation of a run, by the conversation's id."""
+Outcomes = Mapping[str, Collection[str]]
+"""The measures (behaviors, or `DONE`) that apply to each conversation of a run, by the conversation's id."""
 
-    shown: dict[str, frozenset[str]]
 
-    @staticmethod
-    def of(looked: Iterable[Looked]) -> Outcomes:
-        """Collect the outcomes of all conversations from the findings of a run."""
-        shown: dict[str, frozenset[str]] = {}
-        for one in looked:
-            columns = (one.table[name].to_pylist() for name in ("id", "stop", "findings"))
-            for id, stop, findings in zip(*columns, strict=True):
-                ended = {DONE} if stop == "done" else set[str]()
-                shown[id] = frozenset({finding["detector"] for finding in findings} | ended)
-        return Outcomes(shown)
-
-    def rate(self, measure: str) -> Rate:
-        """Return the share of conversations to which a measure applies."""
-        return wilson(sum(measure in shown for shown in self.shown.values()), len(self.shown))
+def outcomes_of(looked: Iterable[Looked]) -> Outcomes:
+    """Collect the outcomes of all conversations from the findings of a run."""
+    shown: dict[str, frozenset[str]] = {}
+    for one in looked:
+        columns = (one.table[name].to_pylist() for name in ("id", "stop", "findings"))
+        for id, stop, findings in zip(*columns, strict=True):
+            ended = {DONE} if stop == "done" else set[str]()
+            shown[id] = frozenset({finding["detector"] for finding in findings} | ended)
+    return shown
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -117,25 +110,30 @@ def compare(
 ) -> AblationFigures:
     """Compare each variant with the complete scenario. `sentences` maps a variant to its prompt's name and the removed
     sentence."""
-    happened = {one for run in (whole, *others.values()) for shown in run.shown.values() for one in shown}
+    happened = {one for run in (whole, *others.values()) for shown in run.values() for one in shown}
     measures = [name for name in (*DETECTORS, DONE) if name in happened]
+
+    def rate(run: Outcomes, measure: str) -> Rate:
+        return wilson(sum(measure in shown for shown in run.values()), len(run))
+
     raw: list[tuple[str, str, Difference]] = []
     for name, other in others.items():
-        ids = whole.shown.keys() & other.shown.keys()
+        ids = whole.keys() & other.keys()
         for measure in measures:
-            lost = sum(measure in whole.shown[id] and measure not in other.shown[id] for id in ids)
-            won = sum(measure not in whole.shown[id] and measure in other.shown[id] for id in ids)
+            lost = sum(measure in whole[id] and measure not in other[id] for id in ids)
+            won = sum(measure not in whole[id] and measure in other[id] for id in ids)
             raw.append((name, measure, paired(lost, won, len(ids))))
     adjusted = holm([difference.p for _, _, difference in raw])
     effects: dict[str, list[Effect]] = {name: [] for name in others}
     for (name, measure, difference), p in zip(raw, adjusted, strict=True):
-        effects[name].append(Effect(measure, title_of(measure), others[name].rate(measure), difference, p))
+        found = rate(others[name], measure)
+        effects[name].append(Effect(measure, title_of(measure), found, difference, p))
     removals = [
-        Removal(name, *sentences[name], len(whole.shown.keys() & others[name].shown.keys()), effects[name])
-        for name in others
+        Removal(name, *sentences[name], len(whole.keys() & other.keys()), effects[name])
+        for name, other in others.items()
     ]
-    rates = {measure: whole.rate(measure) for measure in measures}
-    return AblationFigures(scenario, model, len(whole.shown), rates, removals, len(raw))
+    rates = {measure: rate(whole, measure) for measure in measures}
+    return AblationFigures(scenario, model, len(whole), rates, removals, len(raw))
 
 
 def plot(made: AblationFigures) -> Plot:
@@ -165,14 +163,14 @@ def report(made: AblationFigures) -> Report:
     """Return the comparison as a report."""
     sure, of = made.sure(), counted(len(made.removals), "sentence")
     changing = len({removal.name for removal, _ in sure})
-    facts = [
-        Fact("Scenario", made.scenario),
-        Fact("Model", made.model),
-        Fact("Sentences", f"{len(made.removals):,}, removed one at a time"),
-        Fact("Conversations", f"{made.conversations:,} per variant, with the same roles and tasks"),
-        Fact("Comparisons", f"{made.comparisons:,}, corrected together ({made.correction})"),
-        Fact("Significant", f"{len(sure):,}, adjusted p below {SURE:g}"),
-    ]
+    facts: Facts = {
+        "Scenario": made.scenario,
+        "Model": made.model,
+        "Sentences": f"{len(made.removals):,}, removed one at a time",
+        "Conversations": f"{made.conversations:,} per variant, with the same roles and tasks",
+        "Comparisons": f"{made.comparisons:,}, corrected together ({made.correction})",
+        "Significant": f"{len(sure):,}, adjusted p below {SURE:g}",
+    }
     return Report(
         "Ablation",
         f"{changing} of {of} {'changes' if changing == 1 else 'change'} a behavior"
@@ -180,11 +178,7 @@ def report(made: AblationFigures) -> Report:
         else f"None of {of} is shown to change a behavior",
         TEXTS["ablation"]["lede"],
         facts,
-        [
-            Section("Result", _result(made)),
-            Section("Sentences", _sentences(made)),
-            Section("Method", _method(made)),
-        ],
+        {"Result": _result(made), "Sentences": _sentences(made), "Method": _method(made)},
         [plot(made)] if made.removals and made.whole else [],
     )
 

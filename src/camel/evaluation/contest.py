@@ -29,6 +29,7 @@ from camel.core.inception import fill
 from camel.core.judge import quoted, quoted_talk, shortened
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Request
+from camel.core.transcript import Transcript
 from camel.engine.stage import Written, write_whole
 from camel.evaluation.contest_records import (
     ASKS,
@@ -120,12 +121,11 @@ class Contest:
             "summary": read_prompt(config.summary_prompt, ("TASK", "CONVERSATION")),
             "single-shot": read_prompt(config.single_shot_prompt, ("TASK",)),
         }
-        self._solutions: dict[tuple[str, str], ContestStage] = {}
-        for group in groups:
-            for system in self.systems(group.name):
-                self._solutions[group.name, system] = (
-                    self._summaries(group, system) if system in group.runs else self._answers(group, system)
-                )
+        self._solutions = {
+            (group.name, system): self._solving(group, system)
+            for group in groups
+            for system in self.systems(group.name)
+        }
         self._texts: dict[tuple[str, str], dict[int, Solution]] = {}
         self._comparisons = [
             self._verdicts(group.name, pair, judge, again)
@@ -221,69 +221,45 @@ class Contest:
 
     # ---------------------------------------------------------------- stages
 
-    def _summaries(self, group: Group, system: str) -> ContestStage:
-        sample, writer, runs = self.samples[group.name], self.summarizer, self.runs[group.name]
-        sampling = writer.fitting(self.config.summary_sampling)
-        own, drawn = _hash_run(runs[system]), _hash_run(next(iter(runs.values())))
-        inputs = [
-            self.prompts["summary"],
-            writer.name,
-            writer.small_window,
-            sampling,
-            own,
-            sample.specified,
+    def _solving(self, group: Group, system: str) -> ContestStage:
+        """Return the stage that makes the solutions of a system: summaries of its run, or single-shot answers."""
+        sample, runs = self.samples[group.name], self.runs[group.name]
+        tasks, config = sample.tasks, self.config
+        drawn = _hash_run(next(iter(runs.values()))) if runs else _hash([(one.id, one.text) for one in tasks])
+        if system in group.runs:
+            kind, writer, own = "summary", self.summarizer, _hash_run(runs[system])
+            sampling = writer.fitting(config.summary_sampling)
+            inputs: list[Any] = [self.prompts["summary"], writer.name, writer.small_window, sampling, own]
             # The tasks come from the first run. With another first run, their order may differ.
-            *([drawn] if drawn != own else []),
-        ]
-        prompt = partial(self._summary_prompt, system=system, writer=writer, sampling=sampling)
-        return self._solving("summary", group.name, system, writer, sampling, prompt, inputs)
+            more = [drawn] if drawn != own else []
+        else:
+            kind, writer = "answer", self.writers[system]
+            sampling = writer.fitting(config.single_shot_sampling)
+            inputs = [self.prompts["single-shot"], writer.name, sampling, drawn]
+            more = [writer.version] if writer.version else []
 
-    def _answers(self, group: Group, system: str) -> ContestStage:
-        sample, writer, runs = self.samples[group.name], self.writers[system], self.runs[group.name]
-        sampling = writer.fitting(self.config.single_shot_sampling)
-        inputs = [
-            self.prompts["single-shot"],
-            writer.name,
-            sampling,
-            _hash_run(next(iter(runs.values())))
-            if runs
-            else _hash([(one.id, one.text) for one in sample.tasks]),
-            sample.specified,
-            *([writer.version] if writer.version else []),
-        ]
-
-        def prompt(task: Drawn) -> tuple[str, int]:
+        def prompt(index: int) -> tuple[str, int]:
+            """Return the question, and the number of characters of the conversation that did not fit."""
+            task = tasks[index]
+            if kind == "summary":
+                return self._summary_prompt(task, task.transcripts[system], sampling)
             return fill(self.prompts["single-shot"], {"TASK": task.text}), 0
 
-        return self._solving("answer", group.name, system, writer, sampling, prompt, inputs)
-
-    def _solving(
-        self,
-        kind: Kind,
-        group: str,
-        system: str,
-        writer: AskedModel,
-        sampling: Sampling,
-        prompt: Callable[[Drawn], tuple[str, int]],
-        inputs: Sequence[Any],
-    ) -> ContestStage:
-        """Return a stage that makes solutions. `prompt` returns the question and the number of characters that did not fit."""
-        tasks = self.samples[group].tasks
-
         async def work(item: Item) -> Solution:
-            asked, cut = prompt(tasks[item.index])
+            asked, cut = prompt(item.index)
             history = History()
             history.add("user", asked)
-            model = CheckedModel(item.model(writer.seat), self.config.cut_replies)
+            model = CheckedModel(item.model(writer.seat), config.cut_replies)
             reply = await model.reply(Request(history, sampling, f"{item.id}-{kind}", kind))
             text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
             return Solution(item.id, text, reply.model, reply.usage, finish, cut)
 
         def tokens(index: int, size: int) -> int:
-            return estimate_tokens(prompt(tasks[index])[0])
+            return estimate_tokens(prompt(index)[0])
 
+        inputs += [sample.specified, *more]
         return self._step(
-            kind, group, (system,), writer, len(tasks), work, inputs, tokens, sampling.max_tokens
+            kind, group.name, (system,), writer, len(tasks), work, inputs, tokens, sampling.max_tokens
         )
 
     def _verdicts(self, group: str, systems: tuple[str, str], judge: AskedModel, again: bool) -> ContestStage:
@@ -298,9 +274,32 @@ class Contest:
             return estimate_tokens(self.prompts["judge"] + task.text) + lengths
 
         async def work(item: Item) -> JudgedPair:
-            place = item.index // 2
+            place, swapped = divmod(item.index, 2)
+            task = tasks[place]
             a, b = (self._solutions_of(group, system)[place] for system in systems)
-            return await self._compare(kind, item, tasks[place], a, b, judge, sampling)
+            if a.failed or b.failed:
+                return JudgedPair(task.id, None, reason=f"{NO_SOLUTION}{a.failed or b.failed}")
+            if a.text == b.text:
+                return JudgedPair(task.id, "draw", reason="the solutions are the same")
+            first, second = (b.text, a.text) if swapped else (a.text, b.text)
+            prompt, cut = self._judge_prompt(task, first, second, judge, sampling)
+            history = History()
+            history.add("user", prompt)
+            model, usage, answer = item.model(judge.seat), Usage(), ""
+            for asks in range(1, ASKS + 1):
+                # Both orders and repeated questions begin with the same text, so they share a session for prefix caching.
+                request = Request(history, sampling, f"{task.id}-judge", kind, "comparison", options=2)
+                reply = await model.reply(request)
+                usage, answer = usage + reply.usage, well_formed(reply.content).strip()
+                if found := read_comparison(answer):
+                    places: tuple[Winner, ...] = ("draw", "b", "a") if swapped else ("draw", "a", "b")
+                    one, two = found.scores[::-1] if swapped else found.scores
+                    winner, reason = places[found.better], found.reason[:2_000]
+                    return JudgedPair(task.id, winner, (one, two), reason, usage, asks, cut)
+                history.add("assistant", answer[:MOST_QUOTED] or "…")
+                history.add("user", self.prompts["again"])
+            reason = f"none of {ASKS} answers was readable; the last one: {shown(answer)}"
+            return JudgedPair(task.id, None, reason=reason, usage=usage, asks=ASKS)
 
         inputs = [
             self.prompts["judge"],
@@ -345,48 +344,11 @@ class Contest:
         )
         return ContestStage(kind, group, systems, model.name, stage, asked, most)
 
-    async def _compare(
-        self,
-        kind: str,
-        item: Item,
-        task: Drawn,
-        a: Solution,
-        b: Solution,
-        judge: AskedModel,
-        sampling: Sampling,
-    ) -> JudgedPair:
-        swapped = bool(item.index % 2)
-        if a.failed or b.failed:
-            return JudgedPair(task.id, None, reason=f"{NO_SOLUTION}{a.failed or b.failed}")
-        if a.text == b.text:
-            return JudgedPair(task.id, "draw", reason="the solutions are the same")
-        first, second = (b.text, a.text) if swapped else (a.text, b.text)
-        prompt, cut = self._judge_prompt(task, first, second, judge, sampling)
-        history = History()
-        history.add("user", prompt)
-        model, usage, answer = item.model(judge.seat), Usage(), ""
-        for asks in range(1, ASKS + 1):
-            # Both orders and repeated questions begin with the same text, so they share a session for prefix caching.
-            session = f"{task.id}-judge"
-            reply = await model.reply(Request(history, sampling, session, kind, "comparison", options=2))
-            usage, answer = usage + reply.usage, well_formed(reply.content).strip()
-            if found := read_comparison(answer):
-                places: tuple[Winner, Winner, Winner] = ("draw", "b", "a") if swapped else ("draw", "a", "b")
-                one, two = found.scores[::-1] if swapped else found.scores
-                winner, reason = places[found.better], found.reason[:2_000]
-                return JudgedPair(task.id, winner, (one, two), reason, usage, asks, cut)
-            history.add("assistant", answer[:MOST_QUOTED] or "…")
-            history.add("user", self.prompts["again"])
-        reason = f"none of {ASKS} answers was readable; the last one: {shown(answer)}"
-        return JudgedPair(task.id, None, reason=reason, usage=usage, asks=ASKS)
-
     # ---------------------------------------------------------------- prompts
 
-    def _summary_prompt(
-        self, task: Drawn, system: str, writer: AskedModel, sampling: Sampling
-    ) -> tuple[str, int]:
-        said, text = quoted_talk(task.transcripts[system]), task.text
-        room = writer.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
+    def _summary_prompt(self, task: Drawn, transcript: Transcript, sampling: Sampling) -> tuple[str, int]:
+        said, text = quoted_talk(transcript), task.text
+        room = self.summarizer.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
         # A line that was cut in the middle must still begin with the quote sign.
         kept = shortened(said, room, "> ")
         values = {"TASK": quoted(text), "CONVERSATION": kept}

@@ -35,7 +35,6 @@ from camel.runs.run import RunFolder
 
 STAGE = "deserved-"
 """Prefix of the stage's name. A hash of the question, the judge and the sample follows."""
-SAMPLE = 100
 ASKS = 3
 PER_SHARD = 10
 TOKENS = 120

@@ -162,24 +162,8 @@ def _specific(found: Words) -> Words:
     return Words(every.hashes[enough], every.of[enough])
 
 
-class Piece(NamedTuple):
-    """Consecutive rows of a table, with their text as bytes."""
-
-    first: int
-    """The index of the first row."""
-    data: Any
-    ends: Any
-    """Positions in the bytes at which each row ends."""
-    breaks: Any
-    """Positions in the bytes at which each message ends."""
-
-    def words(self) -> Words:
-        """Return the words of the rows."""
-        return words(self.data, self.ends, self.breaks)
-
-
-def pieces_of(rows: Table) -> Iterator[Piece]:
-    """Yield the text of the rows, one piece at a time."""
+def words_in(rows: Table) -> Iterator[tuple[int, int, Words]]:
+    """Yield the words of the rows, some rows at a time: the index of the first row, the number of rows, and their words."""
     data, ends, breaks = bytes_of(rows)
     first = 0
     while first < len(ends):
@@ -187,7 +171,8 @@ def pieces_of(rows: Table) -> Iterator[Piece]:
         last = max(first + 1, int(np.searchsorted(ends, before + _CHUNK, side="right")))
         stop = min(int(ends[last - 1]), before + _CHUNK)
         within = breaks[np.searchsorted(breaks, before) : np.searchsorted(breaks, stop, side="right")]
-        yield Piece(first, data[before:stop], np.minimum(ends[first:last], stop) - before, within - before)
+        own = np.minimum(ends[first:last], stop) - before
+        yield first, last - first, words(data[before:stop], own, within - before)
         first = last
 
 
@@ -227,16 +212,15 @@ def signatures(rows: Table) -> Any:
     """Return MinHash signatures of rows, `BINS` 16-bit values each (one permutation; empty bins are filled from the next bin)."""
     found = np.full((rows.num_rows, BINS), np.iinfo(np.uint64).max, np.uint64)
     shift = np.uint64(64 - (BINS.bit_length() - 1))
-    for piece in pieces_of(rows):
-        said = piece.words()
+    for first, count, said in words_in(rows):
         shingles = grams(said, SHINGLE)
         # For a row shorter than a shingle, use its words.
-        short = np.ones(len(piece.ends), bool)
+        short = np.ones(count, bool)
         short[shingles.of] = False
         few = short[said.of]
         hashes = np.concatenate([shingles.hashes, said.hashes[few]])
         of = np.concatenate([shingles.of, said.of[few]])
-        places = (of + piece.first) * BINS + (hashes >> shift).astype(np.int64)
+        places = (of + first) * BINS + (hashes >> shift).astype(np.int64)
         np.minimum.at(found.reshape(-1), places, hashes)
     empty = found == np.iinfo(np.uint64).max
     empty[empty.all(axis=1)] = False  # a row without words has no bin to fill from
@@ -271,54 +255,42 @@ class ExamQuestions:
     """An index of test questions, for finding them in rows."""
 
     def __init__(self, questions: Iterable[ExamQuestion]) -> None:
-        self.names: list[str] = []
-        self._phrases, self._outlines = _Index(), _Index()
-        for number, question in enumerate(questions):
-            self.names.append(question.name)
-            for text in question.texts + question.code:
-                self._phrases.add(number, grams(_words_of(text), PHRASE), SHARE_OF_PHRASES)
-            for text in question.code:
-                self._outlines.add(number, _specific(outline(_words_of(text))), SHARE_OF_OUTLINE)
-        self._phrases.close()
-        self._outlines.close()
+        asked = list(questions)
+        self.names = [one.name for one in asked]
+        texts = [(number, text) for number, one in enumerate(asked) for text in one.texts + one.code]
+        codes = [(number, text) for number, one in enumerate(asked) for text in one.code]
+        self._phrases = _Index(((n, grams(_words_of(text), PHRASE)) for n, text in texts), SHARE_OF_PHRASES)
+        self._outlines = _Index(
+            ((n, _specific(outline(_words_of(text)))) for n, text in codes), SHARE_OF_OUTLINE
+        )
 
     def found_in(self, rows: Table) -> dict[int, int]:
         """Return the rows that contain a question: the row's index, and the index of the question in `names`."""
         hits: dict[int, int] = {}
-        for piece in pieces_of(rows):
-            said = piece.words()
+        for first, _, said in words_in(rows):
             for index, present in (
                 (self._phrases, grams(said, PHRASE)),
                 (self._outlines, grams(outline(said), OUTLINE)),
             ):
                 for row, question in index.found(present):
-                    hits.setdefault(piece.first + row, question)
+                    hits.setdefault(first + row, question)
         return hits
 
 
 class _Index:
-    """A sorted index of n-grams, each with its text. Call `add` for each text, then `close`, then `found`."""
+    """A sorted index of n-grams, each with its text."""
 
-    def __init__(self) -> None:
-        self._hashes: list[Any] = []
-        self._texts: list[Any] = []
-        self._questions: list[int] = []
-        self._needed: list[int] = []
-
-    def add(self, question: int, own: Words, share: float) -> None:
-        different = np.unique(own.hashes)
-        if len(different) < FEWEST:
-            return
-        self._hashes.append(different)
-        self._texts.append(np.full(len(different), len(self._questions)))
-        self._questions.append(question)
-        self._needed.append(max(FEWEST - 1, int(np.ceil(share * len(different)))))
-
-    def close(self) -> None:
-        hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
-        texts = np.concatenate(self._texts) if self._texts else np.zeros(0, np.int64)
+    def __init__(self, texts: Iterable[tuple[int, Words]], share: float) -> None:
+        """`texts` are n-grams with the numbers of their questions. `share` is the share that a row must contain."""
+        own = [(number, np.unique(found.hashes)) for number, found in texts]
+        own = [(number, different) for number, different in own if len(different) >= FEWEST]
+        self._questions = [number for number, _ in own]
+        sizes = np.array([len(different) for _, different in own], np.int64)
+        self._needed = np.maximum(FEWEST - 1, np.ceil(share * sizes)).astype(int).tolist()
+        hashes = np.concatenate([np.zeros(0, np.uint64), *(different for _, different in own)])
         order = np.argsort(hashes, kind="stable")
-        self._sorted, self._owner = hashes[order], texts[order]
+        owners = np.repeat(np.arange(len(own)), sizes)
+        self._sorted, self._owner = hashes[order], owners[order]
         self._may = np.zeros(_PLACES, bool)
         self._may[hashes & np.uint64(_PLACES - 1)] = True
 

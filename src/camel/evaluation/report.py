@@ -5,12 +5,12 @@ The one decision to know: this module computes nothing. All numbers come from th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AGENTS
 from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.report_plots import plots
@@ -25,8 +25,7 @@ from camel.evaluation.report_table import (
     titled,
 )
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
-from camel.evaluation.standing import Interval, WinShares
-from camel.reports import report_files
+from camel.evaluation.standing import Interval, Position, WinShares
 from camel.reports.blocks import (
     TEXTS,
     A,
@@ -35,7 +34,7 @@ from camel.reports.blocks import (
     Cell,
     Columns,
     Details,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
@@ -47,7 +46,7 @@ from camel.reports.blocks import (
     Points,
     Quote,
     Report,
-    Section,
+    Sections,
     Span,
     Style,
     joined,
@@ -59,18 +58,18 @@ from camel.reports.numbers import FEW, bounds, cost, percent, probability, short
 from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
+T = TypeVar("T")
 STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
 
 
-def write_report(
-    contest: Contest, made: Evaluation, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict], folder: Path
+def write_evidence(
+    folder: Path, prompts: Mapping[str, str], pairs: Iterable[Pair], verdicts: Iterable[PairVerdict]
 ) -> None:
-    """Write the report, its figures as JSON, the prompts, the pairs and the verdicts into a folder."""
-    for name, prompt in contest.prompts.items():
+    """Write what a reader needs to check the figures of judges: the prompts, the pairs and the verdicts."""
+    for name, prompt in prompts.items():
         inside.write(folder, f"prompts/{name}.txt", prompt + "\n")
     write_pairs(folder, pairs)
     write_verdicts(folder, verdicts)
-    report_files.write_report(folder, "evaluation", report(made), made.to_json())
 
 
 def report(made: Evaluation) -> Report:
@@ -81,56 +80,54 @@ def report(made: Evaluation) -> Report:
         headline(made),
         TEXTS["evaluation"]["lede"],
         _facts(made),
-        [Section("Results", _results(made)), *judging(made), Section("Method", _method(made))],
+        {"Results": _results(made), **judging(made), "Method": _method(made)},
         plots(made),
         runs[0] if len(runs) == 1 else "",
     )
 
 
-def judging(made: Evaluation) -> list[Section]:
+def judging(made: Evaluation) -> Sections:
     """Return the report's sections about judges, solutions and cost. They fit any kind of comparison."""
-    return [
-        Section("Order", _order(made)),
-        Section("Length", _length(made)),
-        Section("Judges", _judges(made)),
-        Section("Ratings", _ratings(made) if made.ratings else []),
-        Section("Pairs", _pairs(made.examples)),
-        Section("Cost", _cost(made)),
-    ]
+    return {
+        "Order": _order(made),
+        "Length": _length(made),
+        "Judges": _judges(made),
+        "Ratings": _ratings(made) if made.ratings else [],
+        "Pairs": _pairs(made.examples),
+        "Cost": _cost(made),
+    }
 
 
-def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Fact:
+def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Facts:
     """Return the total cost as a fact: in dollars if all prices are known, otherwise in tokens."""
     usage = sum(costs, Usage())
     if dollars is None:
-        return Fact("Tokens", f"{short(usage.total)}, {usage.calls:,} calls")
-    return Fact("Cost", f"{cost(dollars)}, {usage.calls:,} calls, {short(usage.total)} tokens")
+        return {"Tokens": f"{short(usage.total)}, {usage.calls:,} calls"}
+    return {"Cost": f"{cost(dollars)}, {usage.calls:,} calls, {short(usage.total)} tokens"}
 
 
-def _facts(made: Evaluation) -> list[Fact]:
+def _facts(made: Evaluation) -> Facts:
     pairs = list(dict.fromkeys((one.a, one.b) for one in made.headline))
     about = {one.name: f"{one.name}: {one.made}" for one in reversed(made.systems)}
     a, b = ("the first of two systems", "the second")
     if len(pairs) == 1:
         a, b = (about.get(name, name) for name in pairs[0])
-    facts = [
-        Fact(
-            "Run" if len(made.drawn) == 1 else "Runs",
-            joined(Span(one.run, "mono") for one in made.drawn if one.run),
-        ),
-        Fact(A, a),
-        Fact(B, b),
-        Fact("Judge" if len(made.judges) == 1 else "Judges", ", ".join(made.judges)),
-        Fact("Pairs", f"{sum(one.shares.of for one in made.headline):,} judged"),
-    ]
-    flips = [one.position for one in made.comparisons if one.position]
-    if of := sum(one.pairs for one in flips):
-        facts.append(Fact("Order", f"{sum(one.flips for one in flips):,} of {of:,} verdicts depend on it"))
+    judged = [one.position for one in made.comparisons if one.position]
+    flips, of = sum(one.flips for one in judged), sum(one.pairs for one in judged)
     agreed = made.agreement[-1].kappa if made.agreement else None
-    if agreed and agreed.kappa is not None:
-        facts.append(Fact("Agreement", f"{agreed.observed:.0%}, kappa {_kappa(agreed)}"))
-    facts.append(cost_fact([one.usage for one in made.costs], made.money))
-    return [one for one in facts if one.value]
+    known = agreed is not None and agreed.kappa is not None
+    return {
+        "Run" if len(made.drawn) == 1 else "Runs": joined(
+            Span(one.run, "mono") for one in made.drawn if one.run
+        ),
+        A: a,
+        B: b,
+        "Judge" if len(made.judges) == 1 else "Judges": ", ".join(made.judges),
+        "Pairs": f"{sum(one.shares.of for one in made.headline):,} judged",
+        "Order": f"{flips:,} of {of:,} verdicts depend on it" if of else "",
+        "Agreement": f"{agreed.observed:.0%}, kappa {_kappa(agreed)}" if agreed and known else "",
+        **cost_fact([one.usage for one in made.costs], made.money),
+    }
 
 
 def _results(made: Evaluation) -> list[Block]:
@@ -172,67 +169,52 @@ def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> Grid:
 
 
 def _compared(
-    made: Evaluation, title: str, names: Sequence[str], rows: Iterable[tuple[Comparison, Sequence[Cell]]]
+    made: Evaluation,
+    title: str,
+    items: Iterable[tuple[Comparison, T]],
+    columns: Mapping[str, Callable[[T], Cell]],
 ) -> Grid:
     """Return a table with a row for each comparison. The first cells of a row name the dataset, the systems and the judge."""
     several = len({(one.a, one.b) for one in made.comparisons}) > 1
     head = ("Dataset", "A / B", "Judge") if several else ("Dataset", "Judge")
-    body = [
-        (titled(one.group), *((f"{one.a} / {one.b}",) if several else ()), one.judge, *cells)
-        for one, cells in rows
-    ]
-    return Grid((*head, *names), body, len(head), title=title)
+    body: list[list[Cell]] = []
+    for one, of in items:
+        names = [titled(one.group), *([f"{one.a} / {one.b}"] if several else []), one.judge]
+        body.append([*names, *(cell(of) for cell in columns.values())])
+    return Grid((*head, *columns), body, len(head), title=title)
 
 
 def _order(made: Evaluation) -> list[Block]:
-    names = (
-        "Verdicts that change",
-        "First won twice",
-        "Second won twice",
-        "Preference for the first",
-        "p",
-        "A won if shown first",
-        "A won if shown second",
-    )
-    rows = [
-        (
-            one,
-            (
-                f"{found.flips:,} of {found.pairs:,}", f"{found.to_first:,}", f"{found.to_second:,}",
-                _interval_cell(found.effect, found.pairs), probability(found.p),
-                rate_cell(found.a_first.wins), rate_cell(found.b_first.wins),
-            ),
-        )
-        for one in made.comparisons
-        for found in [one.position]
-        if found
-    ]  # fmt: skip
-    return [
-        Picture("order"),
-        _compared(made, "Verdicts in both orders", names, rows),
-        Note(TEXTS["evaluation"]["order"]),
-    ]
+    columns: dict[str, Callable[[Position], Cell]] = {
+        "Verdicts that change": lambda one: f"{one.flips:,} of {one.pairs:,}",
+        "First won twice": lambda one: f"{one.to_first:,}",
+        "Second won twice": lambda one: f"{one.to_second:,}",
+        "Preference for the first": lambda one: _interval_cell(one.effect, one.pairs),
+        "p": lambda one: probability(one.p),
+        "A won if shown first": lambda one: rate_cell(one.a_first.wins),
+        "A won if shown second": lambda one: rate_cell(one.b_first.wins),
+    }
+    items = [(one, one.position) for one in made.comparisons if one.position]
+    table = _compared(made, "Verdicts in both orders", items, columns)
+    return [Picture("order"), table, Note(TEXTS["evaluation"]["order"])]
 
 
 def _length(made: Evaluation) -> list[Block]:
-    names = ("Length ratio", "Longer won", "A won if longer", "if shorter", "Score of A", "at equal length")
-    rows = [
-        (
-            one,
-            (
-                f"{one.length.ratio:.2f}" if of else "–", rate_cell(one.length.longer_wins),
-                _won(one.length.a_longer), _won(one.length.a_shorter), _interval_cell(one.shares.score, of),
-                _interval_cell(one.length.controlled, of) if one.length.controlled else "too few decided",
-            ),
-        )
-        for one in made.comparisons
-        for of in [one.shares.of]
-    ]  # fmt: skip
-    return [
-        Picture("length"),
-        _compared(made, "Verdicts by length", names, rows),
-        Note(TEXTS["evaluation"]["length"]),
-    ]
+    def at_equal_length(one: Comparison) -> Cell:
+        found = one.length.controlled
+        return _interval_cell(found, one.shares.of) if found else "too few decided"
+
+    columns: dict[str, Callable[[Comparison], Cell]] = {
+        "Length ratio": lambda one: f"{one.length.ratio:.2f}" if one.shares.of else "–",
+        "Longer won": lambda one: rate_cell(one.length.longer_wins),
+        "A won if longer": lambda one: _won(one.length.a_longer),
+        "if shorter": lambda one: _won(one.length.a_shorter),
+        "Score of A": lambda one: _interval_cell(one.shares.score, one.shares.of),
+        "at equal length": at_equal_length,
+    }
+    items = [(one, one) for one in made.comparisons]
+    table = _compared(made, "Verdicts by length", items, columns)
+    return [Picture("length"), table, Note(TEXTS["evaluation"]["length"])]
 
 
 def _won(shares: WinShares) -> str:
@@ -255,20 +237,22 @@ def _kappa(kappa: Kappa) -> str:
 
 
 def _judges(made: Evaluation) -> list[Block]:
-    names = ("Mean score of A", "of B", "Undecided pairs", "Same answer when asked again", "Kappa")
-    rows: list[tuple[Comparison, Sequence[Cell]]] = []
-    for one in made.comparisons:
-        scores = [f"{score:.1f}" for score in one.scores] if one.scores else ["–", "–"]
-        again = one.consistency
-        said: list[Cell] = [rate_cell(again.same), _kappa(again.kappa)] if again else ["not asked", ""]
-        rows.append((one, (*scores, f"{one.shares.undecided:,}", *said)))
+    columns: dict[str, Callable[[Comparison], Cell]] = {
+        "Mean score of A": lambda one: f"{one.scores[0]:.1f}" if one.scores else "–",
+        "of B": lambda one: f"{one.scores[1]:.1f}" if one.scores else "–",
+        "Undecided pairs": lambda one: f"{one.shares.undecided:,}",
+        "Same answer when asked again": lambda one: (
+            rate_cell(one.consistency.same) if one.consistency else "not asked"
+        ),
+        "Kappa": lambda one: _kappa(one.consistency.kappa) if one.consistency else "",
+    }
     agreement = [
         (", ".join(one.judges), f"{one.kappa.observed:.0%}", _kappa(one.kappa), f"{one.kappa.items:,}")
         for one in made.agreement
     ]
     head = ("Judges", "Agree", "Kappa", "Pairs")
     return [
-        _compared(made, "The judges", names, rows),
+        _compared(made, "The judges", [(one, one) for one in made.comparisons], columns),
         *([Grid(head, agreement, title="Agreement of judges")] if agreement else []),
         Note(TEXTS["evaluation"]["judges"]),
     ]
@@ -333,21 +317,19 @@ def _scores(one: PairVerdict) -> str:
     return "" if one.score_a is None or one.score_b is None else f", {one.score_a:g} to {one.score_b:g}"
 
 
-def cost_row(step: str, model: str, usage: Usage, dollars: float | None) -> tuple[str, ...]:
-    """Return a row of the cost table."""
-    return step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars)
-
-
-def cost_table(rows: Sequence[Sequence[Cell]], title: str = "Cost") -> Grid:
-    """Return the table of the cost of each step."""
-    return Grid(
-        ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost"), rows, 2, title=title
-    )
+def cost_table(costs: Iterable[tuple[Inline, str, Usage, float | None]], title: str = "Cost") -> Grid:
+    """Return the table of the cost of each step, from the step, the model, its usage and the dollars."""
+    rows = [
+        (step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars))
+        for step, model, usage, dollars in costs
+    ]
+    head = ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost")
+    return Grid(head, rows, 2, title=title)
 
 
 def _cost(made: Evaluation) -> list[Block]:
-    rows = [cost_row(STEPS[one.step], one.model, one.usage, one.money) for one in made.costs]
-    step, *total = cost_row("All", "", sum((one.usage for one in made.costs), Usage()), made.money)
+    steps = [(STEPS[one.step], one.model, one.usage, one.money) for one in made.costs]
+    total = (Span("All", "strong"), "", sum((one.usage for one in made.costs), Usage()), made.money)
     systems = [
         (
             titled(one.group), one.name, one.made, one.model, f"{one.solutions:,}", f"{one.characters:,.0f}",
@@ -357,7 +339,7 @@ def _cost(made: Evaluation) -> list[Block]:
     ]  # fmt: skip
     head = ("Dataset", "System", "Made from", "Written by", "Solutions", "Mean characters", "Failed", "Cut off", "Partial")  # fmt: skip
     return [
-        cost_table([*rows, (Span(step, "strong"), *total)]),
+        cost_table([*steps, total]),
         Grid(head, systems, 4, title="Solutions"),
         Note(
             "“Cut off”: ended at the token limit. “Partial”: the conversation did not fit into the summarizer's context window."

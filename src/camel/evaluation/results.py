@@ -18,7 +18,7 @@ from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.contest import Contest, ContestStage
 from camel.evaluation.contest_records import AGENTS, KINDS, AgentsConfig, JudgedPair, Kind, Solution
-from camel.evaluation.pairs import Pair, PairVerdict, Winner
+from camel.evaluation.pairs import WINNERS, Pair, PairVerdict, Winner
 from camel.evaluation.ratings import Match, Rating, bradley_terry
 from camel.evaluation.standing import (
     BothOrders,
@@ -121,14 +121,15 @@ class Drawing(msgspec.Struct, frozen=True):
 class Cost(msgspec.Struct, frozen=True):
     """Usage of one model in one step, over all restarts."""
 
-    step: Kind
+    step: str
+    """The kind of a stage, or the title of another step."""
     model: str
     usage: Usage
     money: float | None
 
 
 class ShownPair(msgspec.Struct, frozen=True):
-    """A pair that the report shows, with all verdicts on it."""
+    """A pair with the panel's winner and all verdicts on it. The report shows some of them."""
 
     pair: Pair
     winner: Winner | None
@@ -183,63 +184,63 @@ def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[PairVerdict
     """Return the figures of a finished contest, its pairs, and each judge's verdict on each pair."""
     if left := contest.left():
         raise InputError(f"the evaluation is unfinished: {left:,} questions remain; run it to the end first")
-    pairs = contest.pairs()
-    verdicts, comparisons, headline = _compared(contest, pairs)
+    pairs, judges = contest.pairs(), [judge.name for judge in contest.judges]
+    verdicts, comparisons = _compared(contest, pairs)
+    by_pair: dict[str, list[PairVerdict]] = {pair.id: [] for pair in pairs}
+    for one in verdicts:
+        by_pair[one.pair].append(one)
+    # All pairs with the panel's winner and the verdicts of its judges.
+    panel = [
+        ShownPair(pair, majority([one.winner for one in by_pair[pair.id]]), by_pair[pair.id])
+        for pair in pairs
+    ]
     costs = _costs(contest)
     asked = [
         one for kind in ("verdict", "repeat") for _, said in contest.judged(kind) for one in said.values()
     ]
     asked = [one for one in asked if one.asks or one.winner is None]
+    writers = {one.name for one in contest.writers.values()}
     evaluation = Evaluation(
         config=contest.config,
         prompts={
             name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in contest.prompts.items()
         },
-        judges=[judge.name for judge in contest.judges],
+        judges=judges,
         drawn=_drawn(contest),
         systems=_systems(contest),
         comparisons=comparisons,
-        headline=headline,
-        agreement=_agreement([judge.name for judge in contest.judges], pairs, verdicts),
-        ratings=_ratings(contest, pairs, verdicts),
+        headline=comparisons if len(judges) == 1 else _headline(contest, panel, comparisons),
+        agreement=_agreement(judges, panel),
+        ratings=_ratings(contest, panel),
         undecided=wilson(sum(one.winner is None for one in asked), len(asked)),
         shortened=sum(one.cut > 0 for one in asked),
-        own=[
-            judge.name
-            for judge in contest.judges
-            if judge.name in {one.name for one in contest.writers.values()}
-        ],
+        own=[name for name in judges if name in writers],
         costs=costs,
         money=None if any(one.money is None for one in costs) else sum(one.money or 0.0 for one in costs),
-        examples=_examples(pairs, verdicts),
+        examples=_examples(panel),
     )
     return evaluation, pairs, verdicts
 
 
-def _compared(
-    contest: Contest, pairs: Sequence[Pair]
-) -> tuple[list[PairVerdict], list[Comparison], list[Comparison]]:
+def _compared(contest: Contest, pairs: Sequence[Pair]) -> tuple[list[PairVerdict], list[Comparison]]:
     again = {(job.group, job.systems, job.model): said for job, said in contest.judged("repeat")}
     verdicts: list[PairVerdict] = []
     made: list[Comparison] = []
     by_place = {(pair.group, pair.system_a, pair.system_b, pair.source): pair for pair in pairs}
     for job, said in contest.judged():
         a, b = job.systems
-        orders: list[BothOrders] = []
+        mine: list[PairVerdict] = []
         sizes: list[tuple[int, int]] = []
-        scores: list[tuple[float, float]] = []
         for index, task in enumerate(contest.samples[job.group].tasks):
             pair = by_place.get((job.group, a, b, task.id))
             if pair is None:  # one of the two has no solution
                 continue
-            one, two = said[2 * index], said[2 * index + 1]
-            orders.append(BothOrders(one.winner, two.winner))
+            mine.append(_verdict(pair, job.model, said[2 * index], said[2 * index + 1]))
             sizes.append((len(pair.text_a), len(pair.text_b)))
-            verdict = _verdict(pair, job.model, one, two)
-            verdicts.append(verdict)
-            if verdict.score_a is not None and verdict.score_b is not None:
-                scores.append((verdict.score_a, verdict.score_b))
-        winners: list[Winner | None] = [one.winner for one in orders]
+        verdicts += mine
+        winners: list[Winner | None] = [one.winner for one in mine]
+        given = [(one.score_a, one.score_b) for one in mine]
+        scores = [(one, two) for one, two in given if one is not None and two is not None]
         repeated = again.get((job.group, job.systems, job.model), {})
         made.append(
             Comparison(
@@ -249,44 +250,29 @@ def _compared(
                 job.model,
                 shares(winners),
                 length_bias(winners, sizes),
-                position(orders),
+                position([BothOrders(one.first, one.second) for one in mine]),
                 consistency([said[i].winner for i in repeated], [one.winner for one in repeated.values()])
                 if repeated
                 else None,
                 _mean(scores),
             )
         )
-    return verdicts, made, _headline(contest, pairs, verdicts, made)
+    return verdicts, made
 
 
-def _headline(
-    contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[PairVerdict], made: Sequence[Comparison]
-) -> list[Comparison]:
-    if len(contest.judges) == 1:
-        return list(made)
-    panel = _panel(verdicts)
+def _headline(contest: Contest, panel: Sequence[ShownPair], made: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons by the panel."""
     rows: list[Comparison] = []
     for group in contest.groups:
         for a, b in contest.matches(group.name):
-            these = [p for p in pairs if (p.group, p.system_a, p.system_b) == (group.name, a, b)]
-            winners: list[Winner | None] = [panel.get(pair.id) for pair in these]
-            sizes = [(len(pair.text_a), len(pair.text_b)) for pair in these]
-            of = [
-                one.scores for one in made if (one.group, one.a, one.b) == (group.name, a, b) and one.scores
-            ]
-            rows.append(
-                Comparison(
-                    group.name, a, b, PANEL, shares(winners), length_bias(winners, sizes), scores=_mean(of)
-                )
-            )
+            match = (group.name, a, b)
+            these = [one for one in panel if (one.pair.group, one.pair.system_a, one.pair.system_b) == match]
+            winners: list[Winner | None] = [one.winner for one in these]
+            sizes = [(len(one.pair.text_a), len(one.pair.text_b)) for one in these]
+            scores = [one.scores for one in made if (one.group, one.a, one.b) == match and one.scores]
+            length = length_bias(winners, sizes)
+            rows.append(Comparison(*match, PANEL, shares(winners), length, scores=_mean(scores)))
     return rows
-
-
-def _panel(verdicts: Sequence[PairVerdict]) -> dict[str, Winner | None]:
-    by_pair: dict[str, list[Winner | None]] = {}
-    for one in verdicts:
-        by_pair.setdefault(one.pair, []).append(one.winner)
-    return {pair: majority(winners) for pair, winners in by_pair.items()}
 
 
 def _mean(scores: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
@@ -305,30 +291,27 @@ def _verdict(pair: Pair, judge: str, a_first: JudgedPair, b_first: JudgedPair) -
     return PairVerdict(pair.id, judge, orders.winner, reason, a, b, a_first.winner, b_first.winner)
 
 
-def _agreement(
-    judges: Sequence[str], pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]
-) -> list[Agreement]:
-    said = {(one.pair, one.judge): one.winner for one in verdicts}
+def _agreement(judges: Sequence[str], panel: Sequence[ShownPair]) -> list[Agreement]:
+    said = [{one.judge: one.winner for one in shown.verdicts} for shown in panel]
     made: list[Agreement] = []
-    for one, two in combinations(judges, 2):
-        both = [(said.get((pair.id, one)), said.get((pair.id, two))) for pair in pairs]
-        both = [(x, y) for x, y in both if x and y]
-        made.append(Agreement((one, two), cohen([x for x, _ in both], [y for _, y in both])))
+    for two in combinations(judges, 2):
+        both = ([winners.get(judge) for judge in two] for winners in said)
+        made.append(Agreement(two, cohen((x, y) for x, y in both if x and y)))
     if len(judges) > 2:
-        items = ([said.get((pair.id, judge)) for judge in judges] for pair in pairs)
+        items = ([winners.get(judge) for judge in judges] for winners in said)
         made.append(Agreement(tuple(judges), fleiss([one for one in item if one] for item in items)))
     return made
 
 
-def _ratings(contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]) -> list[Rating]:
+def _ratings(contest: Contest, panel: Sequence[ShownPair]) -> list[Rating]:
     if all(len(contest.systems(group.name)) < 3 for group in contest.groups):
         return []
-    panel = _panel(verdicts)
     points: Mapping[Winner, float] = {"a": 1.0, "draw": 0.5, "b": 0.0}
     meetings = [
-        Match(f"{pair.group} {pair.source}", pair.system_a, pair.system_b, points[winner])
-        for pair in pairs
-        if (winner := panel.get(pair.id))
+        Match(f"{pair.group} {pair.source}", pair.system_a, pair.system_b, points[one.winner])
+        for one in panel
+        for pair in [one.pair]
+        if one.winner
     ]
     return bradley_terry(meetings) if meetings else []
 
@@ -398,23 +381,14 @@ def _costs(contest: Contest) -> list[Cost]:
     ]
 
 
-def _examples(pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]) -> list[ShownPair]:
+def _examples(panel: Sequence[ShownPair]) -> list[ShownPair]:
     """Choose pairs of each kind of verdict for the report, in the order of the tasks. Pairs with the agents come first."""
-    panel = _panel(verdicts)
-    said: dict[str, list[PairVerdict]] = {}
-    for one in verdicts:
-        said.setdefault(one.pair, []).append(one)
-    groups = dict.fromkeys(pair.group for pair in pairs)
-    kinds: tuple[Winner | None, ...] = ("a", "b", "draw", None)
+    groups = dict.fromkeys(one.pair.group for one in panel)
     each = max(1, SHOWN // (4 * max(1, len(groups))))
-    chosen = [
-        pair
-        for group in groups
-        for kind in kinds
-        for pair in [
-            one
-            for one in sorted(pairs, key=lambda pair: pair.system_a != AGENTS)
-            if one.group == group and panel.get(one.id) == kind
-        ][:each]
-    ]
-    return [ShownPair(pair, panel.get(pair.id), said.get(pair.id, [])) for pair in chosen]
+    chosen: list[ShownPair] = []
+    for group in groups:
+        mine = [one for one in panel if one.pair.group == group]
+        mine.sort(key=lambda one: one.pair.system_a != AGENTS)
+        for kind in (*WINNERS, None):
+            chosen += [one for one in mine if one.winner == kind][:each]
+    return chosen

@@ -246,10 +246,8 @@ def column_of(run: RunFolder, name: str) -> ScoreColumn:
     for marker in run.markers(SCORE_STAGE + name, sorted(run.committed(SCORE_STAGE + name))):
         rows += marker.rows
         sums.update(marker.totals)  # pyright: ignore[reportArgumentType] - numbers of any kind
-    scored, words = int(sums[_SCORED]), Counter[str]()
-    for key, count in sums.items():
-        if key.startswith(_WORD):
-            words[key.removeprefix(_WORD)] = int(count)
+    scored = int(sums[_SCORED])
+    words = Counter({key.removeprefix(_WORD): int(n) for key, n in sums.items() if key.startswith(_WORD)})
     mean = sums[_SUM] / scored if scored and _SUM in sums else None
     return ScoreColumn(name, scored, rows - scored, mean, dict(words.most_common()))
 

@@ -7,7 +7,7 @@ is a draw. The figures of each order alone are reported too, so that a reader se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -129,8 +129,8 @@ class Length(msgspec.Struct, frozen=True):
 _EDGES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 
 
-def shares(outcomes: Sequence[Winner | None]) -> WinShares:
-    """Return the shares of wins, draws and losses of `a`, with bootstrap intervals."""
+def shares(outcomes: Iterable[Winner | None] | Mapping[Winner | None, int]) -> WinShares:
+    """Return the shares of wins, draws and losses of `a`, with bootstrap intervals. `outcomes` may also be their counts."""
     counts = Counter(outcomes)
     decided = [counts["a"], counts["draw"], counts["b"]]
     of = sum(decided)
@@ -190,10 +190,7 @@ def _means(values: Any) -> Any:
 def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) -> Consistency:
     """Return how often two answers to the same questions agree. Questions with an undecided answer are skipped."""
     both = [(one, two) for one, two in zip(asked, again, strict=True) if one and two]
-    return Consistency(
-        wilson(sum(one == two for one, two in both), len(both)),
-        cohen([one for one, _ in both], [two for _, two in both]),
-    )
+    return Consistency(wilson(sum(one == two for one, two in both), len(both)), cohen(both))
 
 
 def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:

@@ -198,7 +198,7 @@ class _Quartiles:
 class Gatherer:
     """Computes a study from the findings of a run, one shard at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, looked: Iterable[Looked]) -> None:
         self.names = list(DETECTORS)
         self._place = {name: place for place, name in enumerate(self.names)}
         self._stops: Counter[str] = Counter()
@@ -219,9 +219,10 @@ class Gatherer:
         self.done: list[Candidate] = []
         """Conversations that ended as done, in the order in which they are drawn for the judge."""
         self.ended_done = 0
+        for one in looked:
+            self._add(one)
 
-    def add(self, looked: Looked) -> None:
-        """Add the findings of a shard."""
+    def _add(self, looked: Looked) -> None:
         table = looked.table
         if not table.num_rows:
             return
@@ -262,20 +263,12 @@ class Gatherer:
         for seat in [EVERYBODY, *sorted(set(speakers))]:
             own = np.ones(len(speakers), bool) if seat == EVERYBODY else speakers == seat
             sizes = np.bincount(messages.rows[own], minlength=conversations)
-            there = int((sizes > 0).sum())
             if seat not in self._seats and seat != EVERYBODY:
                 self._seats.append(seat)
             for place in range(len(self.names)):
                 of = marked[(marked[:, 1] == place), 0]
                 counts = np.bincount(messages.rows[of[own[of]]], minlength=conversations)
-                self._clusters.setdefault((seat, place), Clusters()).add(
-                    there,
-                    int(counts.sum()),
-                    int(sizes.sum()),
-                    int((counts**2).sum()),
-                    int((sizes**2).sum()),
-                    int((counts * sizes).sum()),
-                )
+                self._clusters.setdefault((seat, place), Clusters()).add(counts, sizes)
 
     def _count_turns(self, messages: _Flat, marked: Any) -> None:
         turns = messages.places
@@ -357,7 +350,7 @@ class Gatherer:
         del self.done[DONE:]
 
     def study(self, *, run: str, scenario: str, fingerprint: str) -> Study:
-        """Return the study of all shards added so far."""
+        """Return the study of all shards."""
         stops = dict(self._stops.most_common())
         total = sum(stops.values())
         seats = [EVERYBODY] if len(self._seats) > SEATS else self._seats
@@ -434,16 +427,6 @@ def _last(counts: Any) -> int:
     """Return the position of the last message that occurs, from 1. Return 0 if there is none."""
     there = np.flatnonzero(counts)
     return int(there[-1]) + 1 if len(there) else 0
-
-
-def study_of(
-    looked: Iterable[Looked], *, run: str, scenario: str, fingerprint: str
-) -> tuple[Study, Gatherer]:
-    """Return the study of a run's findings, and the `Gatherer` that computed it."""
-    gatherer = Gatherer()
-    for one in looked:
-        gatherer.add(one)
-    return gatherer.study(run=run, scenario=scenario, fingerprint=fingerprint), gatherer
 
 
 def shown(behaviors: Sequence[Behavior]) -> list[Behavior]:

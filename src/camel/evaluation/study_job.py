@@ -15,7 +15,7 @@ from camel.core.expressions import Expression, parse_expression
 from camel.core.model import Model
 from camel.evaluation.deserved import Judging
 from camel.evaluation.findings import Looker
-from camel.evaluation.study import Gatherer, Study, study_of
+from camel.evaluation.study import Gatherer, Study
 from camel.evaluation.study_report import report
 from camel.evaluation.windows import AskedModel
 from camel.jobs.job import KEPT, Job, Stage, Step
@@ -106,12 +106,13 @@ class StudyJob(Job):
                 one._replace(table=one.table.take(arrow().array(rows, "int64")), rows=rows)
                 for one, rows in shards
             )
-        return study_of(
-            tables,
+        gathered = Gatherer(tables)
+        study = gathered.study(
             run=self._looker.run.folder.address,
             scenario=Path(str(settings.config.get("scenario", ""))).name,
             fingerprint=settings.fingerprint,
         )
+        return study, gathered
 
     def judging(self) -> Judging | None:
         """Return the judging of a sample. Return None if there is no judge or no conversation ended as done. Call it after the

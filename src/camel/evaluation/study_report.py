@@ -11,7 +11,7 @@ from camel.reports.blocks import (
     Block,
     Cell,
     Details,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
@@ -22,7 +22,6 @@ from camel.reports.blocks import (
     Points,
     Quote,
     Report,
-    Section,
     Shade,
     Span,
     Style,
@@ -53,16 +52,16 @@ def report(study: Study) -> Report:
         f"{counted(len(study.behaviors), 'rule')} looked for signs of failing conversations in every message of the run. "
         "The rules do not use a model.",
         _facts(study),
-        [
-            Section("Behaviors", _overview(study, found)),
-            Section("When", [Picture("by-turn")]),
-            Section("Endings", _endings(study, found)),
-            Section("Who", [Picture("by-seat"), *_roles(found)]),
-            Section("Done", _deserved(study.deserved) if study.deserved else []),
-            Section("Growth", [Picture("length"), Picture("tokens")]),
-            Section("Examples", _examples(found) if found else []),
-            Section("Method", _method(study)),
-        ],
+        {
+            "Behaviors": _overview(study, found),
+            "When": [Picture("by-turn")],
+            "Endings": _endings(study, found),
+            "Who": [Picture("by-seat"), *_roles(found)],
+            "Done": _deserved(study.deserved) if study.deserved else [],
+            "Growth": [Picture("length"), Picture("tokens")],
+            "Examples": _examples(found) if found else [],
+            "Method": _method(study),
+        },
         plots(study),
         study.run.rstrip("/").rpartition("/")[2],  # without its path: reports are passed on
         warning,
@@ -77,24 +76,20 @@ def _headline(study: Study, found: Sequence[Behavior]) -> str:
     return f"{found[0].title} in {rate.count:,} of {counted(rate.of, 'conversation')}, {rank}"
 
 
-def _facts(study: Study) -> list[Fact]:
-    length = study.length
-    spread = f", {length.median:g} in the median conversation" if study.conversations >= FEW else ""
-    facts = [
-        Fact("Scenario", study.scenario),
-        Fact("Model", ", ".join(study.models[:4]) or "not recorded"),
-        Fact("Conversations", f"{study.conversations:,}"),
-        Fact("Messages", f"{study.messages:,}{spread}"),
-        Fact("With any behavior", share_cell(study.any)),
-    ]
-    if done := study.stops.get("done"):
-        facts.append(Fact("Ended as done", share_cell(done)))
-    if study.deserved and study.deserved.rate.of:
-        facts.append(Fact("Judged done", share_cell(study.deserved.rate)))
-    if study.usage.total:
-        cached = percent(study.usage.cached / max(1, study.usage.prompt))
-        facts.append(Fact("Tokens", f"{short(study.usage.total)}, {cached} of the prompts cached"))
-    return [one for one in facts if one.value]
+def _facts(study: Study) -> Facts:
+    spread = f", {study.length.median:g} in the median conversation" if study.conversations >= FEW else ""
+    done, judged = study.stops.get("done"), study.deserved.rate if study.deserved else None
+    cached = percent(study.usage.cached / max(1, study.usage.prompt))
+    return {
+        "Scenario": study.scenario,
+        "Model": ", ".join(study.models[:4]) or "not recorded",
+        "Conversations": f"{study.conversations:,}",
+        "Messages": f"{study.messages:,}{spread}",
+        "With any behavior": share_cell(study.any),
+        "Ended as done": share_cell(done) if done else "",
+        "Judged done": share_cell(judged) if judged and judged.of else "",
+        "Tokens": f"{short(study.usage.total)}, {cached} of the prompts cached" if study.usage.total else "",
+    }
 
 
 def _overview(study: Study, found: Sequence[Behavior]) -> list[Block]:

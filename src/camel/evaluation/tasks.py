@@ -44,12 +44,6 @@ class DrawnTasks(NamedTuple):
     """Whether the texts are the specified tasks. If runs differ in one of them, all texts are the original tasks."""
 
 
-class _Place(NamedTuple):
-    draw: bytes
-    part: int
-    row: int
-
-
 def draw_tasks(
     runs: Mapping[str, RunReader], count: int, *, seed: int = 0, acknowledge: Collection[str] = ()
 ) -> DrawnTasks:
@@ -59,7 +53,7 @@ def draw_tasks(
     """
     (name, first), *others = runs.items()
     closed = RESTRICTED.difference(acknowledge)
-    places: list[_Place] = []
+    places: list[tuple[bytes, int, int]] = []
     of = excluded = empty = 0
     for part, columns in _scanned(first, ["id", "labels", "messages.list.element.index", "stop.reason"]):
         sizes = columns["messages"].combine_chunks().value_lengths().to_pylist()
@@ -76,9 +70,9 @@ def draw_tasks(
             else:
                 of += 1
                 drawn = hashlib.blake2b(f"{seed} {id}".encode("utf-8", "replace"), digest_size=16).digest()
-                places.append(_Place(drawn, part, row))
+                places.append((drawn, part, row))
         places = heapq.nsmallest(count, places)
-    found = _read(first, places)
+    found = _read(first, [(part, row) for _, part, row in places])
     also = {system: _by_id(run, {one.id for one in found}) for system, run in others}
     # A failed conversation shows nothing about the agents, so its task is skipped.
     found = [
@@ -119,23 +113,23 @@ def _scanned(run: RunReader, columns: Sequence[str]) -> Iterator[tuple[int, Any]
             yield part, read_shard(file, columns)
 
 
-def _read(run: RunReader, places: Sequence[_Place]) -> list[Transcript]:
-    """Return the conversations at the given positions, in the order of `places`. Each file is opened once."""
+def _read(run: RunReader, places: Sequence[tuple[int, int]]) -> list[Transcript]:
+    """Return the conversations at the given parts and rows, in the order of `places`. Each file is opened once."""
     rows: dict[int, list[int]] = {}
-    for place in places:
-        rows.setdefault(place.part, []).append(place.row)
+    for part, row in places:
+        rows.setdefault(part, []).append(row)
     found: dict[tuple[int, int], Transcript] = {}
     parts = sorted(rows)
     with run.opened([run.parts[part] for part in parts]) as files:
         for part, file in zip(parts, files, strict=True):
             for row in sorted(rows[part]):
                 found[part, row] = next(stream_shard(file, row, row + 1))
-    return [found[place.part, place.row] for place in places]
+    return [found[place] for place in places]
 
 
 def _by_id(run: RunReader, ids: Collection[str]) -> dict[str, Transcript]:
     places = [
-        _Place(b"", part, row)
+        (part, row)
         for part, columns in _scanned(run, ["id"])
         for row, id in enumerate(columns["id"].to_pylist())
         if id in ids

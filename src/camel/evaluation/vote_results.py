@@ -201,20 +201,14 @@ def clustered(counts: Sequence[tuple[int, ...]]) -> tuple[list[Rate], Interval]:
     Shares have intervals for clustered observations (`Clusters`). These contained the true value in 95 to 97% of trials, and
     bootstrap intervals in 80 to 97% (benchmarks/vote_intervals.py). The score has a Bayesian bootstrap interval.
     """
-    rates: list[Rate] = []
-    for place in range(len(WINNERS)):
-        clusters = Clusters()
-        for one in counts:
-            count, of = one[place], sum(one)
-            clusters.add(1, count, of, count * count, of * of, count * of)
-        rates.append(clusters.rate())
-    return rates, _score(counts)
-
-
-def _score(counts: Sequence[tuple[int, ...]]) -> Interval:
     table = np.array([one for one in counts if any(one)], dtype=float).reshape(-1, len(WINNERS))
+    rates: list[Rate] = []
+    for column in table.T:
+        clusters = Clusters()
+        clusters.add(column, table.sum(1))
+        rates.append(clusters.rate())
     if not len(table):
-        return Interval(0.0, 0.0, 1.0)
+        return rates, Interval(0.0, 0.0, 1.0)
     worth = np.array([1.0, 0.5, 0.0])
     kinds, often = np.unique(table, axis=0, return_counts=True)  # pairs with equal counts are drawn together
     # A prior weight for each kind of vote, so that equal pairs do not give an interval of width zero.
@@ -222,7 +216,7 @@ def _score(counts: Sequence[tuple[int, ...]]) -> Interval:
     weights = [*often, *[UNSEEN] * len(WINNERS)]
     drawn = np.random.default_rng(0xCA3E1).dirichlet(weights, RESAMPLES) @ kinds
     score = float(table.sum(0) @ worth / table.sum())
-    return interval(score, drawn @ worth / drawn.sum(1))
+    return rates, interval(score, drawn @ worth / drawn.sum(1))
 
 
 def _voter(name: str, votes: Sequence[CastVote], decided: Mapping[str, Mapping[str, Winner]]) -> Voter:
@@ -248,11 +242,7 @@ def _between(decided: Mapping[str, Mapping[str, Winner]]) -> list[Between]:
     for votes in decided.values():
         for one, other in combinations(sorted(votes), 2):
             shared[one, other].append((votes[one], votes[other]))
-    return [
-        Between(*two, cohen([one for one, _ in said], [other for _, other in said]))
-        for two, said in sorted(shared.items())
-        if len(said) >= LEAST_SHARED
-    ]
+    return [Between(*two, cohen(said)) for two, said in sorted(shared.items()) if len(said) >= LEAST_SHARED]
 
 
 def _judges(
@@ -264,10 +254,7 @@ def _judges(
         mine = people.get(verdict.pair)
         if verdict.kind == "judge" and verdict.winner and mine:
             by_judge[verdict.judge].append((verdict.winner, mine))
-    return [
-        Between(judge, "most voters", cohen([one for one, _ in said], [other for _, other in said]))
-        for judge, said in by_judge.items()
-    ]
+    return [Between(judge, "most voters", cohen(said)) for judge, said in by_judge.items()]
 
 
 def votes_csv(path: Path) -> str:

@@ -105,22 +105,21 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution."""
+def _alpaca_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+    # A role play of two messages never ends as done, because the token would be in the third.
+    answered = len(transcript.speakers) == 1 or (transcript.stop and transcript.stop.reason == "done")
+    if answered and (found := problem_of(transcript)):
+        asked, given = (transcript.inputs.get(name, "") for name in ("instruction", "input"))
+        imported = found[0] == f"{asked}\n\n{given}"
+        asked, given = (asked, given) if imported else (found[0], "")
+        yield {"instruction": asked, "input": given, "output": found[1]}
+        return
+    for pair in pairs(transcript):
+        yield {"instruction": pair.instruction, "input": pair.input, "output": pair.output}
 
-    def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        # A role play of two messages never ends as done, because the token would be in the third.
-        answered = len(transcript.speakers) == 1 or (transcript.stop and transcript.stop.reason == "done")
-        if answered and (found := problem_of(transcript)):
-            asked, given = (transcript.inputs.get(name, "") for name in ("instruction", "input"))
-            imported = found[0] == f"{asked}\n\n{given}"
-            asked, given = (asked, given) if imported else (found[0], "")
-            yield {"instruction": asked, "input": given, "output": found[1]}
-            return
-        for pair in pairs(transcript):
-            yield {"instruction": pair.instruction, "input": pair.input, "output": pair.output}
 
-    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+alpaca = partial(write_rows, release=Release(), rows=_alpaca_rows, endings=ROW_ENDINGS)
+"""Writes `{"instruction", "input", "output"}` rows: one for every solved instruction, or for a problem and its solution."""
 
 
 def default_seat(transcript: Transcript) -> str:

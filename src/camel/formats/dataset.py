@@ -433,5 +433,4 @@ def plain(text: str) -> str:
 
 def _quoted(text: str) -> str:
     """Return a YAML string on one line."""
-    plain = "".join(char for char in text if char.isprintable())
-    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return msgspec.json.encode("".join(char for char in text if char.isprintable())).decode()

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -46,40 +48,25 @@ OnError = Callable[[InputError], None]
 T = TypeVar("T")
 
 
-def chat(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read conversations in the paper's chat format."""
-    return _converted(path, lambda document: _chat(document, scenario), on_error)
-
-
-def problems(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read problems and their solutions in the paper's Math and Science format."""
-    return _converted(path, lambda document: _problem(document, scenario), on_error)
-
-
 def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Read conversations in the paper's instruction format. Adjacent rows form one conversation.
 
     The file contains only solved instructions; the messages keep their original numbers.
     """
-    rows = _converted(path, _instruction_row, on_error)
-    for shared, group in groupby(rows, key=lambda row: row.shared):
-        yield _instruction(shared, group, scenario)
-
-
-def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read conversations that `camel play --save` or `Transcript.to_json` wrote."""
-    return _converted(path, lambda document: _transcript(document, scenario), on_error)
-
-
-def messages(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Read chats of OpenAI, TRL and ShareGPT. The system prompt and the tools become those of the assistant."""
-    return _converted(path, lambda document: _messages(document, scenario), on_error)
+    rows = _read(_instruction, path, scenario=scenario, on_error=on_error)
+    for shared, group in groupby(rows, key=itemgetter(0)):
+        user, assistant = (speaker.role for speaker in shared.speakers)
+        said: list[Message] = []
+        for _, number, asked, solved in group:
+            index = len(said) if number is None else number - 1
+            said += [Message(index, USER, user, asked), Message(index + 1, ASSISTANT, assistant, solved)]
+        yield msgspec.structs.replace(shared, messages=said)
 
 
 def alpaca(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Read rows of instruction, input and output, each as one conversation. Adjacent rows with the same id get numbers."""
     last, number = "", 0
-    for made in _converted(path, lambda document: _alpaca(document, scenario), on_error):
+    for made in _read(_alpaca, path, scenario=scenario, on_error=on_error):
         last, number = made.id, number + 1 if made.id == last else 1
         yield msgspec.structs.replace(made, id=f"{last}-{number}") if number > 1 else made
 
@@ -93,23 +80,13 @@ def dataset(path: Path, *, scenario: str = "", on_error: OnError | None = None) 
             yield msgspec.structs.replace(made, scenario=scenario) if scenario else made
 
 
-IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
-    "chat": chat,
-    "instruction": instruction,
-    "problems": problems,
-    "transcript": transcript,
-    "messages": messages,
-    "sharegpt": messages,
-    "alpaca": alpaca,
-    "dataset": dataset,
-}
-"""Import formats by name: the export formats that can be read back, and the format of `camel play --save`."""
-
-
-def _converted(path: Path, convert: Callable[[Document], T], on_error: OnError | None) -> Iterator[T]:
+def _read(
+    convert: Callable[[Document, str], T], path: Path, *, scenario: str = "", on_error: OnError | None = None
+) -> Iterator[T]:
+    """Convert every document of a file, an archive or a folder."""
     for document in documents_in(path):
         try:
-            made = convert(document)
+            made = convert(document, scenario)
         except InputError as error:
             if on_error is None:
                 raise
@@ -119,6 +96,7 @@ def _converted(path: Path, convert: Callable[[Document], T], on_error: OnError |
 
 
 def _transcript(document: Document, scenario: str) -> Transcript:
+    """Convert a conversation that `camel play --save` or `Transcript.to_json` wrote."""
     row = document.row()
     if "messages" not in row or "task" not in row:
         raise InputError(f"{document.where}: the row is not a transcript. {_looks_like(row)}")
@@ -130,6 +108,7 @@ def _transcript(document: Document, scenario: str) -> Transcript:
 
 
 def _chat(document: Document, scenario: str) -> Transcript:
+    """Convert a conversation in the paper's chat format."""
     row, where = document.row(), document.where
     roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
     numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
@@ -179,6 +158,7 @@ def _speaker(message: dict[str, Any], index: int, where: str) -> str:
 
 
 def _problem(document: Document, scenario: str) -> Transcript:
+    """Convert a problem and its solution in the paper's Math and Science format."""
     row, where = document.row(), document.where
     if "message_1" not in row or "message_2" not in row:
         raise InputError(f"{where}: the row has no message_1 or no message_2. {_looks_like(row)}")
@@ -211,6 +191,7 @@ _KNOWN = {*_TURNS, "tools", "id", "system", "metadata", "labels", "canary", "ins
 
 
 def _messages(document: Document, scenario: str) -> Transcript:
+    """Convert a chat of OpenAI, TRL or ShareGPT. The system prompt and the tools become those of the assistant."""
     row, where = document.row(), document.where
     turns = next((cast("list[Any]", row[key]) for key in _TURNS if isinstance(row.get(key), list)), None)
     if turns is None:
@@ -237,8 +218,7 @@ def _messages(document: Document, scenario: str) -> Transcript:
                 said.append(Message(len(said), ASSISTANT, ASSISTANT.title(), "", actions=actions))
             made: Any = {"reasoning": text_of(turn, "reasoning_content", here), "actions": calls.take()}
             said.append(Message(len(said), seat, seat.title(), content, **made))
-    task = Task(said[0].content if said and said[0].speaker == USER else "")
-    chat = _described(document, row, task, system, said, None, scenario)
+    chat = _described(document, row, system, said, None, scenario)
     chat.unspoken = calls.take()
     chat.speakers[1] = msgspec.structs.replace(chat.speakers[1], tools=read_tools(row.get("tools"), where))
     return chat
@@ -270,7 +250,7 @@ def _alpaca(document: Document, scenario: str) -> Transcript:
         Message(1, ASSISTANT, ASSISTANT.title(), text_of(row, "output", where)),
     ]
     stop = Stop("done", "the question was answered", ASSISTANT)
-    made = _described(document, row, Task(question), text_of(row, "system", where), said, stop, scenario)
+    made = _described(document, row, text_of(row, "system", where), said, stop, scenario)
     made.inputs |= {"instruction": asked, "input": given} if given else {}
     return made
 
@@ -278,7 +258,6 @@ def _alpaca(document: Document, scenario: str) -> Transcript:
 def _described(
     document: Document,
     row: dict[str, Any],
-    task: Task,
     system: str,
     said: list[Message],
     stop: Stop | None,
@@ -301,7 +280,7 @@ def _described(
     }
     return Transcript(
         document.id(about if row.get("id") is None else row, "id"),
-        task,
+        Task(said[0].content if said and said[0].speaker == USER else ""),
         [Speaker(USER, USER.title()), Speaker(ASSISTANT, ASSISTANT.title(), system)],
         said,
         stop,
@@ -322,82 +301,46 @@ def _decoded(about: dict[str, Any], name: str, kind: Any) -> Any:
     return msgspec.json.decode(value, type=kind) if isinstance(value, str) and value else None
 
 
-class _Shared(NamedTuple):
-    """Fields that all rows of a conversation share."""
-
-    id: str
-    assistant: str
-    user: str
-    task: Task
-    stop: Stop | None
-    labels: tuple[str, ...]
-
-
-class _InstructionRow(NamedTuple):
-    shared: _Shared
-    number: int | None
-    before: str
-    instruction: str
-    input: str
-    output: str
-
-
-def _instruction_row(document: Document) -> _InstructionRow:
+def _instruction(document: Document, scenario: str) -> tuple[Transcript, int | None, str, str]:
+    """Return the conversation of a row without messages, the number of the row's first message, and both messages."""
     row, where = document.row(), document.where
     if "instruction" not in row or "output" not in row:
         raise InputError(f"{where}: the row has no instruction or no output. {_looks_like(row)}")
     number = row.get("role_1_message_id")
     if isinstance(number, str) and number.isdecimal() and len(number) < 10:
         number = int(number)
-    shared = _Shared(
+    assistant, user = _role(row, "role_1", where), _role(row, "role_2", where)
+    shared = Transcript(
         document.id(row, "id"),
-        _role(row, "role_1", where),
-        _role(row, "role_2", where),
         _task(row, where),
+        _speakers(user, assistant),
+        [],
         _stop(row, where),
-        tuple(_labels(row, where)),
-    )
-    return _InstructionRow(
-        shared,
-        number if isinstance(number, int) and 0 < number < 2**31 else None,
-        *(text_of(row, key, where) for key in ("role_1_response", "instruction", "input", "output")),
-    )
-
-
-def _instruction(shared: _Shared, rows: Iterable[_InstructionRow], scenario: str) -> Transcript:
-    messages: list[Message] = []
-    for row in rows:
-        index = len(messages) if row.number is None else row.number - 1
-        asked, solved = _asked(row), _solved(row)
-        messages.append(Message(index, USER, shared.user, asked))
-        messages.append(Message(index + 1, ASSISTANT, shared.assistant, solved))
-    return Transcript(
-        shared.id,
-        shared.task,
-        _speakers(shared.user, shared.assistant),
-        messages,
-        shared.stop,
         scenario,
-        labels=list(shared.labels),
+        labels=_labels(row, where),
     )
+    keys = ("role_1_response", "instruction", "input", "output")
+    before, asked, given, solved = (text_of(row, key, where) for key in keys)
+    known = number if isinstance(number, int) and 0 < number < 2**31 else None
+    return shared, known, _asked(before, asked, given), _solved(solved)
 
 
-def _asked(row: _InstructionRow) -> str:
+def _asked(before: str, instruction: str, given: str) -> str:
     """Rebuild the user's message from a row."""
-    before = f"{row.before}\n\n" if row.before else ""
-    written = before + Move(row.instruction, row.input or None).render()
-    bare, tight = f"{before}Instruction: {row.instruction}", f"{before}Instruction:{row.instruction}"
+    before = f"{before}\n\n" if before else ""
+    written = before + Move(instruction, given or None).render()
+    bare, tight = f"{before}Instruction: {instruction}", f"{before}Instruction:{instruction}"
     return _reads_as(
-        lambda move: (move.instruction, move.input or "") == (row.instruction, row.input),
+        lambda move: (move.instruction, move.input or "") == (instruction, given),
         *(text + more for text in (written, bare, tight) for more in ("", "\nInstruction:")),
     )
 
 
-def _solved(row: _InstructionRow) -> str:
+def _solved(output: str) -> str:
     """Rebuild the assistant's message from a row."""
-    bare, tight = f"Solution: {row.output}", f"Solution:{row.output}"
+    bare, tight = f"Solution: {output}", f"Solution:{output}"
     return _reads_as(
-        lambda move: move.solution == row.output,
+        lambda move: move.solution == output,
         *(text + more for text in (bare, tight) for more in ("\n\nNext request.", "\nInstruction:", "")),
     )
 
@@ -434,6 +377,19 @@ def _labels(row: dict[str, Any], where: str) -> list[str]:
     except msgspec.ValidationError:
         raise InputError(f"{where}: labels must be a list of texts, not {shown(row['labels'])}") from None
     return [well_formed(label) for label in labels]
+
+
+IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
+    "chat": partial(_read, _chat),
+    "instruction": instruction,
+    "problems": partial(_read, _problem),
+    "transcript": partial(_read, _transcript),
+    "messages": partial(_read, _messages),
+    "sharegpt": partial(_read, _messages),
+    "alpaca": alpaca,
+    "dataset": dataset,
+}
+"""Import formats by name: the export formats that can be read back, and the format of `camel play --save`."""
 
 
 def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cost: Cost = no_cost) -> int:

@@ -14,11 +14,7 @@ from camel.record.release import Exported, Release, marks, published
 from camel.storage.files import sink
 
 DOCUMENT_ENDINGS = (".tar.gz", ".tgz", ".jsonl", ".jsonl.gz", ".json", ".json.gz", "")
-
-
 ROW_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
-
-
 _encode = msgspec.json.Encoder().encode
 
 

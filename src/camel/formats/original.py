@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from camel.core.checks import shown
@@ -16,22 +16,7 @@ from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.transcript import Speaker, Transcript
 from camel.formats.json_rows import DOCUMENT_ENDINGS, ROW_ENDINGS, write_rows
-from camel.record.release import Exported, Release
-
-
-def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's chat format: one JSON object per conversation, as a file or a line. Without tool calls."""
-    return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS, metadata=False)
-
-
-def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's instruction format: each instruction with its solution. Without tool calls."""
-    return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS, metadata=False)
-
-
-def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
-    """Write the paper's Math and Science format: a problem and its solution. Skips unanswered problems."""
-    return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS, metadata=False)
+from camel.record.release import Release
 
 
 def _chat_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -197,3 +182,12 @@ def problem_of(transcript: Transcript) -> tuple[str, str] | None:
     if len(said) == 2 and said[0].speaker == USER != said[1].speaker:
         return said[0].content, said[1].content
     return None
+
+
+_write = partial(write_rows, release=Release(), metadata=False)
+chat = partial(_write, rows=_chat_rows, endings=DOCUMENT_ENDINGS)
+"""Writes the paper's chat format: one JSON object per conversation, as a file or a line. Without tool calls."""
+instruction = partial(_write, rows=_instruction_rows, endings=ROW_ENDINGS)
+"""Writes the paper's instruction format: each instruction with its solution. Without tool calls."""
+problems = partial(_write, rows=_problem_rows, endings=DOCUMENT_ENDINGS)
+"""Writes the paper's Math and Science format: a problem and its solution. Skips unanswered problems."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from camel.core.model import Model
-from camel.evaluation.comparison import AblationFigures, Outcomes, compare, report
+from camel.evaluation.comparison import AblationFigures, compare, outcomes_of, report
 from camel.evaluation.findings import Findings, Looker
 from camel.generation.ablation import (
     CONVERSATIONS,
@@ -110,7 +110,7 @@ class Ablation(Job):
     def result(self, run: RunFolder) -> AblationFigures:
         """Compare the variants, write the report, and return the figures."""
         seen = {
-            one.name: Outcomes.of(Looker(RunReader(self.run_of(one)), self._kept(one)).tables())
+            one.name: outcomes_of(Looker(RunReader(self.run_of(one)), self._kept(one)).tables())
             for one in self.variants
         }
         whole, *others = self.variants

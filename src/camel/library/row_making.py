@@ -12,7 +12,7 @@ from camel.core.errors import InputError
 from camel.core.toml import plain_message
 from camel.library.execution import finish_job
 from camel.training.recipe import Recipe
-from camel.training.rows_job import RowsJob
+from camel.training.rows import RowsJob
 from camel.training.stored_rows import Rows
 
 

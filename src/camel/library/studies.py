@@ -14,7 +14,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.model import Model
-from camel.evaluation.comparison import SURE, Effect, Outcomes, points
+from camel.evaluation.comparison import SURE, Effect, Outcomes, outcomes_of, points
 from camel.evaluation.comparison import compare as compare_outcomes
 from camel.evaluation.contest_records import AgentsConfig, Group
 from camel.evaluation.findings import Findings, Looker, study_folder
@@ -112,7 +112,7 @@ def compare(
     both orders; its report is written to `out`. `limits` are those of `run_job`, such as `budget_usd`.
     """
     seen = [_outcomes(run, progress) for run in (a, b)]
-    pairs = len(seen[0].shown.keys() & seen[1].shown.keys())
+    pairs = len(seen[0].keys() & seen[1].keys())
     if not pairs:
         raise InputError(f"{a} and {b} share no conversation id: compare runs of the same scenario or rows")
     names = _names(str(a), str(b))
@@ -164,7 +164,7 @@ def _outcomes(run: str | Path, progress: bool) -> Outcomes:
     records = RunReader(run)
     kept = inside.path(study_folder(records.folder), KEPT)
     finish_job(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
-    return Outcomes.of(Looker(records, kept).tables())
+    return outcomes_of(Looker(records, kept).tables())
 
 
 def _names(a: str, b: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ cosine (Cauchy-Schwarz), so nothing above the threshold is missed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -60,13 +60,6 @@ class Duplicates(NamedTuple):
     pairs: list[NearDuplicate]
     first: NDArray[np.int64]
     """For each text, the index of the first text in its group of near-duplicates, which may be the text itself."""
-
-
-def unit(vectors: Any) -> Vectors:
-    """Normalize vectors to length 1. A zero vector stays zero."""
-    made = np.asarray(vectors, np.float32)
-    lengths = np.linalg.norm(made, axis=1, keepdims=True)
-    return np.divide(made, lengths, out=np.zeros_like(made), where=lengths > 0)
 
 
 def duplicates(

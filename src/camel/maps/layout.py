@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +25,10 @@ CLOSEST = 0.4
 Vectors = NDArray[np.float32]
 
 
-class MapLayout(NamedTuple):
-    """Points in two dimensions, and the method that computed them."""
-
-    points: Vectors
-    method: str
-    """Description of the method."""
-
-
-def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> MapLayout:
-    """Compute points in two dimensions that are close if their vectors are similar."""
+def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> tuple[Vectors, str]:
+    """Return points in two dimensions that are close if their vectors are similar, and a description of the method."""
     if len(vectors) < FEW:
-        return MapLayout(scaled(_main(vectors)), "the first two principal components (PCA)")
+        return scaled(_main(vectors)), "the first two principal components (PCA)"
     rng = np.random.default_rng(seed)
     chosen = np.arange(len(vectors))
     if len(vectors) > fit:
@@ -59,7 +51,7 @@ def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> MapLayout:
             some = rest[start : start + fit]
             points[some] = model.transform(vectors[some])
     method = "UMAP" if not len(rest) else f"UMAP, fitted on {len(chosen):,} points"
-    return MapLayout(scaled(points), method)
+    return scaled(points), method
 
 
 def scaled(points: Vectors) -> Vectors:

@@ -83,7 +83,7 @@ class MapJob(Job):
         labels = label_groups(texts, numbers, hidden, seed=seed)
         found = duplicates(vectors, self.threshold, same=_same(texts))
         figures = diversity(vectors, found, self.threshold, seed=seed)
-        layout = place(vectors, seed=seed, fit=self.fit)
+        points, method = place(vectors, seed=seed, fit=self.fit)
         header = MapHeader(
             of=self.of,
             model=self.embedder.name,
@@ -91,9 +91,9 @@ class MapJob(Job):
             fingerprint=records.settings.fingerprint,
             conversations=len(records),
             rows=rows.num_rows,
-            method=layout.method,
+            method=method,
             seed=seed,
-            groups=_groups(labels, numbers, layout.points, hidden),
+            groups=_groups(labels, numbers, points, hidden),
             all=figures,
             open=_open_figures(vectors, texts, hidden, figures, seed),
             repeats=[
@@ -106,9 +106,19 @@ class MapJob(Job):
         # For each text, the name of the point that it repeats, or an empty string.
         firsts: list[int] = found.first.tolist()
         copies = ["" if n == at else point_name(ids[n], messages[n]) for at, n in enumerate(firsts)]
-        table = _table(rows, vectors, layout.points, numbers, labels, copies)
+        pa, width, layout = arrow(), vectors.shape[1], schema(vectors.shape[1])
+        flat = pa.array(np.ascontiguousarray(vectors).reshape(-1))
+        columns = {
+            **{name: rows.column(name) for name in rows.schema.names},
+            "x": pa.array(points[:, 0]),
+            "y": pa.array(points[:, 1]),
+            "cluster": pa.array(numbers),
+            "label": pa.array([labels[n] for n in numbers.tolist()], pa.string()),
+            "copy_of": pa.array(copies, pa.string()),
+            "vector": pa.FixedSizeListArray.from_arrays(flat, width),
+        }
         path = path_of(records.folder, self.of)
-        write(path, table, header)
+        write(path, pa.table([columns[name] for name in layout.names], schema=layout), header)
         return Made(path, header)
 
     @property
@@ -173,27 +183,3 @@ def _groups(
         x, y = np.median(points[free if len(free) else members], axis=0).tolist()
         made.append(MapGroup(label, x, y, len(members), len(free)))
     return made
-
-
-def _table(
-    rows: Any,
-    vectors: Vectors,
-    points: Vectors,
-    numbers: NDArray[np.int32],
-    labels: list[str],
-    copies: list[str],
-) -> Any:
-    pa = arrow()
-    width = vectors.shape[1]
-    flat = pa.array(np.ascontiguousarray(vectors).reshape(-1))
-    made = {
-        **{name: rows.column(name) for name in rows.schema.names},
-        "x": pa.array(points[:, 0]),
-        "y": pa.array(points[:, 1]),
-        "cluster": pa.array(numbers),
-        "label": pa.array([labels[n] for n in numbers.tolist()], pa.string()),
-        "copy_of": pa.array(copies, pa.string()),
-        "vector": pa.FixedSizeListArray.from_arrays(flat, width),
-    }
-    layout = schema(width)
-    return pa.table([made[name] for name in layout.names], schema=layout)

@@ -7,7 +7,7 @@ it, so a report cannot contain markup of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, LiteralString
 
@@ -156,18 +156,10 @@ class Details(msgspec.Struct, frozen=True):
 Block = Heading | Paragraph | Note | Points | Grid | Picture | Quote | Columns | Code | Details
 
 
-class Fact(msgspec.Struct, frozen=True):
-    """A line in the margin next to the headline, such as the judges, the number of tasks or the cost."""
-
-    name: Inline
-    value: Inline
-
-
-class Section(msgspec.Struct, frozen=True):
-    """A group of blocks with a name in the page's navigation. It is omitted if there is nothing to show."""
-
-    name: str
-    blocks: Sequence[Block]
+Facts = Mapping[str | Span, Inline]
+"""Lines in the margin next to the headline, such as the judges, the number of tasks or the cost. Empty ones are omitted."""
+Sections = Mapping[str, Sequence[Block]]
+"""Groups of blocks by their names in the page's navigation. A section with nothing to show is omitted."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -179,8 +171,8 @@ class Report(msgspec.Struct, frozen=True):
     """The finding, in one sentence without a full stop."""
     lede: Inline
     """What was done, in two or three sentences."""
-    facts: Sequence[Fact]
-    sections: Sequence[Section]
+    facts: Facts
+    sections: Sections
     plots: Sequence[Plot] = ()
     """All plots of the report. A page shows those that a `Picture` names."""
     run: str = ""

@@ -72,7 +72,7 @@ def render_html(
     With a `name` the page links to the files that are written next to it (`report_files.write_report`).
     """
     figures = {plot.name: _figure(plot, pictures[plot.name], has_files=bool(name)) for plot in report.plots}
-    sections = {one.name: body for one in report.sections if (body := _rows(one.blocks, figures))}
+    sections = {name: body for name, blocks in report.sections.items() if (body := _rows(blocks, figures))}
     link = f' href="{text(run_link)}"' if run_link else ""
     crumbs = [f"<a data-run{link}>{text(report.run)}</a>"] if report.run else []
     buttons = [*others, *((("Markdown", f"{name}.md"), ("Data", f"{name}.json")) if name else ())]
@@ -85,7 +85,11 @@ def render_html(
         headline=text(report.headline),
         lede=line_of(report.lede),
         warning=f'<p class="finding">{line_of(report.warning)}</p>' if report.warning else "",
-        facts="".join(f"<dt>{line_of(one.name)}</dt><dd>{line_of(one.value)}</dd>" for one in report.facts),
+        facts="".join(
+            f"<dt>{line_of(one)}</dt><dd>{line_of(value)}</dd>"
+            for one, value in report.facts.items()
+            if value
+        ),
         links="".join(f'<a href="#{one.lower()}">{one}</a>' for one in sections),
         crumbs="<span>/</span>".join([*crumbs, f"<span>{text(report.kind)}</span>"]),
         files="".join(f'<a class="btn" href="{text(to)}">{text(title)}</a>' for title, to in buttons)

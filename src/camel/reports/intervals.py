@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb, sqrt
+from typing import Any
 
 import msgspec
 
@@ -69,14 +70,14 @@ class Clusters(msgspec.Struct):
     of2: int = 0
     both: int = 0
 
-    def add(self, clusters: int, count: int, of: int, count2: int, of2: int, both: int) -> None:
-        """Add conversations: their number, and the sums of counts and sizes, of their squares, and of their products."""
-        self.clusters += clusters
-        self.count += count
-        self.of += of
-        self.count2 += count2
-        self.of2 += of2
-        self.both += both
+    def add(self, counts: Any, sizes: Any) -> None:
+        """Add conversations, from arrays of the counts and of the sizes. Those without a message are skipped."""
+        self.clusters += int((sizes > 0).sum())
+        self.count += int(counts.sum())
+        self.of += int(sizes.sum())
+        self.count2 += int((counts**2).sum())
+        self.of2 += int((sizes**2).sum())
+        self.both += int((counts * sizes).sum())
 
     def rate(self) -> Rate:
         """Return the share of messages with its interval."""

@@ -18,9 +18,10 @@ def render_markdown(report: Report) -> str:
     about = f"{report.kind} of {report.run}." if report.run else f"{report.kind}."
     lines = [f"# {line_of(report.headline)}", "", paragraph([f"{about} ", *spans_of(report.lede)]), ""]
     lines += [paragraph(report.warning), ""] if report.warning else []
-    lines += [f"- {line_of([*spans_of(one.name), ': ', *spans_of(one.value)])}" for one in report.facts]
+    facts = [(name, value) for name, value in report.facts.items() if value]
+    lines += [f"- {line_of([*spans_of(name), ': ', *spans_of(value)])}" for name, value in facts]
     plots = {plot.name: plot for plot in report.plots}
-    blocks = [block for section in report.sections for block in section.blocks]
+    blocks = [block for section in report.sections.values() for block in section]
     return "\n".join([*lines, "", *_rendered(blocks, plots)])
 
 

@@ -25,7 +25,7 @@ LOOK = Path(__file__).parent / "look"
 Spec = dict[str, Any]
 CONFIG: Spec = msgspec.json.decode((LOOK / "vega-config.json").read_bytes())
 PALETTE: list[str] = CONFIG["range"]["category"]
-MUTED, GRAY = "#6a6c6f", "#7c7f83"
+GRAY = "#7c7f83"
 SIDE_A, SIDE_B = PALETTE[6:8]
 SEATS = {
     "user": (PALETTE[0], "circle"),

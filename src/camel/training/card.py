@@ -19,14 +19,10 @@ _WIDTH, _HEIGHT = 640, 200
 
 
 def write_card(
-    out: Path,
-    config: TrainConfig,
-    rows: list[Rows],
-    result: Trained,
-    losses: list[float],
-    begun: dict[str, Any],
+    config: TrainConfig, rows: list[Rows], result: Trained, losses: list[float], begun: dict[str, Any]
 ) -> None:
     """Write the model card `README.md`, and the loss curve `loss.svg`."""
+    out = Path(config.out)
     (out / "loss.svg").write_text(curve(losses), "utf-8")
     labels = sorted({label for one in rows for label in _labels(one)})
     kind, what = "sft", "rows of conversations between"

@@ -18,7 +18,7 @@ import shutil
 import threading
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.errors import InputError
-from camel.core.expressions import parse_expression
+from camel.core.expressions import Expression, parse_expression
 from camel.core.stops import EXCLUDED
 from camel.engine.stage import Written
 from camel.evaluation.exam_questions import digest_of, read_questions
@@ -43,7 +43,7 @@ from camel.evaluation.overlap import (
     similarity,
 )
 from camel.jobs.item import Item
-from camel.jobs.job import Stage
+from camel.jobs.job import Job, Stage, Step
 from camel.query.columns import known_columns, select_rows
 from camel.record.arrow import read_shard, stream_groups
 from camel.record.parquet import Table, arrow, write_batches
@@ -65,6 +65,8 @@ np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 CARD = "README.md"
 _AT_ONCE = 20_000_000
 """Number of hashes to compare at a time, which limits memory."""
+_SLOTS = threading.Semaphore(os.cpu_count() or 1)
+"""Limits how many shards are written at the same time."""
 
 
 class RowsReport(msgspec.Struct, frozen=True):
@@ -95,27 +97,44 @@ class _RowSource(NamedTuple):
     last: int
 
 
-class RowBuilder:
-    """Makes the rows of a recipe in its folder."""
+class RowsJob(Job):
+    """A job that makes the rows of a recipe in its folder."""
+
+    name = "rows"
 
     def __init__(self, recipe: Recipe, *, replace: bool = False) -> None:
-        self.recipe = recipe
-        self.runs = [RunReader(source.run) for source in recipe.sources]
-        self.pieces = [
+        """With `replace`, rows of another recipe in the output folder are removed first."""
+        self.recipe, self.replace, self.place, self.models = recipe, replace, recipe.out, {}
+        self._near = recipe.filters.near > 0
+
+    @cached_property
+    def runs(self) -> list[RunReader]:
+        """The runs that the rows are made from."""
+        return [RunReader(source.run) for source in self.recipe.sources]
+
+    @cached_property
+    def pieces(self) -> list[_RowSource]:
+        """The items of both stages."""
+        return [
             _RowSource(number, part.first, part.last)
             for number, run in enumerate(self.runs)
             for part in run.parts
         ]
+
+    @cached_property
+    def _where(self) -> list[Expression]:
+        where = self.recipe.filters.where
+        return [parse_expression(where, known_columns(run)) for run in self.runs if where.strip()]
+
+    def open(self, accept: Collection[str] = ()) -> RunFolder:
+        """Return the output folder."""
+        return self.folder
+
+    @cached_property
+    def folder(self) -> RunFolder:
+        """The output folder. The first use creates it."""
         if not self.pieces:
             raise InputError("the runs have no finished conversations yet. See `camel run status RUN`")
-        where = recipe.filters.where
-        self._where = [parse_expression(where, known_columns(run)) for run in self.runs if where.strip()]
-        self.folder = self._open(replace)
-        self._slots = threading.Semaphore(os.cpu_count() or 1)
-        self._near = self.recipe.filters.near > 0
-
-    def _open(self, replace: bool) -> RunFolder:
-        """Open the output folder. If `replace` is true, remove its rows first."""
         decides: dict[str, Any] = {
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
@@ -125,10 +144,10 @@ class RowBuilder:
             decides["scores"] = [_hash_scores(run) for run in self.runs]
         self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
         folder = open_folder(self.recipe.out)
-        if folder.exists and (replace or folder.settings().fingerprint != self.fingerprint):
+        if folder.exists and (self.replace or folder.settings().fingerprint != self.fingerprint):
             if "rows" not in folder.settings().config:
                 raise InputError(f"'{folder.address}' is a run, not rows. Choose another folder with --out")
-            if not replace:
+            if not self.replace:
                 raise InputError(
                     f"'{folder.address}' was made with another recipe, with other questions, or before its runs had all of their "
                     "conversations. Choose another folder with --out, or replace this one with --force"
@@ -144,8 +163,8 @@ class RowBuilder:
             question for path in self.recipe.filters.questions for question in read_questions(path)
         )
 
-    def stages(self) -> Iterator[Stage]:
-        """Yield the two stages. The caller must hold the lock of the folder."""
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """Yield the two stages: make rows from conversations, then remove duplicates and apply weights."""
         with reporting_damage(self.folder):
             missing = [*missing_files(self.folder, SHAPED), *missing_files(self.folder, MIXED)]
             if self.folder.committed(SHAPED) and not self.folder.has_own_settings(SHAPED):
@@ -156,7 +175,7 @@ class RowBuilder:
         self.pieces = [_RowSource(*one) for one in begun["pieces"]]
         yield self._stage(SHAPED, self._shape)
         if len(self.folder.committed(MIXED)) < len(self.pieces):
-            self._dropped = self._duplicates()
+            self._dropped  # noqa: B018 - before the threads of the stage use it
         yield self._stage(MIXED, self._mix)
 
     def _stage(self, name: str, write: Callable[[Path, Sequence[Any]], Written]) -> Stage:
@@ -182,11 +201,19 @@ class RowBuilder:
         before, end = piece.first - part.first, piece.last - part.first + 1
         return part, sum(part.rows[before:end]), sum(part.rows[:before])
 
-    def write_card(self) -> None:
-        """Write the dataset card `README.md`, unless it exists."""
-        if self.folder.store.exists(CARD):
-            return
+    def result(self, run: RunFolder) -> RowsReport:
+        """Write the dataset card, and return the report."""
         made = self.report()
+        if not self.folder.store.exists(CARD):
+            self._write_card(made)
+        return made
+
+    @property
+    def title(self) -> str:
+        """The name of the job in progress displays."""
+        return f"rows of {', '.join(source.run for source in self.recipe.sources)}"
+
+    def _write_card(self, made: RowsReport) -> None:
         counts = {
             "conversations": made.conversations,
             **{f"excluded conversations: {name}": count for name, count in made.removed.items()},
@@ -211,7 +238,7 @@ class RowBuilder:
         piece = self.pieces[int(records[0])]
         part, count, before = self._rows_of(piece)
         counts: Counter[str] = Counter()
-        with self._slots, self.runs[piece.source].opened([part]) as files:
+        with _SLOTS, self.runs[piece.source].opened([part]) as files:
             groups = stream_groups(next(files), before, before + count)
             groups = self._chosen(groups, piece.source, part, before, counts)
             shard = write_batches(path, self._shaped(groups, piece.source, counts), self._shaped_layout)
@@ -311,8 +338,9 @@ class RowBuilder:
                     found = read_shard(file, [column]).column(column).combine_chunks()
                 yield start, found
 
-    def _duplicates(self) -> Any:
-        """Return an array with 1 for each exact duplicate of an earlier row, 2 for each near duplicate, and 0 for other
+    @cached_property
+    def _dropped(self) -> Any:
+        """An array with 1 for each exact duplicate of an earlier row, 2 for each near duplicate, and 0 for other
         rows."""
         count = self._starts[-1]
         dropped = np.zeros(count, np.uint8)
@@ -373,7 +401,7 @@ class RowBuilder:
         counts: Counter[str] = Counter()
         marker = self.folder.marker(SHAPED, number)
         weight = self.recipe.sources[self.pieces[number].source].weight
-        with self._slots, reporting_damage(self.folder), self.folder.opened([marker.file]) as files:
+        with _SLOTS, reporting_damage(self.folder), self.folder.opened([marker.file]) as files:
             groups = self._mixed(next(files), self._starts[number], weight, counts)
             shard = write_batches(path, groups, layout().append(pa.field("canary", pa.string())))
         return Written(shard.rows, shard.sha256, dict(counts))

@@ -28,7 +28,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError
-from camel.storage.files import replacing
+from camel.storage import inside
 from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
@@ -94,7 +94,7 @@ def train(
     if (done := finished(config)) is not None:
         return done
     started = time.monotonic()
-    trainer, count = _trainer(config, rows, out, notice, stop)
+    trainer, count = _trainer(config, rows, notice, stop)
     last = _newest(out / CHECKPOINTS)
     trainer.train(resume_from_checkpoint=str(last) if last else None)
     # From the state, because `stop` may return different values in different processes.
@@ -117,8 +117,8 @@ def train(
         return result
     if gguf:
         to_gguf(out / MERGED, out / GGUF)
-    write_card(out, config, rows, result, losses, begun)
-    _write(out / RESULT, msgspec.json.encode(result))
+    write_card(config, rows, result, losses, begun)
+    inside.write(out, RESULT, msgspec.json.encode(result))
     return result
 
 
@@ -170,17 +170,14 @@ def _begin(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
         raise InputError(f"'{out}' is not empty and contains no training. Choose another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     begun = {"fingerprint": fingerprint, "version": __version__, "config": msgspec.to_builtins(config)}
-    _write(path, json.dumps(begun, indent=2).encode())
+    inside.write(out, CONFIG, json.dumps(begun, indent=2))
     return begun
 
 
 def _trainer(
-    config: TrainConfig,
-    rows: list[Rows],
-    out: Path,
-    notice: Callable[[Step], None],
-    stop: Callable[[], bool],
+    config: TrainConfig, rows: list[Rows], notice: Callable[[Step], None], stop: Callable[[], bool]
 ) -> tuple[Any, int]:
+    out = Path(config.out)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     trl, torch, transformers, datasets = need("trl"), need("torch"), need("transformers"), need("datasets")
     transformers.utils.logging.set_verbosity_error()
@@ -356,8 +353,3 @@ def _write_merged(trainer: Any, config: TrainConfig, out: Path) -> None:
     trainer.processing_class.save_pretrained(str(part))
     shutil.rmtree(gathered, ignore_errors=True)
     part.rename(out / MERGED)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with replacing(path) as file:
-        file.write(data)

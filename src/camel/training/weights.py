@@ -35,7 +35,11 @@ def opened(name: str, *, bits: int = 16, precision: str = "fp32") -> tuple[Any, 
     """Load a model and its tokenizer from a folder, the hub, a GGUF file (with dequantized weights), or `local`."""
     transformers, torch = need("transformers"), need("torch")
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    path = _weights(name)
+    path = on_disk(name)
+    if name == LOCAL:
+        from camel.models.local import find_model
+
+        path = find_model(lambda line: print(line, file=sys.stderr))  # noqa: T201 - only during the download
     if path is not None and path.is_file():
         where: dict[str, Any] = {"gguf_file": path.name}
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), **where)
@@ -56,15 +60,6 @@ def opened(name: str, *, bits: int = 16, precision: str = "fp32") -> tuple[Any, 
         raise InputError(f"the model {name} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
 
 
-def _weights(name: str) -> Path | None:
-    """Return the path of a model on this disk, or None if it is not on it. `local` is downloaded if needed."""
-    if name == LOCAL:
-        from camel.models.local import find_model
-
-        return find_model(lambda line: print(line, file=sys.stderr))  # noqa: T201 - only during the download
-    return on_disk(name)
-
-
 def on_disk(name: str) -> Path | None:
     """Return the folder or file of a model that is given as a path. Return None if the path does not exist."""
     path = Path(name)
@@ -75,7 +70,7 @@ def on_disk(name: str) -> Path | None:
 
 def content_of(name: str) -> str:
     """Return a hash of the files of a model on this disk. It is empty for `local` and for models elsewhere."""
-    path = _weights(name) if name != LOCAL else None
+    path = on_disk(name) if name != LOCAL else None
     if path is None:
         return ""
     files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())

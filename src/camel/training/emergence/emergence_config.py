@@ -163,7 +163,4 @@ def _check_unique(what: str, names: list[str]) -> None:
 def read_config(path: Path, **given: Any) -> EmergenceConfig:
     """Read a configuration from a TOML file. The fields in `given` that are not empty override it."""
     table = read_table(path) | {name: one for name, one in given.items() if one}
-    try:
-        return convert_table(table, EmergenceConfig)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return convert_table(table, EmergenceConfig, path)

@@ -6,17 +6,14 @@ The sections on judges, answers and cost are shared with the evaluation of agent
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import groupby
 
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import table as humaneval_table
-from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
-from camel.evaluation.report import cost_fact, cost_row, cost_table, judging
+from camel.evaluation.report import cost_fact, cost_table, judging, write_evidence
 from camel.evaluation.report_plots import judging_plots
 from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
-from camel.reports import report_files
 from camel.reports.blocks import (
     TEXTS,
     A,
@@ -24,7 +21,7 @@ from camel.reports.blocks import (
     Block,
     Cell,
     Details,
-    Fact,
+    Facts,
     Grid,
     Heading,
     Inline,
@@ -35,7 +32,6 @@ from camel.reports.blocks import (
     Points,
     Report,
     RowGroup,
-    Section,
     Span,
     settings_block,
     styled,
@@ -44,8 +40,8 @@ from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
 from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
+from camel.reports.report_files import write_report
 from camel.runs.run import RunFolder
-from camel.storage import inside
 from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.results import Figures, Line, figures
 
@@ -58,19 +54,11 @@ class EmergenceJob(Emergence):
     def result(self, run: RunFolder) -> Figures:
         """Write the report and return the figures."""
         made, pairs, verdicts = figures(self)
-        write_report(self, made, pairs, verdicts)
+        prompts = self.contest().prompts
+        used = {name: prompts[name] for name in ("judge", "again", "single-shot")}
+        write_evidence(self.out, used, pairs, verdicts)
+        write_report(self.out, "emergence", report(made), made.to_json())
         return made
-
-
-def write_report(
-    study: Emergence, made: Figures, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict]
-) -> None:
-    """Write the report, the prompts, the pairs and the verdicts to the study's folder."""
-    for name in ("judge", "again", "single-shot"):
-        inside.write(study.out, f"prompts/{name}.txt", study.contest().prompts[name] + "\n")
-    write_pairs(study.out, pairs)
-    write_verdicts(study.out, verdicts)
-    report_files.write_report(study.out, "emergence", report(made), made.to_json())
 
 
 def report(made: Figures) -> Report:
@@ -80,14 +68,18 @@ def report(made: Figures) -> Report:
         _headline(made),
         TEXTS["emergence"]["lede"],
         _facts(made),
-        [
-            Section("Results", _results(made)),
-            Section("Table", _table(made)),
-            Section("HumanEval", _programs(made) if made.humaneval else []),
-            Section("Models", _models(made)),
-            *judging(made.judging),
-            Section("Method", _method(made)),
-        ],
+        {
+            "Results": _results(made),
+            "Table": _table(made),
+            "HumanEval": _programs(made) if made.humaneval else [],
+            "Models": _models(made),
+            **judging(made.judging),
+            "Method": [
+                Heading("Method"),
+                Paragraph(TEXTS["emergence"]["method"]),
+                settings_block(made.config),
+            ],
+        },
         [_heat_map(made), *judging_plots(made.judging)],
     )
 
@@ -175,24 +167,22 @@ def points(made: Figures) -> list[str]:
     return sentences + judge_points(made.judging)
 
 
-def _facts(made: Figures) -> list[Fact]:
-    costs = [*made.judging.costs, *made.besides]
+def _facts(made: Figures) -> Facts:
+    costs, judges = [*made.judging.costs, *made.besides], made.judging.judges
     known = all(one.money is not None for one in costs)
     trained = sum(one.trained for one in made.models)
     sure = sum(one.sure for one in made.table)
-    return [
-        Fact(A, "the later of two models"),
-        Fact(B, "the earlier"),
-        Fact("Models", f"{len(made.models):,}, {trained:,} trained here"),
-        Fact("Chain", f"{made.models[0].label} → {made.models[-1].label}"),
-        Fact(
-            "Questions",
-            f"{sum(one.questions for one in made.domains):,} in {counted(len(made.domains), 'domain')}",
-        ),
-        Fact("Significant", f"{sure:,} of {counted(len(made.table), 'difference')}, corrected together"),
-        Fact("Judge" if len(made.judging.judges) == 1 else "Judges", ", ".join(made.judging.judges)),
-        cost_fact([one.usage for one in costs], sum(one.money or 0.0 for one in costs) if known else None),
-    ]
+    questions = sum(one.questions for one in made.domains)
+    return {
+        A: "the later of two models",
+        B: "the earlier",
+        "Models": f"{len(made.models):,}, {trained:,} trained here",
+        "Chain": f"{made.models[0].label} → {made.models[-1].label}",
+        "Questions": f"{questions:,} in {counted(len(made.domains), 'domain')}",
+        "Significant": f"{sure:,} of {counted(len(made.table), 'difference')}, corrected together",
+        "Judge" if len(judges) == 1 else "Judges": ", ".join(judges),
+        **cost_fact([one.usage for one in costs], sum(one.money or 0.0 for one in costs) if known else None),
+    }
 
 
 def _results(made: Figures) -> list[Block]:
@@ -243,7 +233,7 @@ def _models(made: Figures) -> list[Block]:
         for one in made.models
     ]  # fmt: skip
     domains = [(one.title, f"{one.questions:,}", one.written_by or "given") for one in made.domains]
-    besides = [cost_row(one.step, one.model, one.usage, one.money) for one in made.besides]
+    besides = [(one.step, one.model, one.usage, one.money) for one in made.besides]
     return [
         Grid(("Model", "Asked as", "", "Rows", "Steps", "Loss"), models, 3, title="Models"),
         Grid(("Domain", "Questions", "Written by"), domains, title="Questions"),
@@ -253,14 +243,6 @@ def _models(made: Figures) -> list[Block]:
             )
         ),
         *([cost_table(besides, "Cost of questions and programs")] if besides else []),
-    ]
-
-
-def _method(made: Figures) -> list[Block]:
-    return [
-        Heading("Method"),
-        Paragraph(TEXTS["emergence"]["method"]),
-        settings_block(made.config),
     ]
 
 

@@ -44,15 +44,20 @@ from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.questions import Questions
-from camel.training.emergence.trained_server import ModelPlace, find_place, lend, trained, version_of
+from camel.training.emergence.trained_server import (
+    PARALLEL,
+    ModelPlace,
+    find_place,
+    lend,
+    trained,
+    version_of,
+)
 from camel.training.launch import launched as train
 from camel.training.stored_rows import Rows
 from camel.training.train import Trained
 from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
-LOCAL_PARALLEL = 2
-"""Maximum number of calls in flight to a model that the study serves itself."""
 
 
 class ChainMember(NamedTuple):
@@ -62,8 +67,10 @@ class ChainMember(NamedTuple):
     """Label of the model: its training data, or the name of the base model."""
     training: TrainConfig | None
     """Settings of the model's training. None if the study does not train it."""
-    place: ModelPlace | None
-    """Location of the model. None if it is not trained yet."""
+    place: ModelPlace
+    """Location of the model, or its future location if it is not trained yet."""
+    ready: bool = True
+    """Whether the model exists. False until its training is finished."""
 
 
 class Emergence(Job):
@@ -87,21 +94,18 @@ class Emergence(Job):
         if not config.judges:
             raise InputError("no judge is given. Set --judge to a strong model, or judges in the file")
         self._base = find_place(config.base, say)
-        self._judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
-        self._writer = find_place(config.writer, say) if config.writer else self._judges[0]
+        self.judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
+        self.writer = find_place(config.writer, say) if config.writer else self.judges[0]
         self._trainings = [self._training(number) for number in range(len(config.steps))]
         labels = [one.label for one in self.members()]
         if len(set(labels)) != len(labels):
             raise InputError(f"a step has the name of another model, '{labels[0]}'. Rename the step")
-        written = any(not one.file for one in config.domains)
         self.models: Mapping[str, Model | ModelSpec] = {
-            "writer": self._lend(self._writer),
-            **{f"judge {place.label}": self._lend(place) for place in self._judges},
-            **{one.label: self._lend(self._place_of(one)) for one in self.members()},
+            "writer": self._lend(self.writer),
+            **{f"judge {place.label}": self._lend(place) for place in self.judges},
+            **{one.label: self._lend(one.place) for one in self.members()},
         }
-        self.questions = Questions(
-            self.out / KEPT, config, self._asked("writer", self._writer) if written else None
-        )
+        self.questions = Questions(self.out / KEPT, config, lambda: self._asked("writer", self.writer))
 
     # ---------------------------------------------------------------- the chain
 
@@ -113,8 +117,9 @@ class Emergence(Job):
             if training is None:
                 found.append(ChainMember(label, None, find_place(step.model, self._say)))
             else:
-                file = trained(Path(training.out))
-                found.append(ChainMember(label, training, ModelPlace(label, file) if file else None))
+                out = Path(training.out)
+                place = ModelPlace(label, out / GGUF)
+                found.append(ChainMember(label, training, place, ready=trained(out) is not None))
         return found
 
     def matches(self) -> list[tuple[str, str]]:
@@ -157,20 +162,10 @@ class Emergence(Job):
 
     # ---------------------------------------------------------------- models
 
-    @property
-    def writer(self) -> str:
-        """The label of the model that writes questions."""
-        return self._writer.label
-
-    @property
-    def judges(self) -> list[str]:
-        """The labels of the judges."""
-        return [one.label for one in self._judges]
-
     def served_here(self) -> set[str]:
         """Return the labels of the models that the study serves itself, which cost no money."""
-        places = [*(one.place for one in self.members()), *self._judges, self._writer]
-        return {place.label for place in places if place and place.path}
+        places = [*(one.place for one in self.members()), *self.judges, self.writer]
+        return {place.label for place in places if place.path}
 
     def _lend(self, place: ModelPlace) -> Model:
         """Return a client for the model at a location. The same location always gives the same object."""
@@ -181,36 +176,24 @@ class Emergence(Job):
                 base_url=self._base_url,
                 guided=self.config.guided,
                 context=self.config.context,
-                parallel=LOCAL_PARALLEL,
                 say=self._say,
             )
         return self._lent[place]
 
-    def _place_of(self, one: ChainMember) -> ModelPlace:
-        """Return the location of a model, or its future location if it is not trained yet."""
-        if one.place:
-            return one.place
-        assert one.training
-        return ModelPlace(one.label, Path(one.training.out) / GGUF)
-
-    def _asked(self, seat: str, place: ModelPlace, *, there: bool = True) -> AskedModel:
-        """Describe a model for the evaluation. If `there` is false, the model does not exist yet, and the result is for
-        estimates only."""
-        version = version_of(place) if there else "not trained yet"
+    def _asked(self, seat: str, place: ModelPlace, *, ready: bool = True) -> AskedModel:
+        """Describe a model for the evaluation. If it is not ready, the result is for estimates only."""
+        version = version_of(place) if ready else "not trained yet"
         return AskedModel(place.label, seat, self._lend(place).context_tokens, version)
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
         """Return the maximum number of calls in flight. A local server has few slots, and further calls would wait and time out."""
-        return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
+        return min([self._concurrency, *(PARALLEL for one in places if one.path)])
 
     def contest(self) -> Contest:
         """Return the contest of answers and verdicts. Models and questions that are missing are replaced by placeholders, for
         estimates."""
         config = self.config
-        writers = {
-            one.label: self._asked(one.label, self._place_of(one), there=one.place is not None)
-            for one in self.members()
-        }
+        writers = {one.label: self._asked(one.label, one.place, ready=one.ready) for one in self.members()}
         return Contest(
             RunFolder(self.out / KEPT),
             [Group(one.label, {}, one.name, self.questions.tasks(one)) for one in config.domains],
@@ -224,9 +207,9 @@ class Emergence(Job):
                 judge_sampling=config.verdicts,
                 cut_replies="keep",  # a model early in the chain may not end its answers
             ),
-            summarizer=self._asked(f"judge {self._judges[0].label}", self._judges[0]),
+            summarizer=self._asked(f"judge {self.judges[0].label}", self.judges[0]),
             writers=writers,
-            judges=[self._asked(f"judge {one.label}", one) for one in self._judges],
+            judges=[self._asked(f"judge {one.label}", one) for one in self.judges],
             matches=self.matches(),
         )
 
@@ -234,12 +217,12 @@ class Emergence(Job):
 
     def untrained(self) -> list[TrainConfig]:
         """Return the settings of the trainings that are not finished."""
-        return [one.training for one in self.members() if one.training and not one.place]
+        return [one.training for one in self.members() if one.training and not one.ready]
 
     def estimate(self) -> list[tuple[str, StepNeed]]:
         """Estimate the remaining calls and tokens, by step and model."""
         writing = self.questions.estimate()
-        steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
+        steps = [("Questions", _need(self.writer.label, writing))] if writing.calls else []
         steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
         if self.config.humaneval:
             for label, code in self.programs():
@@ -252,12 +235,11 @@ class Emergence(Job):
         if not self.config.humaneval:
             return
         for one in self.members():
-            place = self._place_of(one)
-            version = version_of(place) if one.place else "not trained yet"
-            digest = hashlib.sha256(f"{place.label} {version}".encode()).hexdigest()[:10]
+            asked = self._asked("", one.place, ready=one.ready)
+            digest = hashlib.sha256(f"{asked.name} {asked.version}".encode()).hexdigest()[:10]
             config = HumanEvalConfig(one.label, prompt_text(), problems=self.config.problems)
             folder = str(self.out / HUMANEVAL / digest)
-            window, model = self._window([place]), self._lend(place)
+            window, model = self._window([one.place]), self._lend(one.place)
             yield one.label, HumanEval(folder, config, self.config.humaneval, model, window=window)
 
     def leaks(self) -> dict[str, dict[str, int]]:
@@ -281,16 +263,16 @@ class Emergence(Job):
         with ExitStack() as stack:
             if self.config.humaneval:
                 stack.enter_context(Sandbox()).check()  # before anything is paid for
-        yield self._within(self.questions.stages(), [self._writer])
+        yield self._within(self.questions.stages(), [self.writer])
         self.questions.save(self.out)
-        first = next((one.label for one in self.members() if one.training and not one.place), "")
+        first = next((one.label for one in self.members() if not one.ready), "")
         for one in self.members():
             if one.training:
                 yield self._training_stage(one, run, report_leaks=one.label == first)
         contest = self.contest()
         for one in self.members():
-            yield self._within(contest.solving(one.label), [self._place_of(one)])
-        yield self._within(contest.judging(), self._judges)
+            yield self._within(contest.solving(one.label), [one.place])
+        yield self._within(contest.judging(), self.judges)
         for _, programs in self.programs():
             yield programs
 
@@ -306,7 +288,7 @@ class Emergence(Job):
         config = one.training
         assert config is not None
         name = f"train-{Path(config.out).name}"
-        if one.place is None and run.is_committed(name, 0):
+        if not one.ready and run.is_committed(name, 0):
             run.store.remove([marker_name(name, 0)])
 
         async def work(item: Item) -> Trained:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from camel.jobs.job import Stage
 from camel.runs.run import RunFolder
 from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
-from camel.storage.files import replacing
+from camel.storage import inside
 from camel.training.emergence.emergence_config import SHIPPED, Domain, EmergenceConfig
 from camel.training.stored_rows import Rows
 
@@ -36,12 +36,6 @@ PROMPTS = Path(__file__).parent / "prompts"
 LIKELY_TOKENS = 45
 """Estimated number of tokens of a question."""
 _UNWRITTEN = "A question that is not written yet. " * 5
-
-
-class QuestionList(msgspec.Struct, frozen=True):
-    """Questions written by a model."""
-
-    items: list[str]
 
 
 class _Part(NamedTuple):
@@ -54,17 +48,14 @@ class _Part(NamedTuple):
 class Questions:
     """The questions of an emergence study: read from files, or written by a model."""
 
-    def __init__(self, kept: Path, config: EmergenceConfig, writer: AskedModel | None) -> None:
-        """`writer` is the model that writes questions. It may be None if every domain has a file."""
+    def __init__(self, kept: Path, config: EmergenceConfig, writer: Callable[[], AskedModel]) -> None:
+        """`writer` returns the model that writes questions. It is called only if a domain has no file."""
         self.folder, self.config = RunFolder(kept), config
         self.given = {one.name: _read(one) for one in config.domains if one.file}
         self._parts: list[_Part] = []
         if written := [one for one in config.domains if not one.file]:
-            if writer is None:
-                raise InputError(
-                    f"no model writes the questions of {written[0].label}. Set `writer` or `judges`, or the domain's `file`"
-                )
-            self._parts = [self._part(one, *part, writer) for one in written for part in one.parts]
+            asked = writer()
+            self._parts = [self._part(one, *part, asked) for one in written for part in one.parts]
 
     def _part(self, domain: Domain, subject: str, count: int, writer: AskedModel) -> _Part:
         prompt = (PROMPTS / f"{SHIPPED.get(domain.name, 'subject-1')}.txt").read_text("utf-8").strip()
@@ -72,7 +63,7 @@ class Questions:
         settings = [prompt, subject, count, writer.name, writer.version, sampling]
         fingerprint = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:16]
 
-        async def work(item: Item) -> QuestionList:
+        async def work(item: Item) -> dict[str, list[str]]:
             items = await ask_list(
                 item.model(writer.seat),
                 lambda wanted: fill_count(prompt, wanted, {"SUBJECT": subject}),
@@ -80,7 +71,7 @@ class Questions:
                 sampling=sampling,
                 session=f"{domain.name}-{subject}",
             )
-            return QuestionList(items)
+            return {"items": items}
 
         stage = Stage(
             name=f"questions-{fingerprint[:12]}",
@@ -114,7 +105,7 @@ class Questions:
         if not self._done(part):
             return [_UNWRITTEN] * part.wanted
         data = self.folder.read(self.folder.marker(part.stage.name, 0).file)
-        return msgspec.json.decode(data, type=QuestionList).items
+        return msgspec.json.decode(data, type=dict[str, list[str]])["items"]
 
     def estimate(self) -> Usage:
         """Estimate the usage of writing the remaining questions."""
@@ -126,11 +117,10 @@ class Questions:
 
     def save(self, out: Path) -> None:
         """Write the questions next to the report. All of them must exist."""
-        (out / FOLDER).mkdir(exist_ok=True)
         for domain in self.config.domains:
-            with replacing(out / FOLDER / f"{domain.name}.jsonl") as file:
-                for task in self.tasks(domain):
-                    file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
+            rows = [{"id": task.id, "question": task.text} for task in self.tasks(domain)]
+            lines = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+            inside.write(out, f"{FOLDER}/{domain.name}.jsonl", lines)
 
     def leaks(self, rows: Sequence[str]) -> dict[str, int]:
         """Count the training rows that contain a question, by domain, because memorized answers would look like progress.
@@ -148,8 +138,7 @@ class Questions:
         found: Counter[str] = Counter()
         for group in (group for one in opened for group in one.groups()):
             found.update(index.names[place] for place in index.found_in(group).values())
-        with replacing(path) as file:
-            file.write(msgspec.json.encode(found, order="sorted"))
+        inside.write(self.folder.root, name, msgspec.json.encode(found, order="sorted"))
         return dict(found)
 
     def _done(self, part: _Part) -> bool:

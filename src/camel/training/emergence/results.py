@@ -7,19 +7,18 @@ of the table.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from camel._version import __version__
-from camel.core.message import Usage
 from camel.evaluation.humaneval.passing import Passing
 from camel.evaluation.humaneval.records import SAMPLES
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
-from camel.evaluation.results import Comparison, Evaluation, evaluate
+from camel.evaluation.results import Comparison, Cost, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
 from camel.jobs.ledger import spent_on
 from camel.models.prices import cost
@@ -111,15 +110,6 @@ class Subject(msgspec.Struct, frozen=True):
     """The model that wrote the questions; empty if they were read from a file."""
 
 
-class OtherUsage(msgspec.Struct, frozen=True):
-    """Usage for questions or programs, which is not part of the usage for answers and verdicts."""
-
-    step: str
-    model: str
-    usage: Usage
-    money: float | None
-
-
 class Figures(ReportFigures, frozen=True):
     """All figures of a study."""
 
@@ -137,8 +127,8 @@ class Figures(ReportFigures, frozen=True):
     humaneval: list[Tested]
     judging: Evaluation
     """Figures about the judges, the answers and their cost."""
-    besides: list[OtherUsage]
-    """Usage for questions and programs."""
+    besides: list[Cost]
+    """Usage for questions and programs, which is not part of the usage for answers and verdicts."""
     version: str = __version__
     schema: int = 1
 
@@ -165,7 +155,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
         _models(study),
         [one.name for one in config.steps],
         [
-            Subject(one.name, one.label, one.questions, "" if one.file else study.writer)
+            Subject(one.name, one.label, one.questions, "" if one.file else study.writer.label)
             for one in config.domains
         ],
         _correct(table),
@@ -214,18 +204,11 @@ def _line(
 
 
 def _sum(met: Sequence[Comparison]) -> WinShares:
-    winners: list[Winner | None] = []
-    for one in met:
-        found = one.shares
-        counts: dict[Winner | None, int] = {
-            "a": found.wins.count,
-            "b": found.losses.count,
-            "draw": found.draws.count,
-            None: found.undecided,
-        }
-        for winner, count in counts.items():
-            winners.extend(repeat(winner, count))
-    return shares(winners)
+    counts: Counter[Winner | None] = Counter()
+    for found in (one.shares for one in met):
+        counts.update(a=found.wins.count, b=found.losses.count, draw=found.draws.count)
+        counts[None] += found.undecided
+    return shares(counts)
 
 
 def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple[int, int, int] | None:
@@ -237,8 +220,12 @@ def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple
 def _settings(study: Emergence) -> dict[str, Any]:
     config = study.config
     settings: dict[str, Any] = msgspec.to_builtins(config)
-    names = [one.place.label if one.place else one.label for one in study.members()]
-    settings |= {"base": names[0], "judges": study.judges, "writer": study.writer}
+    names = [one.place.label for one in study.members()]
+    settings |= {
+        "base": names[0],
+        "judges": [one.label for one in study.judges],
+        "writer": study.writer.label,
+    }
     settings["steps"] = [
         {"name": one.name, "rows": [Path(path).name for path in one.rows], "model": name}
         for one, name in zip(config.steps, names[1:], strict=True)
@@ -256,14 +243,11 @@ def _settings(study: Emergence) -> dict[str, Any]:
 def _models(study: Emergence) -> list[ChainModel]:
     found: list[ChainModel] = []
     for one in study.members():
-        done = finished(one.training) if one.training else None
-        asked = one.place.label if one.place else ""
-        if done:
-            found.append(
-                ChainModel(one.label, asked, True, done.rows, done.steps, done.first_loss, done.last_loss)
-            )
-        else:
-            found.append(ChainModel(one.label, asked))
+        made = ChainModel(one.label, one.place.label)
+        if done := one.training and finished(one.training):
+            losses = {"first_loss": done.first_loss, "last_loss": done.last_loss}
+            made = msgspec.structs.replace(made, trained=True, rows=done.rows, steps=done.steps, **losses)
+        found.append(made)
     return found
 
 
@@ -280,14 +264,14 @@ def _public(study: Emergence, judged: Evaluation) -> Evaluation:
     return msgspec.structs.replace(judged, config=config, costs=costs, money=known)
 
 
-def _other_usage(study: Emergence) -> list[OtherUsage]:
+def _other_usage(study: Emergence) -> list[Cost]:
     names = [stage.name for stage in study.questions.stages()]
-    used = [("Questions", study.writer, spent_on(study.questions.folder, names))]
-    asked = {one.label: one.place.label for one in study.members() if one.place}
+    used = [("Questions", study.writer.label, spent_on(study.questions.folder, names))]
+    asked = {one.label: one.place.label for one in study.members()}
     used += [("HumanEval", asked[label], spent_on(one.folder, [SAMPLES])) for label, one in study.programs()]
     here = study.served_here()
     return [
-        OtherUsage(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
+        Cost(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
         for step, model, usage in used
         if usage.calls
     ]

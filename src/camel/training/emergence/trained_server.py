@@ -22,6 +22,9 @@ from camel.models.spec import ModelSpec, find_spec, read_name
 from camel.training.train import CONFIG, RESULT
 from camel.training.weights import GGUF, MERGED, to_gguf
 
+PARALLEL = 2
+"""Maximum number of calls in flight to a model that the study serves itself."""
+
 
 class ModelPlace(NamedTuple):
     """The location of a model: a path or an endpoint."""
@@ -88,7 +91,6 @@ def lend(
     base_url: str = "",
     guided: str = "",
     context: int = 4_096,
-    parallel: int = 2,
     say: Say = lambda line: None,
 ) -> Model:
     """Return a client for the model at a location. A folder of transformers is converted to GGUF once, in the folder
@@ -102,7 +104,7 @@ def lend(
 
     def server() -> LocalServer:
         path = _file(place, scratch, say)
-        return LocalServer(model_path=path, alias=place.name, context_tokens=context, parallel=parallel)
+        return LocalServer(model_path=path, alias=place.name, context_tokens=context, parallel=PARALLEL)
 
     return ServedModel(place.label, server, context, say=say)
 
