@@ -58,15 +58,9 @@ def _announce(study: Emergence) -> None:
     from camel.training.stored_rows import Rows
 
     config = study.config
-<<<<<<< HEAD
     echo(f"chain      {' → '.join(one.label for one in study.members())}")
     echo(f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
-    echo(f"judged by  {', '.join(study.judges)}, in both orders")
-=======
-    call.echo(f"chain      {' → '.join(one.label for one in study.members())}")
-    call.echo(f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
-    call.echo(f"judged by  {', '.join(one.label for one in study.judges)}, in both orders")
->>>>>>> d7e79e216fe9f61c9c8e577f4998e9f094c17974
+    echo(f"judged by  {', '.join(one.label for one in study.judges)}, in both orders")
     for one in study.untrained():
         rows = sum(len(Rows(path)) for path in one.rows)
         much = counted(one.steps, "step") if one.steps else f"{one.epochs:g} epochs"

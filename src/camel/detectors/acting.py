@@ -100,7 +100,8 @@ def _asks(text: str, before: str) -> bool:
     if not parts or re.search(_DECLINES, text) or re.search(_COMPOSES, text):
         return False
     facts = [
-        bool(re.search(_TALK, one) or (re.search(_ASKED, one) and not re.search(_POLITE, one))) for one in parts
+        bool(re.search(_TALK, one) or (re.search(_ASKED, one) and not re.search(_POLITE, one)))
+        for one in parts
     ]
     if facts[-1] or re.search(_OFFER, before):
         return not any(facts)
