@@ -93,7 +93,7 @@ class ActingModel(WrappedModel):
         tools = self._box.tools
         for parallel, group in groupby(calls, lambda call: call.name in tools and tools[call.name].read_only):
             several = list(group)
-            if parallel:
+            if parallel and len(several) > 1:
                 numbers = range(before + len(done), before + len(done) + len(several))
                 made = map(self._one, [request] * len(several), several, numbers)
                 # All end before one is raised.

@@ -52,7 +52,8 @@ class Journal:
         self.path = path
         self._file: int | None = None
         self._waiting: list[bytes] = []
-        self._group: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        """One for each record that waits: a cancelled caller must not cancel the others in its group."""
         self._writer: asyncio.Task[None] | None = None
         self._broken = ""
         """The reason why nothing more can be written. Empty if there is none."""
@@ -68,22 +69,22 @@ class Journal:
             # A reader would stop at it and lose everything after it.
             raise ValueError(f"a record must have 1 to {MAX_PAYLOAD:,} bytes, not {len(payload):,}")
         loop = asyncio.get_running_loop()
-        if self._group is None:
-            self._group, self._first = loop.create_future(), self._number
+        if not self._waiters:
+            self._first = self._number
         head = _packed(self._tag, self._number, self._first, self._previous, REPLY, payload)
         self._waiting += (head, payload)
         self._number, self._previous = self._number + 1, int.from_bytes(head[-4:], "little")
-        group = self._group
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.append(waiter)
         if self._writer is None:
             self._writer = loop.create_task(self._write())
-        # Shielded: a cancelled call must not cancel the others in its group.
-        await asyncio.shield(group)
+        await waiter
 
     async def _write(self) -> None:
         """Write waiting records in groups until none are waiting."""
         loop = asyncio.get_running_loop()
-        while (group := self._group) is not None:
-            data, self._waiting, self._group = b"".join(self._waiting), [], None
+        while waiters := self._waiters:
+            data, self._waiting, self._waiters = b"".join(self._waiting), [], []
             try:
                 if not self._broken:
                     await loop.run_in_executor(None, self._put, data)
@@ -93,13 +94,16 @@ class Journal:
                 if isinstance(error, OSError) and (advice := advice_for(error)):
                     self._broken += f"; {advice}"
                 if not isinstance(error, Exception):  # the event loop is shutting down
-                    group.cancel()
+                    for waiter in waiters:
+                        waiter.cancel()
                     raise
-            if self._broken:
-                group.set_exception(JournalBroken(f"{self.path}: {self._broken}"))
-                group.exception()  # mark as retrieved, even if no waiter remains
-            else:
-                group.set_result(None)
+            for waiter in waiters:
+                if waiter.cancelled():
+                    continue
+                if self._broken:
+                    waiter.set_exception(JournalBroken(f"{self.path}: {self._broken}"))
+                else:
+                    waiter.set_result(None)
         self._writer = None
 
     def _put(self, data: bytes) -> None:
