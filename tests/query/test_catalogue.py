@@ -453,6 +453,7 @@ def test_restricted_rows_are_in_no_answer(world: World, query: Query, text: str,
     some = allowed[0] if allowed else world.visible()[0]
     probes: dict[str, Any] = {
         "page": lambda: seen.page(asked, limit=limit),
+        "pages": lambda: list(seen.pages(asked, limit)),
         "jump": lambda: seen.jump(asked, n, limit),
         "sample": lambda: seen.sample(asked, limit, n),
         "search": lambda: seen.search(asked, limit) if text else None,
