@@ -76,7 +76,7 @@ def test_tool_calls_and_scores(tmp_path: Path):
         one.messages[0] = replace(
             one.messages[0], actions=[Action("convert_time", error="no" * (number < 3))]
         )
-        one.stop = Stop("done", "done") if number < 2 else None
+        one.stop, one.unspoken = Stop("done", "done") if number < 2 else None, []
     folder = open_folder(tmp_path / "two")
     folder.create(Settings("f", {"shard_size": 4}, "0"))
     for shard in range(2):
