@@ -14,12 +14,18 @@ from rich.console import Console
 
 from camel.cli.screen import Screen
 from camel.cli.show import show_conversation  # pyright: ignore[reportPrivateUsage]
+from camel.core.action_text import RAISED
 from camel.core.message import Action, Deliberation, Message, Proposal, ToolCall
 from camel.core.model import Acted, Acting, Event, Text
-from camel.core.transcript import ResultCall, Speaker
+from camel.core.stops import Stop
+from camel.core.transcript import ResultCall, Score, Speaker
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.command import camel
 from tests.support.contests import a_run, conversation
 from tests.support.payloads import CONTROL, PAYLOADS, acts
+from tests.support.scored import store_scores
+from tests.support.societies import commit, transcript
 
 
 @pytest.fixture
@@ -59,6 +65,52 @@ def test_a_conversation(folder: Path):
     assert "Solution: Boards for 891." in done.stdout
     assert "3 messages" in done.stdout
     assert json.loads(camel("show", "run", "891", "--json", cwd=folder).stdout)["id"] == "891"
+
+
+def test_tool_calls_and_scores(tmp_path: Path):
+    """The summary has the figures of the selected conversations, and a conversation has all its scores."""
+    made = [transcript(number) for number in range(8)]
+    for number, one in enumerate(made):
+        one.scores = {"check": Score(1.0, by="check"), "fair\x1b": Score(None, "why\x1b", text="so")}
+        one.messages = one.messages or [Message(0, "user", "Trader", "x")]
+        one.messages[0] = replace(
+            one.messages[0], actions=[Action("convert_time", error="no" * (number < 3))]
+        )
+        one.stop, one.unspoken = Stop("done", "done") if number < 2 else None, []
+    folder = open_folder(tmp_path / "two")
+    folder.create(Settings("f", {"shard_size": 4}, "0"))
+    for shard in range(2):
+        some = made[4 * shard : 4 * shard + 4]
+        commit(folder, shard, some)
+        store_scores(folder, "helpful", shard, [one.id for one in some], [Score(4.5, "because")] * 4)
+    calls = sum(len(message.actions) for one in made for message in one.messages)
+    whole = json.loads(camel("show", "two", "--json", cwd=tmp_path).stdout)
+    assert (whole["matches"], whole["tool_calls"], whole["failed_tool_calls"]) == (8, calls, 3)
+    done = camel("show", "two", "--where", 'stop = "done" and tool contains "time"', cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    lines = {words[0]: words[1:] for line in done.stdout.splitlines() if (words := line.split())}
+    assert lines["matches"][:3] == ["2", "of", "8"]
+    assert lines["endings"] == ["done", "2"]
+    assert lines["tools"][-2:] == ["2", "failed"]
+    where = ("show", "two", "--where", 'stop = "done"', "--json")
+    some = json.loads(camel(*where, cwd=tmp_path).stdout)
+    assert (some["stops"], some["failed_tool_calls"]) == ({"done": 2}, 2)
+    assert some["usage"]["calls"] == made[0].usage.calls + made[1].usage.calls
+    assert camel("show", "two", "--where", 'stop = "nothing"', cwd=tmp_path).status == 0
+    text = camel("show", "two", made[5].id, cwd=tmp_path).stdout
+    assert any(line.split() == ["check", "1"] for line in text.splitlines())
+    assert "4.5 because" in text
+    assert "\x1b" not in text
+    assert set(json.loads(camel("show", "two", made[5].id, "--json", cwd=tmp_path).stdout)["scores"]) >= {
+        "helpful"
+    }
+
+
+def test_a_damaged_file_does_not_hide_the_summary(folder: Path):
+    last = sorted((folder / "run").rglob("*.parquet"))[-1]
+    last.write_bytes(b"damaged")
+    done = camel("show", "run", cwd=folder)
+    assert done.status == 0, done.stderr
 
 
 def test_labeled_conversations_must_be_acknowledged(folder: Path):
@@ -165,6 +217,14 @@ def test_failed_calls_say_so():
     assert (
         last("Traceback (most recent call last):\n  line 1\nNameError: x") == "  ▸ f() → failed: NameError: x"
     )
+
+
+def test_a_failed_call_of_python_shows_its_exception():
+    error = (
+        f'{RAISED}Traceback (most recent call last):\n  File "<call 1>", line 1\n    x\nNameError: \x1b[31mx'
+    )
+    line = printed(acting(ToolCall("1", "python"), error=error)).splitlines()[1]
+    assert line == "  ▸ python() → failed: NameError: [31mx"
 
 
 @pytest.mark.parametrize("text", [*CONTROL, *PAYLOADS[::9]])

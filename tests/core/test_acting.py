@@ -7,6 +7,7 @@ import json
 import pickle
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 import msgspec
@@ -210,6 +211,27 @@ async def test_errors_go_back_to_the_model():
     assert results == [f"Error: {one.error}" for one in actions]
     for one in actions:
         assert isinstance(json.loads(one.arguments), dict)
+
+
+async def test_a_result_that_is_only_an_address_is_an_error():
+    def given(kind: str) -> Any:
+        return {
+            "object": object(),
+            "nested": [{"a": given}],
+            "generator": (n for n in range(2)),
+            "path": PurePosixPath("a/b"),
+            "paths": [PurePosixPath("a/b")],
+            "text": "<object at 0x7f>",
+        }[kind]
+
+    kinds = ("object", "nested", "generator", "path", "paths", "text")
+    told = Told([calling(*(("given", {"kind": kind}) for kind in kinds)), "end"], [given], messages=2)
+    found = (await told.finish()).messages[1].actions
+    assert ["0x" in one.result or "0x" in one.error for one in found] == [False] * 5 + [True]
+    for one, kind in zip(found, ("object", "function", "generator"), strict=False):
+        assert not one.result
+        assert f"type {kind}," in one.error
+    assert [one.result for one in found[3:]] == ["a/b", "[PurePosixPath('a/b')]", "<object at 0x7f>"]
 
 
 async def test_limits():

@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from camel.core.action_text import MOST_CHARS, action_texts, call_line, laid_out, one_line
+from camel.core.action_text import (
+    MOST_CHARS,
+    RAISED,
+    action_texts,
+    call_line,
+    failure_line,
+    laid_out,
+    one_line,
+)
 from camel.core.message import Action, Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
@@ -46,6 +54,32 @@ def test_what_is_known_about_a_call():
     assert action_texts(Action("a"))[-1] == ("Result", "(empty)")
 
 
+FRAME = '  File "<call 1>", line 1, in <module>\n    1 / 0\n    ~~^~~\n'
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("no network\nmore", "no network"),
+        ("", ""),
+        (
+            f"{RAISED}Traceback (most recent call last):\n{FRAME}ZeroDivisionError: division",
+            "ZeroDivisionError: division",
+        ),
+        (f"{RAISED}printed\n{FRAME}{FRAME}ValueError: a\nb", "ValueError: a"),
+        (
+            f'{RAISED}  File "<call 1>", line 1\n    a b\n    ^^^\nSyntaxError: invalid',
+            "SyntaxError: invalid",
+        ),
+        (f"{RAISED}the end of a long text\nof an exception", "of an exception"),
+        (f"{RAISED}{FRAME}", "~~^~~"),
+        (f"failed:\n{FRAME}KeyError: 'a'", "KeyError: 'a'"),
+    ],
+)
+def test_the_cause_of_an_error_is_the_exception_of_a_traceback(error: str, cause: str):
+    assert failure_line(error) == cause
+
+
 @pytest.mark.parametrize("text", ["x" * 10**6, "[" * 10**6, '{"a":' * 400 + "1" + "}" * 400, "\n" * 10**6])
 def test_long_and_deep_texts_are_cut_and_cost_little(text: str):
     begin = time.process_time()
@@ -53,6 +87,8 @@ def test_long_and_deep_texts_are_cut_and_cost_little(text: str):
     assert len(shown) <= MOST_CHARS + 40
     assert len(shown) < MOST_CHARS or "more characters" in shown
     assert len(call_line(text, text)) <= 170
+    assert len(failure_line(RAISED + text)) <= 100
+    assert len(failure_line(FRAME * 10**4 + text)) <= 100
     assert time.process_time() - begin < 1
 
 
@@ -64,7 +100,12 @@ def talk(text: str) -> Transcript:
 @pytest.mark.parametrize("text", [*CONTROL, *PAYLOADS[::5]])
 def test_lines_have_no_control_codes(text: str):
     for one in acts(text):
-        for line in (call_line(one.tool, one.arguments), one_line(one.result), *str(talk(text)).splitlines()):
+        for line in (
+            call_line(one.tool, one.arguments),
+            one_line(one.result),
+            failure_line(f"{RAISED}{FRAME}{text}"),
+            *str(talk(text)).splitlines(),
+        ):
             assert line.isprintable()
     assert len(str(talk(text))) < 2_000
 

@@ -58,7 +58,7 @@ def random_row(pick: random.Random) -> dict[str, Any]:
     row: dict[str, Any] = {
         "stop": pick.choice([None, *TEXTS]),
         "score.helpful": pick.choice([None, float("nan"), *NUMBERS]),
-        "label": pick.choice([None, [], *([text] for text in TEXTS), TEXTS[:3]]),
+        "label": pick.choice([None, [], *([text] for text in TEXTS), TEXTS[:3], ["undone", "Zür"]]),
         "input.first name": pick.choice([None, *TEXTS]),
         "in": pick.choice([None, True, False, 5]),
     }
@@ -139,6 +139,11 @@ def test_precedence_and_case():
         ('a = "x"', {"a": ["x", "y"]}, True),
         ('a != "z"', {"a": []}, True),
         ('a contains "in"', {"a": "find"}, True),
+        ('a contains "time"', {"a": ["add", "convert_time"]}, True),
+        ('a contains "addcon"', {"a": ["add", "convert_time"]}, False),
+        ('a contains ""', {"a": []}, False),
+        ('a contains "1"', {"a": [1, None]}, False),
+        ('a = "time"', {"a": ["convert_time"]}, False),
         ("a >= 18", {"a": "20"}, True),
         ("a >= 18", {"a": "twenty"}, False),
         ('a = "1"', {"a": 1}, False),

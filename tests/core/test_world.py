@@ -126,6 +126,23 @@ def test_a_call_that_fails_changes_nothing():
     assert done.scores["check"].value == 1.0
 
 
+def test_a_call_whose_result_is_not_json_changes_nothing():
+    class Odd(Shop):
+        @tool
+        def lend(self, item: str) -> Any:
+            """Lend an item."""
+            self.sold.append(item)
+            return object()
+
+    done = play(
+        call("lend", item="pear"), call("sell", item="apple"), "Solution: So. Next request.", world=Odd
+    ).run()
+    lent, sold = done.messages[1].actions
+    assert "object" in lent.error
+    assert not lent.change
+    assert json.loads(sold.change)[1] == [["sold", 0], "apple"]
+
+
 def test_a_world_starts_from_the_row_and_its_methods_are_ordinary_methods():
     filled = play(tools=["sell"]).fill({"apples": "7", "other": "x"})
     assert play().placeholders == {"apples"}

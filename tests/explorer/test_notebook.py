@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import urllib.request
@@ -13,7 +14,9 @@ from msgspec.structs import replace
 from starlette.testclient import TestClient
 
 from camel import Run
+from camel.core.action_text import RAISED
 from camel.core.errors import CamelError, InputError
+from camel.core.message import Action
 from camel.explorer.access import HEADERS, headers_for
 from camel.explorer.app import create_app
 from camel.explorer.notebook import FRAMES, view
@@ -58,6 +61,8 @@ def test_calls_are_folded():
     assert "<details open" not in html
     assert html.index("Called <code>tea(tea)</code>") < html.index("said last") < html.index("was never said")
     assert html.count("Failed <code>") == MOST_ACTIONS // 4 + 1
+    one.unspoken = [Action("python", error=f'{RAISED}  File "a", line 1\nNameError: <b>\x1b')]
+    assert re.search(r"<summary>[^\n]*NameError: &lt;b&gt;</summary>", shown(one))
 
 
 def test_long_conversations_are_cut():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from camel.evaluation.tasks import draw_tasks
 from camel.library.run import Run
 from camel.models.prices import cost
 from camel.query.catalogue import Catalogue
-from camel.query.columns import known_columns, narrow
+from camel.query.columns import count_actions, known_columns, narrow, total
 from camel.query.where import Query
 from camel.runs.annotations import Annotations, files_for
 from camel.runs.compact import compact
@@ -46,6 +47,11 @@ TERMS = [
     "chars >= 100",
     'tool = "python"',
     'tool != "search"',
+    'tool contains "ear"',
+    'tool contains "nsearch"',
+    'label contains "in"',
+    'finding contains "_"',
+    'tag contains "dd"',
     "actions > 1",
     "not actions",
     "input.age >= 4",
@@ -202,6 +208,28 @@ def test_tasks_to_judge_are_drawn_from_a_view(run: tuple[Path, list[Transcript],
     wanted = {one.id for one in made if one.stop and one.stop.reason == "done" and len(one.messages) > 2}
     assert {task.id for task in drawn.tasks} == wanted
     assert drawn.of == len(wanted)
+
+
+def test_the_sums_of_a_view_are_those_of_its_conversations(run: tuple[Path, list[Transcript], set[str]]):
+    place, _, _ = run
+    for text in ("", "messages > 99", 'tool contains "sea"', 'stop = "done" and messages > 2'):
+        view = Run(place).where(text)
+        stops, usage, paid = total(view)
+        assert stops == Counter(one.stop.reason if one.stop else "unfinished" for one in view)
+        assert usage.total == sum(one.usage.total for one in view)
+        assert usage.calls == sum(one.usage.calls for one in view)
+        costs = [values(one, set())["cost"] for one in view if one.usage.calls]
+        assert paid == (None if None in costs else pytest.approx(sum(map(float, map(str, costs)))))
+        actions = [act for one in view for act in _actions(one)]
+        assert count_actions(view) == (len(actions), sum(bool(act.error) for act in actions))
+
+
+def test_one_conversation_of_a_compacted_run_has_its_scores(tmp_path: Path):
+    made = scored_run(tmp_path / "run", 56)
+    compact(Run(tmp_path / "run").folder, "conversations")
+    for after in (Run(tmp_path / "run"), Run(tmp_path / "run").where("messages > 1")):
+        wanted = {one.id: one.scores for one in made}
+        assert all(after[n].transcript.scores == wanted[after[n].id] for n in range(0, len(after), 3))
 
 
 def test_compacted_run_selects_the_same(tmp_path: Path):

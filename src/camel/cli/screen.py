@@ -9,7 +9,7 @@ from rich.text import Text as Styled
 
 from camel.cli.line_wrapper import LineWrapper
 from camel.cli.output import visible
-from camel.core.action_text import call_line, one_line
+from camel.core.action_text import call_line, failure_line, one_line
 from camel.core.message import Action, Message, Usage
 from camel.core.model import Acted, Acting, Event, Retrying, Text
 from camel.core.planner import CASTING, PLANNER
@@ -86,8 +86,7 @@ class Screen:
     def show_action(self, action: Action) -> None:
         """Print the result of a tool call at the end of its line, or the whole line if another line has begun since."""
         took = f" ({action.seconds:.1f} s)" if action.seconds >= 0.1 else ""
-        error = action.error.strip().split("\n")[-1 if action.error.startswith("Traceback") else 0]
-        found = f"failed: {error}" if action.error else action.result or "(empty)"
+        found = f"failed: {failure_line(action.error)}" if action.error else action.result or "(empty)"
         self._act(action.call, call_line(action.tool, action.arguments), f" → {one_line(found)}", took)
 
     def _act(self, id: str, line: str, found: str = "", took: str = "") -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli import options as shared
 from camel.cli.options import acknowledged, argument
 from camel.cli.output import echo, print_json
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.core.transcript import Transcript
-    from camel.jobs.progress import Snapshot
+    from camel.library.run import Run
 
 FIRST = 10
 """Number of conversations that a summary lists."""
@@ -38,9 +39,7 @@ def show(
     records, labels = Run(run).where(where), acknowledged(acknowledge)
     console = Console(highlight=False)
     if not id:
-        _show_run(console, records.status(), list(islice(records, FIRST)), len(records), labels, as_json)
-        if where and not as_json:
-            console.print(f"matches   {len(records):,} of {len(Run(run)):,} conversations")
+        _show_run(console, records, labels, as_json)
         return
     try:
         found = records[id].transcript
@@ -59,9 +58,8 @@ def _hidden(transcript: Transcript, acknowledged: Sequence[str]) -> str:
     """Return a label of the conversation that has yet to be acknowledged, or an empty string."""
     from camel.record.release import RESTRICTED
 
-    return next(
-        (label for label in transcript.labels if label in RESTRICTED and label not in acknowledged), ""
-    )
+    hidden = [one for one in transcript.labels if one in RESTRICTED and one not in acknowledged]
+    return hidden[0] if hidden else ""
 
 
 def show_conversation(console: Console, transcript: Transcript, prompts: bool, reasoning: bool) -> None:
@@ -87,21 +85,26 @@ def show_conversation(console: Console, transcript: Transcript, prompts: bool, r
     if rows := result_rows(transcript):
         screen.note("▌ Result", "bold")
         screen.table(dict(rows))
+    if transcript.scores:
+        screen.note("▌ Scores", "bold")
+        scores = transcript.scores.items()
+        values = {name: one.text if one.value is None else f"{one.value:g}" for name, one in scores}
+        screen.table({name: f"{values[name]} {one.reason[:300]}" for name, one in scores})
     screen.summary(transcript)
 
 
-def _show_run(
-    console: Console,
-    now: Snapshot,
-    first: Sequence[Transcript],
-    total: int,
-    labels: Sequence[str],
-    as_json: bool,
-) -> None:
+def _show_run(console: Console, run: Run, labels: Sequence[str], as_json: bool) -> None:
     from camel.cli.panel import current
     from camel.core.message import in_one_line
+    from camel.query.columns import count_actions, total
     from camel.reports.numbers import counted, money, short
 
+    now, first, selected = run.status(), list(islice(run, FIRST)), run.chosen is not None
+    calls, failures = now.tool_calls, None
+    if selected or run.folder.on_disk:  # counting would fetch all files of a run in a store
+        with suppress(CamelError, OSError):  # a damaged file
+            calls, failures = count_actions(run)
+    stops, usage, paid = total(run) if selected else (now.stops, now.usage, now.money)
     seats = _models(first)
     rows: list[dict[str, Any]] = []
     for one in first:
@@ -116,7 +119,9 @@ def _show_run(
             }
         )
     if as_json:
-        print_json({**now.to_dict(), "seats": seats, "conversations": rows})
+        found = {"stops": stops, "usage": usage, "money": paid, "matches": len(run)}
+        found |= {"tool_calls": calls, "failed_tool_calls": failures, "seats": seats, "conversations": rows}
+        print_json(now.to_dict() | found)
         return
     echo(" · ".join(part for part in (now.run, now.scenario, now.state) if part), "bold")
     used = {model for models in seats.values() for model in models} or {now.model}
@@ -125,10 +130,14 @@ def _show_run(
     if stage := current(now):
         failed = f", {now.failed:,} failed" if now.failed else ""
         echo(f"progress  {stage.title}: {stage.committed:,} of {stage.planned:,}{failed}")
-    if now.stops:
-        echo("endings   " + ", ".join(f"{name} {count:,}" for name, count in now.stops.items()))
-    cost = "price unknown" if now.money is None else money(now.money)
-    echo(f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n")
+    if selected:
+        echo(f"matches   {len(run):,} of {sum(one.rows for one in run.markers):,} conversations, with:")
+    if stops:
+        echo("endings   " + ", ".join(f"{name} {count:,}" for name, count in stops.items()))
+    cost = "price unknown" if paid is None else money(paid)
+    echo(f"cost      {cost}, {short(usage.total)} tokens, {short(usage.calls)} calls")
+    failed = f", {failures:,} failed" if failures else ""
+    echo(f"tools     {counted(calls, 'call')}{failed}\n" if calls else "")
     width = max((len(row["id"]) for row in rows), default=0)
     for row in rows:
         figures = f"{counted(row['messages'], 'message')} · {row['ended'] or 'not ended'}"
@@ -137,8 +146,8 @@ def _show_run(
         for left, text in ((row["id"], first_line), ("", in_one_line(row["task"]))):
             line = f"{left:<{width}}  {text}"
             echo(line if len(line) <= console.width else f"{line[: console.width - 1]}…")
-    if total > len(rows):
-        echo(f"and {total - len(rows):,} more: camel explore {now.run}")
+    if len(run) > len(rows):
+        echo(f"and {len(run) - len(rows):,} more: camel explore {now.run}")
 
 
 def _models(transcripts: Sequence[Transcript]) -> dict[str, list[str]]:

@@ -159,7 +159,8 @@ class ActingModel(WrappedModel):
             async with asyncio.timeout(seconds):
                 outcome = await tool.call(arguments, place)
             found = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
-            result, change = as_text(found.result, limits.result_chars), found.change
+            change = found.change  # made, even if the result is not readable
+            result = as_text(found.result, limits.result_chars)
         except TimeoutError:
             error = f"the call took longer than {tool.seconds:g} seconds"
         except ToolFailed as failed:

@@ -6,14 +6,19 @@ The one decision to know: models and tools wrote these texts. Lines have no cont
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
 
 from camel.core.message import Action, in_one_line, well_formed
 
+RAISED = "The code raised an exception.\n"
+"""Start of the error of a call of the tool `python` whose code was executed. A traceback follows."""
 MOST_CHARS = 8_000
 """Maximum length of a text that is shown."""
+_FRAME = re.compile(r'^  File ".*\n(?:[ \t].*\n|\n)*', re.MULTILINE)
+"""A frame of a traceback. The exception is the first line after the last one."""
 _MOST_PARSED, _MOST_BRACKETS = 100_000, 500
 """Limits of JSON that is indented. Deep nesting would make it much longer."""
 
@@ -30,6 +35,13 @@ def call_line(tool: str, arguments: str, most: int = 100) -> str:
     if isinstance(given, dict):
         arguments = ", ".join(f"{name}={_json(value)}" for name, value in given.items())
     return f"{name}({one_line(arguments, max(8, most - len(name) - 2))})"
+
+
+def failure_line(error: str, most: int = 100) -> str:
+    """Return the cause of an error in one line: the exception of a traceback, or the first line of other texts."""
+    *frames, rest = _FRAME.split(error.strip())
+    cut = not frames and error.startswith(("Traceback", RAISED))
+    return one_line((rest.splitlines() or [""])[-1 if cut else 0], most)
 
 
 def action_texts(action: Action) -> list[tuple[str, str]]:

@@ -128,6 +128,8 @@ class _Term(Expression):
     def _matches_set(self, members: list[Any]) -> bool:
         if not self.values:
             return bool(members) == (not self.operator)
+        if self.operator == "contains":
+            return any(isinstance(one, str) and str(self.values[0]) in one for one in members)
         found = any(wanted in members for wanted in self.values)
         return found != self._negative and self.operator not in _ORDER
 
@@ -142,7 +144,9 @@ class _Term(Expression):
             empty = {"set": f"len({name}) = 0", "number": f"{name} = 0"}.get(kind, f"({name}) = ''")
             missing = f"(({name}) IS NULL{f' OR {empty}' if kind == 'set' else ''})"
             return missing if self.operator else f"coalesce(NOT ({empty}), false)", []
-        if kind == "set":
+        if kind == "set" and self.operator == "contains":
+            found, given = f"len([one for one in {name} if contains(one, ?::VARCHAR)]) > 0", self.values[0]
+        elif kind == "set":
             found, given = f"list_has_any({name}, ?::VARCHAR[])", list(self.values)
         elif self.operator in ("in", "not in"):
             found, given = f"list_contains(?::{type_}[], ({name}))", list(self.values)

@@ -303,12 +303,20 @@ def as_text(result: Any, most: int) -> str:
     """Return the result of a tool as the text that the model reads, of at most `most` characters."""
     if not isinstance(result, str):
         try:
-            result = msgspec.json.encode(result).decode()
+            result = msgspec.json.encode(result, enc_hook=_without_json).decode()
         except (TypeError, ValueError, RecursionError):
             result = str(result)
     if len(result) > most:
         result = f"{result[:most]}\n(cut off: the result has {len(result):,} characters)"
     return well_formed(result)
+
+
+def _without_json(value: Any) -> Any:
+    """Raise `ToolFailed` if the text of a value that is not JSON is only an address in memory."""
+    if " at 0x" not in str(value):
+        raise TypeError
+    problem = f"the tool returned a value of type {type(value).__name__}, which is not JSON"
+    raise ToolFailed(f"{problem}: return text, numbers, lists or dicts")
 
 
 def _found(given: Any) -> Sequence[Tool]:

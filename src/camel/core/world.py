@@ -29,7 +29,7 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.message import Action
 from camel.core.plugins import import_named
-from camel.core.tools import FunctionTool, Toolbox, ToolResult, Workplace, checked_toolbox
+from camel.core.tools import FunctionTool, Toolbox, ToolResult, Workplace, as_text, checked_toolbox
 from camel.core.transcript import Score, Transcript
 
 ALL = "world"
@@ -85,6 +85,7 @@ class WorldTool(FunctionTool):
         world = object.__new__(type(before))
         world.__dict__.update(state_of(before))
         result = await self.run(world, **given)
+        as_text(result, 1)  # raises an error for a value that is not JSON
         change = difference(vars(before), state_of(world))
         if change and self.read_only:
             raise InputError(f"{self.name} is declared read_only, but changes the world: remove read_only")

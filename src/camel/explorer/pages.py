@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from camel import reports
 from camel._version import __version__
-from camel.core.action_text import action_texts, call_line, laid_out, one_line
+from camel.core.action_text import action_texts, call_line, failure_line, laid_out, one_line
 from camel.explorer import renderer, views
 from camel.explorer.charts import count_ticks
 from camel.explorer.colors import ending
@@ -45,6 +45,6 @@ def environment(*folders: Path) -> Environment:
     shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
     shared.update(version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=day)
     shared.update(short=short, money=money, duration=duration, limit_words=views.limit_words, ending=ending)
-    shared.update(facet_name=views.facet_name, toggled=views.toggled)
+    shared.update(facet_name=views.facet_name, toggled=views.toggled, failure_line=failure_line)
     shared.update(action_texts=action_texts, call_line=call_line, laid_out=laid_out, one_line=one_line)
     return pages

@@ -113,14 +113,14 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
     return pa.Table.from_arrays(arrays, schema=layout)
 
 
-def called_tools(data: Any) -> list[list[str]]:
-    """Return the names of the tools that each row of the data called, one per call. Older records have none."""
+def called_tools(data: Any, field: str = "tool") -> list[list[str]]:
+    """Return the names of the tools that each row of the data called, or another field of its calls. Older records have none."""
     lists, names = _whole(data, "messages"), [list[str]()] * data.num_rows
     if lists.values.type.get_field_index("actions") >= 0 and len(lists.values.field("actions").values):
-        said = _parts(lists.values.field("actions"), "tool")
+        said = _parts(lists.values.field("actions"), field)
         names = [[*chain(*chain(*said[low:high]))] for low, high in pairwise(lists.offsets.to_pylist())]
     if "unspoken" in data.schema.names and len(_whole(data, "unspoken").values):
-        names = [[*a, *b] for a, (b,) in zip(names, _parts(_whole(data, "unspoken"), "tool"), strict=True)]
+        names = [[*a, *b] for a, (b,) in zip(names, _parts(_whole(data, "unspoken"), field), strict=True)]
     return names
 
 

@@ -21,7 +21,7 @@ from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
 from camel.runs.plan import read_plan
 from camel.runs.reader import RunReader, need_module
-from camel.runs.scores import with_scores
+from camel.runs.scores import scores_of_row, with_scores
 
 if TYPE_CHECKING:
     from camel.core.model import Model
@@ -76,9 +76,9 @@ class Run(RunReader):
             rows = range(sum(part.rows)) if self.chosen is None else self.chosen[part.file]
             if place < len(rows):
                 with self.opened([part]) as files:
-                    return StoredConversation(
-                        self, next(stream_shard(next(files), rows[place], rows[place] + 1))
-                    )
+                    found = next(stream_shard(next(files), rows[place], rows[place] + 1))
+                found.scores = found.scores | scores_of_row(self, part, rows[place])
+                return StoredConversation(self, found)
             place -= len(rows)
         raise AssertionError("a run has as many rows as its parts")
 

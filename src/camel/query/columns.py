@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
@@ -16,13 +17,14 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.expressions import ColumnKind, Expression, parse_expression
+from camel.core.message import Usage
 from camel.core.transcript import Score, Transcript
 from camel.detectors.languages import beginning_of, language_of
 from camel.detectors.marks import marks_of
 from camel.index.build import CALLED, INDEX_COLUMNS, called_tools, table_of
 from camel.index.facets import elements
 from camel.models.prices import cost
-from camel.record.arrow import rows, to_table, upgraded
+from camel.record.arrow import read_shard, rows, to_table, upgraded
 from camel.record.parquet import Table, open_parquet, readable
 from camel.runs.annotations import Annotation, Annotations, files_for
 from camel.runs.compact import Part
@@ -60,6 +62,7 @@ _READ = {
     "score": ["scores"],
     "result": ["result"],
 }
+_ERRORS = ["messages.list.element.model", *(name.replace(".tool", ".error") for name in CALLED)]
 _PREFIXES = ("input", "score", "result")
 _FIRST_ROWS = 256
 T = TypeVar("T", bound=RunReader)
@@ -131,6 +134,34 @@ def transcript_values(transcript: Transcript, names: Iterable[str]) -> dict[str,
     """Return the values of some columns of one conversation, without annotations."""
     made = _Values(to_table([transcript]), [transcript.scores], {})
     return {name: made.column(name)[0] for name in names}
+
+
+def total(run: RunReader) -> tuple[dict[str, int], Usage, float | None]:
+    """Return the endings, the usage and the cost of the conversations of a view. The cost is None if a price is unknown."""
+    stops, usage, costs = Counter[str](), Usage(), list[float | None]()
+    for table in _selected(run, INDEX_COLUMNS):
+        made: dict[str, list[Any]] = table_of(table, 0, cost).to_pydict()
+        stops.update(made["stop"])
+        completion, calls = sum(made["completion"]), sum(made["calls"])
+        usage += Usage(sum(made["tokens"]) - completion, completion, calls=calls)
+        costs += [paid for paid, called in zip(made["cost"], made["calls"], strict=True) if called]
+    return dict(stops.most_common()), usage, None if None in costs else sum(filter(None, costs))
+
+
+def count_actions(run: RunReader) -> tuple[int, int]:
+    """Return the number of tool calls in the conversations of a run or a view, and how many of them failed."""
+    found = (called_tools(table, "error") for table in _selected(run, _ERRORS))
+    errors = [error for rows in found for row in rows for error in row]
+    return len(errors), sum(map(bool, errors))
+
+
+def _selected(run: RunReader, columns: Sequence[str]) -> Iterator[Table]:
+    """Yield some columns of the conversations of a run or a view, one table per data file."""
+    for part in run.parts:
+        if run.chosen is None or run.chosen[part.file]:
+            with run.folder.opened([part.file]) as files:
+                table = read_shard(next(files), columns)
+            yield table if run.chosen is None else table.take(run.chosen[part.file])
 
 
 class _Values:

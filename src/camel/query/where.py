@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
@@ -53,10 +52,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     order: Order = "asc"
 
     def __post_init__(self) -> None:
-        _check(isinstance(cast("Any", self.text), str) and len(self.text) <= MOST_CHARS, "text", self.text)
-        _check(
-            isinstance(cast("Any", self.where), str) and len(self.where) <= MOST_WHERE, "where", self.where
-        )
+        for name, text, most in (("text", self.text, MOST_CHARS), ("where", self.where, MOST_WHERE)):
+            _check(isinstance(cast("Any", text), str) and len(text) <= most, name, text)
         _check(self.sort in _SORTS, "sort", self.sort)
         _check(self.order in ("asc", "desc"), "order", self.order)
         _texts("runs", self.runs)
@@ -70,17 +67,9 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         for name, limits in self.ranges.items():
             if name not in NUMBERS:
                 raise InputError(f"unknown number {shown(name)}: use one of {', '.join(NUMBERS)}")
-            good = len(limits) == 2 and all(
-                one is None
-                or (
-                    isinstance(cast("Any", one), int | float)
-                    and not isinstance(one, bool)
-                    and math.isfinite(one)
-                    and abs(one) < 1e18
-                )
-                for one in limits
-            )
-            _check(good, name, limits)
+            given: list[Any] = [one for one in limits if one is not None]
+            numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in given)
+            _check(len(limits) == 2 and numbers and all(abs(one) < 1e18 for one in given), name, limits)
 
     @property
     def annotated(self) -> bool:
@@ -119,10 +108,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_params(cls, params: Mapping[str, Any] | Iterable[tuple[str, str]]) -> Query:
         """Make a query from the parameters of a URL, as pairs or as a mapping. Unknown parameters are ignored."""
-        given = cast(
-            "Iterable[tuple[str, Any]]",
-            cast("Mapping[str, Any]", params).items() if isinstance(params, Mapping) else params,
-        )
+        source: Any = params
+        given: Iterable[tuple[str, Any]] = source.items() if isinstance(params, Mapping) else source
         pairs = [
             (str(name), str(value))
             for name, values in given
@@ -155,11 +142,9 @@ def _check(good: bool, name: str, value: object) -> None:
 
 
 def _texts(name: str, values: tuple[str, ...]) -> None:
-    given = cast("Any", values)
-    good = isinstance(given, tuple | list) and len(values) <= MOST_VALUES
-    _check(
-        good and all(isinstance(cast("Any", v), str) and len(v) <= MOST_CHARS for v in values), name, values
-    )
+    given: list[Any] = list(values) if isinstance(cast("Any", values), tuple | list) else [None]
+    good = len(given) <= MOST_VALUES and all(isinstance(v, str) and len(v) <= MOST_CHARS for v in given)
+    _check(good, name, values)
 
 
 def _written(limit: float | None) -> str:

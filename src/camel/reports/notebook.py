@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
-from camel.core.action_text import action_texts, call_line
+from camel.core.action_text import action_texts, call_line, failure_line
 
 if TYPE_CHECKING:
     from camel.core.message import Action
@@ -82,6 +82,7 @@ def _action(action: Action) -> str:
         for name, text in action_texts(action)
     )
     line = f"{'Failed' if action.error else 'Called'} <code>{_text(call_line(action.tool, action.arguments))}</code>"
+    line += f" {_text(failure_line(action.error))}" if action.error else ""
     took = f' <span style="{_SOFT}">{action.seconds:.1f} s</span>' if action.seconds >= 0.1 else ""
     return f'<details style="margin:4px 0"><summary>{line}{took}</summary><div style="padding-left:16px">{rows}</div></details>'
 

@@ -6,7 +6,9 @@ contains the hash of the shard, so that scores of a shard that a retry has rewri
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from camel.core.transcript import Score, Transcript
 from camel.record.arrow import read_shard
@@ -55,6 +57,14 @@ def scores_of_part(run: RunReader, part: Part, names: Sequence[str] | None = Non
             for row in range(count)
         ]
     return rows
+
+
+def scores_of_row(run: RunReader, part: Part, row: int) -> dict[str, Score]:
+    """Return the scores of one row of a data file, without those that are empty."""
+    starts = [*accumulate(part.rows, initial=0)]
+    number = bisect_right(starts, row) - 1
+    found = {name: its[row - starts[number]] for name, its in read_scores(run, part.first + number).items()}
+    return {name: score for name, score in found.items() if score != Score(None)}
 
 
 def with_scores(run: RunReader) -> Iterator[Transcript]:

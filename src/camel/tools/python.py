@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from camel.core.action_text import RAISED
 from camel.core.background import Threads
 from camel.core.message import Action
 from camel.core.tools import Tool, ToolFailed, Workplace
@@ -21,8 +22,6 @@ from camel.sandbox.process import Killed, Limits, Program, ProgramFailed, Sandbo
 SECONDS = 30.0
 """Maximum duration of a call."""
 LIMITS = Limits(seconds=600, wall=SECONDS, memory=1 << 30, answer=4 << 20)
-RAISED = "The code raised an exception.\n"
-"""Start of the error of a call whose code was executed, so that it is executed again to restore the state."""
 _MOST_ERROR = 900
 _GUEST = (Path(__file__).parent / "interpreter.py").read_text("utf-8")
 _threads = Threads(16)
@@ -63,7 +62,7 @@ class PythonTool(Tool):
 
     async def recall(self, arguments: dict[str, Any], action: Action, place: Workplace) -> None:
         """Note the code of an earlier call, for the next one."""
-        if not action.error or action.error.startswith(RAISED):
+        if not action.error or action.error.startswith(RAISED):  # it was executed
             _interpreter(place).codes.append(str(arguments.get("code")))
 
     async def release(self, place: Workplace) -> None:
