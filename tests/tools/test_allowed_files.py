@@ -43,8 +43,8 @@ max_messages = 6
 name = "budget"
 items = ["10", "20"]
 """
-TALK = """
-title = "Talk"
+CHAT = """
+title = "Chat"
 [dialogue]
 task = "Spend <budget>"
 world = "tracing:Shop"
@@ -158,7 +158,7 @@ def test_the_check_of_a_scenario_reports_wrong_names(names: str, severity: str |
 
 
 def test_the_check_of_a_scenario_imports_nothing():
-    path = scenario(TALK)
+    path = scenario(CHAT)
     done = CliRunner().invoke(app, ["scenarios", "check", str(path)])
     assert done.exit_code == 0, done.output
     assert not Path("trace").exists()
