@@ -275,3 +275,17 @@ def test_a_conversation_that_failed_has_no_score():
     with pytest.raises(ModelError):
         made.run()
     assert made.transcript.scores == {}
+
+
+def test_keys_of_a_dictionary_are_text():
+    class Desk(World):
+        def __init__(self, row: Any):
+            self.keys = {9: True}
+
+    with pytest.raises(InputError, match=r"key 9.* text"):
+        start_world(Desk, None)
+
+
+def test_a_wrong_setting_of_a_tool_is_named():
+    with pytest.raises(InputError, match="seconds"):
+        tool(second=5)  # pyright: ignore

@@ -12,7 +12,7 @@ import pytest
 from camel.core.errors import InputError, MissingExtra
 from camel.core.tools import Toolbox, Workplace
 from camel.tools.find import find_tools, resolve, with_command
-from camel.tools.settings import ServerSettings, ToolSettings, check_allowed, secret_values
+from camel.tools.settings import ServerSettings, ToolSettings, check_allowed, check_tools, secret_values
 from tests.support.acting import act
 
 MODULE = """
@@ -70,7 +70,9 @@ async def test_a_function_is_called():
         ("shop_tools:nothing", "not 3"),
         ("shop_tools:Group", "function"),
         ("snake", "python"),
-        ("mcp:time", "[tools.servers.time]"),
+        ("pyton", "did you mean python?"),
+        ("world", 'world = "module:Class"'),
+        ("mcp:time", "mcp:time=COMMAND"),
         ("mcp:a=unclosed 'quote", "quotation"),
         ("mcp:a b=x", "'mcp:a b'"),
         ("../etc:passwd", "etc:passwd"),
@@ -164,6 +166,24 @@ def test_what_a_scenario_names_must_be_allowed():
         assert f'"{name}"]' in str(caught.value)  # the line to add
     with pytest.raises(InputError, match="'a b'"):  # the user sees what would be started
         check_allowed(["mcp:evil.tool"], settings)
+
+
+def test_an_unknown_server_is_named_before_it_can_be_allowed():
+    settings = read({"servers": {"time": {"command": ["x"]}}})
+    with pytest.raises(InputError, match="did you mean time"):
+        check_tools(["mcp:tme"], "", settings)
+
+
+def test_a_wrong_name_in_allow_is_named():
+    with pytest.raises(InputError, match="did you mean shop:Shop"):
+        check_allowed(["shop:Shop"], ToolSettings(allow=("shop:Shp",)))
+
+
+def test_two_servers_of_one_name_are_refused():
+    _, settings = with_command("mcp:time=first", ToolSettings())
+    assert with_command("mcp:time=first", settings)[1] == settings
+    with pytest.raises(InputError, match="time"):
+        with_command("mcp:time=second", settings)
 
 
 def test_nothing_is_allowed_by_default():

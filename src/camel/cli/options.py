@@ -60,6 +60,7 @@ ScenarioName = Annotated[str, option("Scenario: a name that `camel scenarios` li
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Also print the system prompts.")]
 ShowReasoning = Annotated[bool, flag("--show-reasoning", "Also print the model's reasoning, below the message that it led to.")]
 Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
+Allow = Annotated[list[str] | None, option("Allow a tool or world that the file names, such as python, module:function or mcp:SERVER.", "NAME")]
 Acknowledge = Annotated[list[str] | None, option("Include harmful conversations with this label, such as misalignment.", "LABEL")]
 Sample = Annotated[int, option("Number of conversations to draw at random from each run.", "N", min=1, max=100_000)]
 Stage = Annotated[str, option("Records to process: conversations, answers (single replies to questions), or a translation such as translated-de.", "NAME")]

@@ -25,6 +25,7 @@ def society(
     max_tokens: shared.MaxTokens = None,
     seed: shared.Seed = None,
     max_messages: shared.MaxMessages = None,
+    allow: shared.Allow = None,
     context: shared.Context = None,
     show_prompts: shared.ShowPrompts = False,
     show_reasoning: shared.ShowReasoning = False,
@@ -36,10 +37,11 @@ def society(
 
     from camel.cli.screen import Screen
     from camel.cli.session import check_file, open_chat, read_temperature, run_session, warn_small_model
+    from camel.generation.toolboxes import allow_tools
     from camel.models.local import LOCAL, LOCAL_SAMPLING
     from camel.scenarios import load_society
 
-    declared = load_society(file)
+    declared = allow_tools(load_society(file), allow or ())
     files = [check_file(path) for path in save or []]
     changes: dict[str, Any] = {}
     if temperature is not None:

@@ -49,6 +49,9 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
                 f"a member's name must be up to {MAX_NAME_CHARS} letters, digits, spaces, hyphens, dots and apostrophes, "
                 f"not {shown(name)}"
             )
+        tools: Any = self.tools
+        if type(tools) in (str, int, float, bool, dict):
+            raise InputError(f"the tools of {name} must be a list, not {shown(tools)}")
         for field, limit in (("role", MAX_ROLE_CHARS), ("brief", MAX_TASK_CHARS), ("prompt", MAX_TASK_CHARS)):
             text: Any = getattr(self, field)
             if not isinstance(text, str) or text:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_type_hints, ov
 import msgspec
 
 from camel.core.background import Threads, run_on_tool_loop
-from camel.core.checks import shown, whole
+from camel.core.checks import shown, similar, whole
 from camel.core.errors import CamelError, InputError
 from camel.core.message import Action, well_formed
 from camel.core.model import ToolSchema
@@ -244,6 +244,9 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
     """Make a tool of a function; also used as a decorator. Without settings, a plain function in a list of tools does the same."""
     if function is not None:
         return FunctionTool(function)
+    known: Any = FunctionTool.__init__.__kwdefaults__
+    for name in settings.keys() - known:
+        raise InputError(f"a tool has no setting {name}{similar(name, known)}. It has {', '.join(known)}")
     return partial(FunctionTool, **settings)
 
 

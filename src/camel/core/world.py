@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from camel.core.checks import shown
+from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.message import Action
 from camel.core.plugins import import_named
@@ -142,6 +142,12 @@ def bound_tools(tools: Sequence[Any], world: Any) -> list[Any]:
     """Return a list of tools in which the names of a world's methods are replaced by its tools."""
     kind = world_class(world)
     own = {one.name: one for name in dir(kind) if isinstance(one := getattr(kind, name), WorldTool)}
+    for one in tools:
+        if kind and isinstance(one, str) and ":" not in one and one not in (*own, ALL, "python"):
+            raise InputError(
+                f"the world {kind.__name__} has no tool {shown(one)}{similar(one, [*own, 'python'])}. "
+                f"It has {', '.join(own) or 'none: mark methods with @camel.tool'}. The name world means all of them"
+            )
     lists = (own.values() if one == ALL and kind else (own.get(str(one), one),) for one in tools)
     return [one for several in lists for one in several]
 
@@ -227,7 +233,9 @@ def _copied(value: Any, where: str) -> Any:
     try:
         if kind is list:
             return [_copied(one, where) for one in value]
-        if kind is dict and all(type(key) is str for key in value):
+        if kind is dict:
+            if wrong := [key for key in value if type(key) is not str]:
+                raise InputError(f"{where} has the key {shown(wrong[0])}: keys must be text, as in JSON")
             return {key: _copied(one, where) for key, one in value.items()}
     except RecursionError:
         raise InputError(f"{where} is nested too deeply, or contains itself: use JSON values") from None

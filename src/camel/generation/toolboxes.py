@@ -8,20 +8,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.dialogue import Dialogue
 from camel.core.errors import InputError
 from camel.core.identity import identity_of
-from camel.core.role_playing import ASSISTANT, USER
+from camel.core.society import Society
 from camel.core.tools import Toolbox
 from camel.core.world import bound_tools, world_class
-from camel.scenarios import Meeting, RolePlay, Scenario
-from camel.tools.find import find_tools
-from camel.tools.settings import ServerSettings, ToolSettings, check_allowed, secret_values, server_of
+from camel.scenarios import Scenario
+from camel.scenarios.checking import tools_of, world_of
+from camel.tools.find import find_tools, with_command
+from camel.tools.settings import ServerSettings, ToolSettings, check_tools, secret_values, server_of
 
 if TYPE_CHECKING:
     from camel.generation.config import GenerateConfig
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 class RunTools:
     """The tools of a configuration and its scenario. It is false if there are none."""
 
-    def __init__(self, config: GenerateConfig, scenario: Scenario) -> None:
-        """Raise an `InputError` for tools that the user does not allow."""
+    def __init__(self, config: GenerateConfig, scenario: Scenario, *, option: bool = False) -> None:
+        """Raise an `InputError` for tools that the user does not allow in the configuration, or with the option `--allow`."""
         self._critic = config.critic_of(scenario)
         own, given, usual = config.tools or ToolSettings(), scenario.tools or ToolSettings(), ToolSettings()
         self.settings = replace(
@@ -40,10 +41,8 @@ class RunTools:
             form=given.form if own.form == usual.form else own.form,
             limits=given.limits if own.limits == usual.limits else own.limits,
         )
-        self.world, named = _world_of(scenario), _named_in(scenario)
-        check_allowed([self.world] if self.world else [], self.settings)
-        scenarios = [one for names in named.values() for one in bound_tools(names, self.world)]
-        check_allowed([one for one in scenarios if isinstance(one, str)], self.settings)
+        self.world, named = world_of(scenario), tools_of(scenario)
+        check_tools(chain.from_iterable(named.values()), self.world, self.settings, option=option)
         users: dict[str, Any] = {
             seat: [one.tools for one in its.candidates if one.tools] for seat, its in config.models.items()
         }
@@ -92,24 +91,25 @@ class RunTools:
 
 def named_tools(scenario: Scenario) -> list[str]:
     """Return the names of the tools and of the world that a scenario uses, as `allow` lists them."""
-    names = [name for several in _named_in(scenario).values() for name in several]
-    return list(dict.fromkeys([*names, *filter(None, [_world_of(scenario)])]))
+    names = chain.from_iterable(tools_of(scenario).values())
+    outside = [name for name in names if name == "python" or ":" in name]  # not the methods of the world
+    return list(dict.fromkeys([*outside, *filter(None, [world_of(scenario)])]))
 
 
-def _world_of(scenario: Scenario) -> str:
-    end = scenario.end
-    return str(getattr(end.society if isinstance(end, Meeting) else end, "world", None) or "")
-
-
-def _named_in(scenario: Scenario) -> dict[str, Sequence[str]]:
-    """Return the names of tools, by seat."""
-    end = scenario.end
-    if isinstance(end, RolePlay):
-        return {ASSISTANT: end.assistant_tools or (), USER: end.user_tools or ()}
-    seats = (
-        end.seats if isinstance(end, Dialogue) else end.society.members if isinstance(end, Meeting) else ()
-    )
-    return {seat.name: tuple(map(str, seat.tools)) for seat in seats}
+def allow_tools(society: Society, allow: Sequence[str]) -> Society:
+    """Return the society of a file with tools in place of their names. Raise an `InputError` unless `allow` covers them and the
+    world: the file may have another author."""
+    settings, named, world = ToolSettings(allow=tuple(allow)), list[list[str]](), str(society.world or "")
+    for member in society.members:
+        named.append([])
+        for given in map(str, member.tools):
+            name, settings = with_command(given, settings)
+            named[-1].append(name)
+    check_tools(chain.from_iterable(named), world, settings, option=True)
+    encoded = msgspec.json.encode(settings)
+    boxes = (_toolbox(tuple(names), world, encoded) if names else () for names in named)
+    members = (replace(one, tools=box) for one, box in zip(society.members, boxes, strict=True))
+    return replace(society, members=tuple(members))
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ import hmac
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
 from math import inf
@@ -32,6 +32,7 @@ from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
 from camel.generation.generate import Generation
 from camel.generation.served import SOURCE, KeyReused, Requests, Served, reply_text
+from camel.generation.toolboxes import RunTools, allow_tools
 from camel.inputs.settings import Inputs
 from camel.jobs.budget import Budget
 from camel.jobs.launch import JobOptions, Launch
@@ -39,9 +40,10 @@ from camel.jobs.ledger import MONEY, usage_of
 from camel.jobs.progress import Printed
 from camel.jobs.runner import Outcome
 from camel.models.spec import ModelSpec, find_spec
-from camel.scenarios import load_society
+from camel.scenarios import load, load_society
 from camel.scenarios.checking import columns_of
 from camel.scenarios.societies import SOCIETY_FILE
+from camel.tools.settings import ToolSettings
 
 MAX_BYTES, READ_SECONDS = 4_000_000, 30.0
 """Maximum size of a request, and maximum time to send it."""
@@ -266,6 +268,7 @@ def serve(
     *,
     model: Model | ModelSpec | str | None = None,
     values: Mapping[str, str] | None = None,
+    allow: Sequence[str] = (),
     result: Any = None,
     out: str | Path = "",
     host: str = "127.0.0.1",
@@ -279,13 +282,17 @@ def serve(
 
     `what` is a declaration, a configuration, the path of a TOML file of either, or the name or folder of a scenario. Each
     request is a conversation in the run's folder `out`. Its text is the task, or fills the only placeholder that is not in
-    `values`. `key_variable` names the variable with the key that clients must send. `ready` is called with the base URL and
+    `values`. `allow` lists the tools and the world that a file or scenario may use, like `allow` in `[tools]` of a
+    configuration. `key_variable` names the variable with the key that clients must send. `ready` is called with the base URL and
     the model's name in requests. `result` and the other arguments are those of `generate`.
     """
     name = Path(what).stem if isinstance(what, str | Path) else "society"
     place = str(out) or f"runs/served-{name}"
     spec = find_spec(model) if isinstance(model, str) else model
-    what = _read(str(what), spec) if isinstance(what, str | Path) else what
+    if isinstance(what, str | Path):
+        what = _read(str(what), spec, tuple(allow))
+    elif allow:
+        raise InputError("allow is for files and scenarios, and this is an object: remove allow")
     wanted = None if result is None else read_settings(result)
     if isinstance(what, GenerateConfig):
         changes: dict[str, Any] = {"inputs": Inputs(source=SOURCE), "counts": {}, "out": place}
@@ -327,11 +334,16 @@ def _listen(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host} port {port} ({error.strerror}): choose another") from None
 
 
-def _read(what: str, spec: Model | ModelSpec | None) -> Declaration | GenerateConfig:
+def _read(what: str, spec: Model | ModelSpec | None, allow: tuple[str, ...]) -> Declaration | GenerateConfig:
     """Return what a path or the name of a scenario declares."""
     path = Path(what).expanduser()
     if path.suffix == ".toml" and "scenario" in read_table(path):
-        return read_config(path, local=spec is not None)
+        config = read_config(path, local=spec is not None)
+        own = config.tools or ToolSettings()
+        return replace(config, tools=replace(own, allow=(*own.allow, *allow))) if allow else config
     if path.suffix == ".toml" or ((path / SOCIETY_FILE).is_file() and not (path / "scenario.toml").is_file()):
-        return load_society(path)
-    return GenerateConfig(what, spec if isinstance(spec, ModelSpec) else find_spec())
+        return allow_tools(load_society(path), allow)
+    tools = ToolSettings(allow=allow) if allow else None
+    config = GenerateConfig(what, spec if isinstance(spec, ModelSpec) else find_spec(), tools=tools)
+    RunTools(config, load(what), option=True)
+    return config

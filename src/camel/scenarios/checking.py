@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import UUID
@@ -16,6 +16,7 @@ from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
 from camel.core.inception import placeholders as core_placeholders
+from camel.core.role_playing import ASSISTANT, USER
 from camel.core.society import PLACEHOLDERS
 from camel.core.stops import STOP_RULES
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS
@@ -33,6 +34,7 @@ from camel.scenarios.scenario import (
     unknown_placeholder,
 )
 from camel.scenarios.societies import templates, unknown_placeholders
+from camel.tools.settings import check_declared
 
 _LEVEL_NAME = re.compile(r"[a-z][a-z_]*")
 _PROMPT_CHARS = 20_000
@@ -93,6 +95,7 @@ def _lint(scenario: Scenario) -> Iterator[_Found]:
     for place, level in enumerate(scenario.levels):
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
     yield from _headings(scenario)
+    yield from _tools(scenario)
     match scenario.end:
         case RolePlay() as play:
             yield from _role_play(play, scenario)
@@ -135,6 +138,35 @@ def _whole(scenario: Scenario) -> Iterator[_Found]:
         except ValueError:
             what = f"must be a GUID, not {shown(scenario.canary)}" if scenario.canary else "is missing"
             yield FILE, f'canary {what}. Create a GUID with python -c "import uuid; print(uuid.uuid4())"'
+
+
+def _tools(scenario: Scenario) -> Iterator[_Found]:
+    servers = scenario.tools.servers if scenario.tools else {}
+    for seat, names in tools_of(scenario).items():
+        for name in dict.fromkeys(names):
+            try:
+                check_declared(name, world_of(scenario), servers)
+            except InputError as error:
+                found = f"tools of the {seat}", str(error)
+                # The user's configuration may declare a server.
+                yield (*found, "warning") if name.startswith("mcp:") else found
+
+
+def world_of(scenario: Scenario) -> str:
+    """Return the name of a scenario's world. Empty if there is none."""
+    end = scenario.end
+    return str(getattr(end.society if isinstance(end, Meeting) else end, "world", None) or "")
+
+
+def tools_of(scenario: Scenario) -> dict[str, Sequence[str]]:
+    """Return the names of a scenario's tools, by seat."""
+    end = scenario.end
+    if isinstance(end, RolePlay):
+        return {ASSISTANT: end.assistant_tools or (), USER: end.user_tools or ()}
+    seats = (
+        end.seats if isinstance(end, Dialogue) else end.society.members if isinstance(end, Meeting) else ()
+    )
+    return {seat.name: tuple(map(str, seat.tools)) for seat in seats}
 
 
 def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
@@ -413,7 +445,7 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
             for member, system, _ in society.prompts(task):
                 rendered.append(Rendered(f"system prompt of {member.name}, {member.title}", system))
         case Dialogue() as dialogue:
-            filled = dialogue.fill(facts)
+            filled = msgspec.structs.replace(dialogue, world=None).fill(facts)  # without importing the world
             rendered += [
                 Rendered(f"system prompt of the {seat.name}, {seat.title}", text)
                 for seat, text in filled.prompts()

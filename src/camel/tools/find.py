@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from camel.core.checks import shown, similar
+from camel.core.checks import shown
 from camel.core.errors import InputError, MissingExtra
 from camel.core.plugins import import_named
 from camel.core.tools import FunctionTool, Tool, ToolFailed, Workplace, checked_name
-from camel.tools.settings import Rule, ServerSettings, ToolSettings, check_name, rules_for, server_of
+from camel.tools.settings import Rule, ServerSettings, ToolSettings, check_declared, rules_for, server_of
 
 
 def find_tools(names: Sequence[str], settings: ToolSettings) -> list[Tool]:
@@ -25,7 +25,8 @@ def find_tools(names: Sequence[str], settings: ToolSettings) -> list[Tool]:
     found: dict[str, Tool] = {}
     for given in names:
         name, settings = with_command(given, settings)
-        for one, full in _find(check_name(name), settings):
+        check_declared(name, "", settings.servers)
+        for one, full in _find(name, settings):
             if one.name in found and server_of(name):
                 one.name = f"{server_of(name)}_{one.name}"[:64]
             if one.name in found:
@@ -42,15 +43,17 @@ def resolve(name: str) -> Sequence[Tool]:
 def with_command(name: str, settings: ToolSettings) -> tuple[str, ToolSettings]:
     """Add the server of `mcp:NAME=COMMAND` or `mcp:NAME=URL` to the settings, and return its name without it."""
     bare, sign, command = name.partition("=")
-    if not sign or not name.startswith("mcp:"):
+    if not sign or not (server := server_of(bare)):
         return name, settings
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
         raise InputError(f"the command of {bare} cannot be read: {error}") from None
     url = len(words) == 1 and words[0].startswith(("http://", "https://"))
-    server = ServerSettings(url=words[0]) if url else ServerSettings(command=words)
-    return bare, replace(settings, servers={**settings.servers, server_of(bare): server})
+    found = ServerSettings(url=words[0]) if url else ServerSettings(command=words)
+    if settings.servers.get(server, found) != found:
+        raise InputError(f"there are two MCP servers called {server}: rename one")
+    return bare, replace(settings, servers={**settings.servers, server: found})
 
 
 def _restricted(tool: Tool, rules: Sequence[Rule]) -> Tool:
@@ -77,12 +80,7 @@ def _find(name: str, settings: ToolSettings) -> Iterator[tuple[Tool, str]]:
         from camel.tools.python import PythonTool
 
         yield PythonTool(), name
-    elif server := server_of(name):
-        if server not in settings.servers:
-            raise InputError(
-                f"there is no MCP server {server}{similar(server, settings.servers)}. Add it to your configuration: "
-                f'[tools.servers.{server}] with command = ["…"], or write mcp:{server}=COMMAND'
-            )
+    elif server_of(name):
         try:
             from camel.tools.mcp_servers import server_tools
         except ImportError as error:

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.tools import ToolForm, ToolLimits
+from camel.core.world import ALL, bound_tools
 
 _NAME = re.compile(r"python|mcp:[\w-]{1,32}(?:\.[^\s()=]{1,128})?|\w+(?:\.\w+)*:\w+(?:\.\w+)*", re.ASCII)
 _ENTRY = re.compile(r'([^()\s]+)(?:\(((?:\s*[\w.-]+\s*=\s*"(?:[^"\\]|\\.)*"\s*(?:,|(?=\))))+)\))?')
@@ -108,26 +109,53 @@ class Rule(NamedTuple):
 
 def check_name(name: str) -> str:
     """Return the name of a tool or server. Raise an `InputError` if it is not one."""
+    if name == ALL:
+        raise InputError('world means all tools of a world: declare world = "module:Class", and allow it')
     if not _NAME.fullmatch(name):
-        kinds = "python, mcp:SERVER, mcp:SERVER.TOOL and module:function"
-        raise InputError(f"{shown(name)} is not the name of a tool. Names are {kinds}")
+        kinds = "python, mcp:SERVER, mcp:SERVER.TOOL, module:function, and module:Class for a world"
+        suggestion = similar(name, ["python"])
+        raise InputError(f"{shown(name)} is not the name of a tool{suggestion}. Names are {kinds}")
     return name
 
 
-def check_allowed(named: Iterable[str], settings: ToolSettings) -> None:
-    """Raise an `InputError` unless `allow` covers every tool and server in `named`."""
-    missing = [name for name in dict.fromkeys(named) if not rules_for(check_name(name), settings)]
+def check_declared(name: str, world: str, servers: Iterable[str]) -> None:
+    """Raise an `InputError` if a speaker's tool has a wrong name, or an unknown server. Nothing is imported or started."""
+    server = "" if world and ":" not in name else server_of(check_name(name))
+    if server and server not in servers:
+        raise InputError(
+            f"there is no MCP server {server}{similar(server, servers)}. In a scenario or configuration, declare "
+            f'[tools.servers.{server}] with command = ["…"] or url = "https://…". Elsewhere, write {name}=COMMAND or {name}=URL'
+        )
+
+
+def check_tools(names: Iterable[str], world: str, settings: ToolSettings, *, option: bool = False) -> None:
+    """Raise an `InputError` unless names are right and `allow` covers them and the world, which is imported only after that."""
+    named = list(dict.fromkeys(names))
+    for name in named:
+        check_declared(name, world, settings.servers)
+    outside = [name for name in named if name == "python" or ":" in name]
+    check_allowed([*filter(None, [world]), *outside], settings, option=option)
+    bound_tools(named, world)
+
+
+def check_allowed(named: Iterable[str], settings: ToolSettings, *, option: bool = False) -> None:
+    """Raise an `InputError` unless `allow` covers every tool and server in `named`. `option` is whether it is `--allow`."""
+    rules = {name: rules_for(check_name(name), settings) for name in named}
+    missing = [name for name, found in rules.items() if not found]
     if not missing:
         return
-    commands = {
-        f"mcp:{name} starts the command `{shlex.join(server.command)}`"
-        for name, server in settings.servers.items()
-        if server.command and name in map(server_of, missing)
-    }
-    raise InputError(
-        f"the scenario uses {', '.join(missing)}, which you have not allowed{''.join(f'. {one}' for one in commands)}. "
-        f"If you trust it, set in [tools] of your configuration: allow = {json.dumps([*settings.allow, *missing])}"
-    )
+    unused = {rule.name for rule in settings.rules() if not any(rule in found for found in rules.values())}
+    notes = [f"{one} is allowed, but not used{hint}" for one in unused if (hint := similar(one, missing))]
+    for name in dict.fromkeys(map(server_of, missing)):
+        if server := settings.servers.get(name):
+            does = f"starts the command `{shlex.join(server.command)}`" if server.command else "connects to"
+            notes.append(f"mcp:{name} {does}{server.url and ' '}{server.url}")
+    listed = json.dumps([*settings.allow, *missing])
+    typed = " ".join(f"--allow {shlex.quote(name)}" for name in missing)
+    with_option = f"add {typed} (in Python: allow={listed})"
+    advice = with_option if option else f"set in [tools] of your configuration: allow = {listed}"
+    parts = [f"you have not allowed {', '.join(missing)}", *notes, f"If you trust this, {advice}"]
+    raise InputError(". ".join(parts))
 
 
 def rules_for(name: str, settings: ToolSettings) -> list[Rule]:
