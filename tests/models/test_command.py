@@ -306,6 +306,15 @@ def test_a_program_that_dies_makes_all_calls_in_flight_unreachable(tmp_path: Pat
 
 
 @process
+def test_a_line_that_is_written_in_pieces_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    body = """for request in requests():
+    for piece in ("one ", "line", "\\nrest"): sys.stderr.write(piece); sys.stderr.flush(); time.sleep(0.2)
+    say(request)"""
+    assert asked(tmp_path, body, "x") == ["yes"]
+    assert capfd.readouterr().err.splitlines() == ["program.py: one line", "program.py: rest"]
+
+
+@process
 def test_it_is_started_again_at_the_next_call(tmp_path: Path):
     body = """
 for request in requests():

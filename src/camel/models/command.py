@@ -111,7 +111,8 @@ class CommandModel(Model):
 
 class _Program(asyncio.SubprocessProtocol):
     def __init__(self, name: str) -> None:
-        self._name, self._last, self._printed, self._rest = name, "", 0, bytearray()
+        self._name, self._last, self._printed = name, "", 0
+        self._rest = {1: bytearray(), 2: bytearray()}
         self._waiting: dict[Any, asyncio.Future[Reply]] = {}
         self.answered, self.end = 0.0, asyncio.get_running_loop().create_future()
 
@@ -125,15 +126,13 @@ class _Program(asyncio.SubprocessProtocol):
         self.process, self.input = transport, transport.get_pipe_transport(0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
-            self._print(data)
-            return
-        self._rest += data
-        *lines, self._rest = self._rest.split(b"\n") if b"\n" in data else [self._rest]
+        rest = self._rest[fd]
+        rest += data
+        *lines, self._rest[fd] = rest.split(b"\n") if b"\n" in data else [rest]
         for line in lines:
-            self._take(bytes(line))
-        if len(self._rest) > MAX_LINE:
-            self._rest, self._last = bytearray(), f"a line has more than {MAX_LINE:,} bytes"
+            (self._take if fd == 1 else self._print)(bytes(line))
+        if len(self._rest[fd]) > MAX_LINE:
+            self._rest[fd], self._last = bytearray(), f"a line has more than {MAX_LINE:,} bytes"
             self.process.close()
 
     def process_exited(self) -> None:
@@ -142,7 +141,8 @@ class _Program(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(5, self.process.close)  # if another process has the pipes
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._take(bytes(self._rest))
+        self._take(bytes(self._rest[1]))
+        self._print(bytes(self._rest[2]))
         self.process.close()
         self.end.set_result(None)
         why = f"the program '{self._name}' ended with code {self.process.get_returncode()}: {self._last}"
