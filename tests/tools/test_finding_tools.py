@@ -170,12 +170,12 @@ def test_what_a_scenario_names_must_be_allowed():
 
 def test_an_unknown_server_is_named_before_it_can_be_allowed():
     settings = read({"servers": {"time": {"command": ["x"]}}})
-    with pytest.raises(InputError, match="did you mean time"):
+    with pytest.raises(InputError, match="mean time"):
         check_tools(["mcp:tme"], "", settings)
 
 
 def test_a_wrong_name_in_allow_is_named():
-    with pytest.raises(InputError, match="did you mean shop:Shop"):
+    with pytest.raises(InputError, match="mean shop:Shop"):
         check_allowed(["shop:Shop"], ToolSettings(allow=("shop:Shp",)))
 
 
