@@ -41,8 +41,9 @@ MARKER = "Thought:"
 """Begins every thought, and occurs in no speech."""
 _GRAMMAR = r"""
 root     ::= "<think>\nThought: " sentence (" " sentence)? "\n</think>\n\n" speech
-sentence ::= [A-Z] [a-z]+ (" " [a-z]+){2,9} "."
+sentence ::= [A-Z] [a-z]{1,8} (" " [a-z]{1,9}){2,4} "."
 """
+"""Bounded, so that even text of single letters ends within 200 tokens."""
 GRAMMARS = {
     "user": _GRAMMAR + r"""speech ::= "Instruction: " sentence "\nInput: None" """,
     "assistant": _GRAMMAR + r"""speech ::= "Solution: " sentence "\nNext request." """,
