@@ -114,7 +114,7 @@ class NoInstruction(msgspec.Struct, frozen=True):
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the user's last `rounds` messages carry no instruction."""
-        if not messages or messages[-1].speaker != self.by:
+        if not messages or messages[-1].speaker != self.by or messages[-1].move.instruction is not None:
             return None
         latest = islice(_said_by(self.by, messages), self.rounds)
         silent = sum(1 for _ in takewhile(lambda message: message.move.instruction is None, latest))
