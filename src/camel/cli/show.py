@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FIRST = 10
 """Number of conversations that a summary lists."""
+MOST_COUNTED = 100_000
+"""Maximum number of conversations whose failed tool calls are counted."""
 
 
 def show(
@@ -101,7 +103,7 @@ def _show_run(console: Console, run: Run, labels: Sequence[str], as_json: bool) 
 
     now, first, selected = run.status(), list(islice(run, FIRST)), run.chosen is not None
     calls, failures = now.tool_calls, None
-    if selected or run.folder.on_disk:  # counting would fetch all files of a run in a store
+    if selected or (run.folder.on_disk and len(run) <= MOST_COUNTED):  # it reads all files
         with suppress(CamelError, OSError):  # a damaged file
             calls, failures = count_actions(run)
     stops, usage, paid = total(run) if selected else (now.stops, now.usage, now.money)
