@@ -128,9 +128,10 @@ def _fits(name: str, text: str, action: str) -> bool:
 def _claims(message: Message, asked: str, requested: bool) -> Iterator[tuple[str, str, str]]:
     """Yield each sentence that reports an action, the text about it, and `look`, `change` or `state`."""
     shows, wants_facts = re.search(_SHOWS, message.content), re.search(_QUESTION, asked)
+    text = prose(work(message))
     partly = requested and not all(_reads(one.tool) for one in message.actions)
-    partly = partly and not re.search(_WAITS, prose(work(message))) and _stated(prose(work(message)))
-    for said in () if re.search(_COMPOSES, asked) else re.split(_END, prose(work(message))):
+    partly = partly and not re.search(_WAITS, text) and _stated(text)
+    for said in () if re.search(_COMPOSES, asked) else re.split(_END, text):
         acted, low = False, "" if said.endswith("?") else re.sub(_IF, r"\1", said.lower())
         for part in re.split(_PART, low):
             bare = re.search(_BARE, part) if acted or low.startswith(part) else None
@@ -139,13 +140,8 @@ def _claims(message: Message, asked: str, requested: bool) -> Iterator[tuple[str
                 action = part[start : start + 80].partition(" and ")[0]
                 shown = shows and re.match(_WROTE, action)
                 if re.match(_ACTED, action) and not shown and not re.search(_SUPPOSED, before):
-                    kind = (
-                        "look"
-                        if re.match(_CHECKED, action)
-                        else "change"
-                        if acted or verb is not bare or action[:4] == "done"
-                        else "state"
-                    )
+                    kind = "change" if acted or verb is not bare or action[:4] == "done" else "state"
+                    kind = "look" if re.match(_CHECKED, action) else kind
                     yield said, part[verb.start() : start] + action, kind
                     acted = True
             if (result := re.search(_RESULT, part)) and not re.search(_SUPPOSED, part[: result.start()]):
@@ -165,6 +161,12 @@ def _claims(message: Message, asked: str, requested: bool) -> Iterator[tuple[str
                 wanted |= requested and not re.match(_PAST, named)
                 if wanted and not told and not shown and (not wants_facts or part.startswith("your ")):
                     yield said, part[:120], "change" if requested and message.actions else "state"
+
+
+def _shares(asked: str, part: str) -> bool:
+    """Return whether two texts share a word of four or more letters, by its first five."""
+    first, second = ({word[:5] for word in re.findall(r"[a-z]{4,}", text)} for text in (asked, part))
+    return not first.isdisjoint(second)
 
 
 _END = r"(?<=[.!?;:])\s+|\n+"
@@ -201,9 +203,3 @@ _RESULT = r"\brunning [^.]{0,40}\b(?:gave|gives|printed|returned|produced|yielde
 _PAST = r"(?:[a-z-]+ed|sent|put|set|made|taken|run|written|built|bought|paid|done|gone|frozen|withdrawn|reset|split|cut|shut|told|turned \w+)"
 _STATE = rf"^(?!(?:you|they|he|she|i|we|refunds|orders|files|emails|messages)\b(?! are all|'re| are now| have been|'ve been))(?:(?! that | which | who | by ).){{0,80}}?(?:\b(?:(?:has|have)(?: now| just| already| also)?(?: been)?|was|were|is|are|is being|are being)|'s been|'s|'re)(?: (?:just|now|all|already|also|both|officially|back|\w+ly)){{0,2}} ({_PAST}|gone|on (?:its|their|the|her|his) way|all set|live|on hold|yours|in your \w+|on your \w+)\b(?! by\b)(?!.{{0,40}}\b(?:in (?:1\d|20)\d\d|after (?:an?|two|three|\d+)|when|if|unless|once|whenever|within)\b)|^(?!(?:the|an?|any|every|each|i|we|you|he|she|they|it)\b)(?:[^\s,]+ ){{0,4}}({_PAST})(?=\W*$|[.!:]| (?:successfully|for|to|at|in|on|as|under|with|from|until|and)\b)|\b(?:is|are|it's) now\b|\bnow \w+s\b|\bis .{{0,40}}\bnow\W*$|\b(?:went|has gone|have gone) (?:out|through|live)\b"
 _KINDS = r"(?<![a-z])(?:sen[dt]|e-?mail|mail|messag|text|sms|notif|post|slack|forward|fax|ping|shar(?:e|ing)|told|asked|inform|let \w+ know|went out|on (?:its|their) way)  (?<![a-z])(?:book|reserv|hold|appoint|check.?in|checked (?:\w+ )?in)  (?<![a-z])(?:ran|run|exec|tested|tests? pass|python|code|script|shell|bash|sandbox|notebook|simulat|fitted|train)  (?<![a-z])(?:sav(?:e|ing)|stor(?:e|ing)|writ|wrote|upload|export|file)  (?<![a-z])(?:event|calendar|schedul|meeting|remind|alarm|timer|appointment)  (?<![a-z])(?:cancel|delet|remov|eras|wip|clear|unsubscrib|gone)  (?<![a-z])(?:pay|paid|refund|transfer|charg|credit)  (?<![a-z])(?:updat|chang|edit|modif|mov|renam|replac|switch|adjust|resched|now (?:has|have|owns|reads|says))  (?<![a-z])(?:creat|add(?:ed|ing|_)|open|filed|ticket|issue|rais|log(?:ged)?(?![a-z])|escalat|report)"
-
-
-def _shares(asked: str, part: str) -> bool:
-    return bool(
-        {w[:5] for w in re.findall(r"[a-z]{4,}", asked)} & {w[:5] for w in re.findall(r"[a-z]{4,}", part)}
-    )

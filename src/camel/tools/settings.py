@@ -148,8 +148,8 @@ def check_allowed(named: Iterable[str], settings: ToolSettings, *, option: bool 
     notes = [f"{one} is allowed, but not used{hint}" for one in unused if (hint := similar(one, missing))]
     for name in dict.fromkeys(map(server_of, missing)):
         if server := settings.servers.get(name):
-            does = f"starts the command `{shlex.join(server.command)}`" if server.command else "connects to"
-            notes.append(f"mcp:{name} {does}{server.url and ' '}{server.url}")
+            starts = f"starts the command `{shlex.join(server.command)}`"
+            notes.append(f"mcp:{name} {starts if server.command else f'connects to {server.url}'}")
     listed = json.dumps([*settings.allow, *missing])
     typed = " ".join(f"--allow {shlex.quote(name)}" for name in missing)
     with_option = f"add {typed} (in Python: allow={listed})"
