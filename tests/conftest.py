@@ -36,12 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="update the texts in tests/snapshots")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Put all tests with a cluster into one process: clusters that start at the same moment disturb each other."""
+    if item.get_closest_marker("cluster"):
+        item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin the longest tests first, so that none is left over at the end; refuse a pytest that ignores xdist's groups.
-
-    Ray clusters that start side by side do not come up.
-    """
+    """Begin the longest tests first, so that none is left over at the end; refuse a pytest that ignores xdist's groups."""
     items.sort(key=lambda item: item.get_closest_marker("longest") is None)
     if getattr(config.option, "loadgroup", False):
         loose = [item for item in items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from camel import Transcript
-from camel.cli import app, main
+from camel.cli import main
 from camel.core.errors import InputError
 from camel.core.message import Message
 from camel.core.stops import Stop
@@ -27,6 +26,7 @@ from camel.runs.layout import Segment
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
+from tests.support import in_process
 from tests.support.scored import scored_run
 
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
@@ -60,7 +60,7 @@ def commit(folder: RunFolder, shard: int) -> None:
 
 
 def export(run: RunFolder, *words: str) -> Any:
-    done = CliRunner().invoke(app, ["export", run.address, *words], catch_exceptions=False)
+    done = in_process.invoke(["export", run.address, *words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done
 
@@ -84,7 +84,7 @@ def test_a_run_that_is_not_finished_is_called_so(
 
 
 def refused(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words), standalone_mode=False)
+    done = in_process.invoke(list(words), standalone_mode=False)
     assert isinstance(done.exception, InputError)
     return str(done.exception)
 
@@ -164,7 +164,7 @@ def test_commands_use_the_conversations_that_match(tmp_path: Path):
     assert 2 < len(wanted) < 15
 
     def run_command(*words: str) -> str:
-        done = CliRunner().invoke(app, [*words, "--where", where], catch_exceptions=False)
+        done = in_process.invoke([*words, "--where", where], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -188,7 +188,7 @@ def test_force_makes_other_rows_and_never_removes_a_run(run: RunFolder, tmp_path
     out = str(tmp_path / "rows")
 
     def rows(*words: str) -> Any:
-        done = CliRunner().invoke(app, ["rows", run.address, *words, "--json"], catch_exceptions=False)
+        done = in_process.invoke(["rows", run.address, *words, "--json"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return msgspec.json.decode(done.stdout.splitlines()[-1])["result"]
 
@@ -216,13 +216,13 @@ def test_options_that_would_do_nothing_are_refused(
     said = refused("rows", str(file), "--out", "elsewhere", "--markers", "--json")
     assert "--out, --markers" in said
     assert not out.exists()
-    done = CliRunner().invoke(app, ["rows", str(file), "--json", "--force"])
+    done = in_process.invoke(["rows", str(file), "--json", "--force"])
     assert done.exit_code == 0, done.output
 
 
 def test_rows_of_which_nothing_is_left_say_by_what(run: RunFolder, tmp_path: Path):
-    done = CliRunner().invoke(
-        app, ["rows", run.address, "--out", str(tmp_path / "rows"), "--where", "stop = 'don'"]
+    done = in_process.invoke(
+        ["rows", run.address, "--out", str(tmp_path / "rows"), "--where", "stop = 'don'"]
     )
     assert done.exit_code == 0
     assert "'where'" in done.output
@@ -262,7 +262,7 @@ def test_names_of_an_archive_do_not_act_on_the_terminal(run: RunFolder, tmp_path
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    done = CliRunner().invoke(app, ["import", str(archive), str(tmp_path / "imported"), "--skip"])
+    done = in_process.invoke(["import", str(archive), str(tmp_path / "imported"), "--skip"])
     assert done.exit_code == 0, done.output
     assert "camel: skipped: " in done.stderr
     assert "bad␚[2J.json" in done.stderr
@@ -273,7 +273,7 @@ def test_runs_lists_damaged_ones_for_programs_too(run: RunFolder, tmp_path: Path
     broken = tmp_path / "broken" / "run.json"
     broken.parent.mkdir()
     broken.write_text("{")
-    done = CliRunner().invoke(app, ["run", "list", str(tmp_path), "--json"], catch_exceptions=False)
+    done = in_process.invoke(["run", "list", str(tmp_path), "--json"], catch_exceptions=False)
     listed = {one["run"]: one for one in map(msgspec.json.decode, done.stdout.splitlines())}
     assert set(listed) == {run.address, str(broken.parent)}
     assert listed[str(broken.parent)]["state"] == "damaged"

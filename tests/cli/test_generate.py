@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from camel import Run
-from camel.cli import app
 from camel.cli.command import resume_line
 from camel.jobs.signals import STOPPED
 from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings
+from tests.support import in_process
 from tests.support.command import camel
 from tests.support.endpoints import serve
 from tests.support.forks import Program, wait_until
@@ -552,7 +551,7 @@ def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
 
 def test_the_resume_command_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CAMEL_JOURNALS", "/fast disk/journals")
-    command = typer.main.get_command(app)
+    command = in_process.parser()
     typed = ["generate", "a.toml", "--json", "--concurrency", "8", "--accept-change", "model.name"]
     with command.make_context("camel", typed) as outer:  # pyright: ignore[reportUnknownMemberType]
         name, inner, rest = command.resolve_command(outer, typed)  # pyright: ignore

@@ -12,15 +12,15 @@ from typing import Any, get_args
 import pytest
 import typer.main
 from typer.models import OptionInfo
-from typer.testing import CliRunner
 
 from camel.cli import GROUPS, app, name_of
 from camel.cli.help import first_sentence, texts
+from tests.support import in_process
 
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 LINES, MORE = 40, 5
 """Lines of a terminal, and of commands still to come."""
-ROOT: Any = typer.main.get_command(app)
+ROOT: Any = in_process.parser()
 TYPES = re.compile(r"<[a-z]+(\[\w+\])?( range)?>|\{\w+|\blist\[|…")
 """Types and braces that typer would print, and its mark of a text that was cut."""
 
@@ -36,7 +36,7 @@ each_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 
 
 def help_of(path: tuple[str, ...]) -> list[str]:
-    shown = CliRunner().invoke(app, [*path, "--help"], env=TERMINAL)
+    shown = in_process.invoke([*path, "--help"], env=TERMINAL)
     assert shown.exit_code == 0, shown.output
     return shown.output.splitlines()
 

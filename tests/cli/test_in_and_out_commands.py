@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from camel.cli import app
 from camel.core.errors import InputError
 from camel.core.transcript import Score
 from camel.formats.dataset import dataset
@@ -19,11 +17,12 @@ from camel.formats.documents import store
 from camel.formats.push import plan_upload
 from camel.library.run import Run
 from camel.runs.run import open_folder
+from tests.support import in_process
 from tests.support.conversations import RELEASE, talk
 
 
 def camel(*words: object) -> str:
-    done = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False, standalone_mode=False)
+    done = in_process.invoke(list(map(str, words)), catch_exceptions=False, standalone_mode=False)
     return done.output
 
 

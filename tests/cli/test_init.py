@@ -11,9 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from camel.cli import app
 from camel.core.errors import InputError
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.generate import Generation
@@ -32,6 +30,7 @@ from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.models.spec import ModelSpec
 from camel.scenarios import check, load
+from tests.support import in_process
 from tests.support.command import camel
 from tests.support.endpoints import serve
 from tests.support.jobs import generation
@@ -135,7 +134,7 @@ def test_what_cannot_work_is_refused_and_nothing_written(
     snapshot: Callable[..., None],
 ):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["init", *words])
+    result = in_process.invoke(["init", *words])
     assert isinstance(result.exception, InputError)
     assert says in str(result.exception)
     snapshot("errors", result.exception)
@@ -146,19 +145,19 @@ def test_what_cannot_work_is_refused_and_nothing_written(
 def test_nothing_is_overwritten_and_no_key_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-key")
-    result = CliRunner().invoke(app, ["init", "mine.toml"])
+    result = in_process.invoke(["init", "mine.toml"])
     assert result.exit_code == 0, result.output
     text = Path("mine.toml").read_text()
     assert "sk-very" not in text + result.output
     assert tomllib.loads(text)["model"] == {"name": "gpt-4.1-mini", "key_variable": "OPENAI_API_KEY"}
-    again = CliRunner().invoke(app, ["init", "mine.toml", "--local"])
+    again = in_process.invoke(["init", "mine.toml", "--local"])
     assert isinstance(again.exception, InputError)
     assert Path("mine.toml").read_text() == text
 
 
 def test_without_a_terminal_and_a_key_it_is_the_local_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["init"])
+    result = in_process.invoke(["init"])
     assert result.exit_code == 0, result.output
     assert "camel plan camel.toml\n  camel generate camel.toml" in result.output
     assert read_config(Path("camel.toml")).is_local
@@ -170,7 +169,7 @@ def test_a_model_of_this_machine_needs_no_key_and_no_price(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-something")
-    result = CliRunner().invoke(app, ["init", "--model", name])
+    result = in_process.invoke(["init", "--model", name])
     assert result.exit_code == 0, result.output
     assert tomllib.loads(Path("camel.toml").read_text())["model"] == {"name": name}
     assert "price" not in Path("camel.toml").read_text()

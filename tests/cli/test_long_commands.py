@@ -83,7 +83,7 @@ COMMANDS = {
             "-n",
             "3",
             "--problems",
-            "4",
+            "8",
             "--seed",
             "1",
             "--out",

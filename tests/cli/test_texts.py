@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-import typer.main
 from rich.console import Console
-from typer.testing import CliRunner
 
-from camel.cli import app
 from camel.cli.panel import panel
 from camel.cli.play import _take_back  # pyright: ignore[reportPrivateUsage]
 from camel.cli.screen import Screen
@@ -25,6 +22,7 @@ from camel.core.message import Usage
 from camel.core.model import Request
 from camel.jobs.status import Snapshot, StageState
 from camel.models.replica import ReplicaState
+from tests.support import in_process
 
 Check = Callable[..., None]
 PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
@@ -36,9 +34,9 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         yield from commands(inner, (*path, name))
 
 
-@pytest.mark.parametrize("path", [*commands(typer.main.get_command(app))], ids=" ".join)
+@pytest.mark.parametrize("path", [*commands(in_process.parser())], ids=" ".join)
 def test_help(path: tuple[str, ...], snapshot: Check):
-    shown = CliRunner().invoke(app, [*path, "--help"], env=PLAIN)
+    shown = in_process.invoke([*path, "--help"], env=PLAIN)
     assert shown.exit_code == 0, shown.output
     assert f"Usage: {' '.join(('camel', *path))} " in shown.output
     snapshot("help", shown.output)
@@ -102,7 +100,7 @@ STATES = {
 def test_status(name: str, monkeypatch: pytest.MonkeyPatch, snapshot: Check):
     now = STATES[name]
     monkeypatch.setattr("camel.jobs.status.read_status", lambda run: now)
-    shown = CliRunner().invoke(app, ["run", "status", now.run], env=PLAIN)
+    shown = in_process.invoke(["run", "status", now.run], env=PLAIN)
     assert shown.exit_code == 0, shown.output
     assert now.run in shown.output
     assert ("resume  camel generate trial.toml" in shown.output) == (now.state in ("stopped", "new"))

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
-from camel.cli import app
 from camel.core.errors import InputError
 from camel.core.plugins import offered
 from camel.detectors import DETECTORS
 from camel.doctor import CheckResult, examine_machine, machine, worst
 from camel.engine.ray.connect import look_at
 from camel.sandbox import process
+from tests.support import in_process
 from tests.support.clinic import Ailments, endpoint
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -202,7 +201,7 @@ def test_broken_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def doctored(*words: object) -> Any:
-    return CliRunner().invoke(app, ["doctor", *map(str, words)])
+    return in_process.invoke(["doctor", *map(str, words)])
 
 
 def test_the_command_says_what_it_spends_and_ends_with_a_status(

@@ -200,7 +200,8 @@ def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
         for one in texts:
             assert "void" not in one
             assert re.match(r"(Instruction: Step|Solution: Done) \d.* and on and on", one, re.DOTALL), one
-        assert events[-2][0] == "state"
+        assert events[-1][0] == "ended"
+        assert [data["ended"] for kind, data in events if kind == "state"][-1]
         # Who comes back gets what was missed, and nothing twice.
         for seen, headers in ((2, {}), (0, {"last-event-id": "2"})):
             again = [data for kind, data in visitor.events(where, seen, **headers) if kind == "message"]

@@ -16,17 +16,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 import camel.scenarios
 from camel import Run
-from camel.cli import app as commands
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.runs.control import read_wish, wish
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
+from tests.support import in_process
 from tests.support.browser import Reader, Server
 from tests.support.payloads import CONTROL, PAYLOADS, acts, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society, transcript
@@ -354,7 +353,7 @@ def generated(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
             monkeypatch.setenv("OPENAI_API_KEY", "none")
         else:
             command.append("--local")
-        done = CliRunner().invoke(commands, command)
+        done = in_process.invoke(command)
         assert done.exit_code == 0, done.output
     [run] = [path.parent for path in tmp_path.glob("*/run.json")]
     return run

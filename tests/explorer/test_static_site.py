@@ -13,10 +13,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from camel import Transcript
-from camel.cli import app
 from camel.core.errors import InputError
 from camel.explorer.site import _names, chosen, write_site
 from camel.query.answers import NeedsConsent, Row
@@ -25,6 +23,7 @@ from camel.query.where import Query
 from camel.record.release import Release
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
+from tests.support import in_process
 from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society
 from tests.support.web_page import Page
@@ -168,7 +167,7 @@ def test_names_are_safe_on_any_disk(ids: list[str]):
 
 def test_the_command(run: Path, tmp_path: Path):
     def export(*options: str) -> Any:
-        return CliRunner().invoke(app, ["export", str(run), *options])
+        return in_process.invoke(["export", str(run), *options])
 
     done = export("site", str(tmp_path / "site"), "--where", 'stop = "done"')
     assert done.exit_code == 0, done.output

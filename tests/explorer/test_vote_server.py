@@ -14,14 +14,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from typer.testing import CliRunner
 
-from camel.cli import app as commands
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
 from camel.evaluation.votes import CastVote, latest, read_records
 from camel.explorer.renderer import as_html
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
+from tests.support import in_process
 from tests.support.ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
 from tests.support.societies import society
 from tests.support.thread_server import ThreadServer
@@ -198,7 +197,7 @@ def test_what_was_evaluated_can_be_voted_on(tmp_path: Path, monkeypatch: pytest.
 
     def evaluate(endpoint: SimulatorProcess) -> None:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-        done = CliRunner().invoke(commands, command)
+        done = in_process.invoke(command)
         assert done.exit_code == 0, done.output
 
     with spawn(SimulatorSettings(author="tests.support.ballots:author")) as endpoint:

@@ -44,7 +44,7 @@ from tests.support.crashes import (  # noqa: E402
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("ray"),
+    pytest.mark.cluster,
     # Found and not imported: ray takes seconds, and only child processes use it.
     pytest.mark.skipif(
         not all(map(importlib.util.find_spec, ("ray", "grpc"))), reason="needs the extra 'cluster'"

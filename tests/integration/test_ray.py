@@ -40,7 +40,7 @@ from tests.support.crashes import Crashes, Witness, exported  # noqa: E402
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("ray"),  # clusters that start at the same moment disturb each other
+    pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'cluster'"),
 ]
 KEY = "sk-canary-7f3a9b2c5d1e4f60"

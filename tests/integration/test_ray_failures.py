@@ -34,7 +34,7 @@ pytest.importorskip("pyarrow")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("ray"),
+    pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'cluster'"),
 ]
 SIZES = {"assistant_role": 5, "user_role": 4, "task": 2}

@@ -21,7 +21,7 @@ pytest.importorskip("pyarrow")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("ray"),
+    pytest.mark.cluster,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'cluster'"),
 ]
 SCENARIO = """

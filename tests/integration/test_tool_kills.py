@@ -64,7 +64,7 @@ def test_a_stop_waits_for_calls_in_flight_and_interrupts_none(tmp_path: Path):
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("ray")
+@pytest.mark.cluster
 def test_two_thousand_conversations_under_a_hundred_kills(tmp_path: Path):
     with Campaign(tmp_path, 2200, seed=3) as run:  # enough for 8,000 calls that a kill does not prevent
         in_cluster = importlib.util.find_spec("ray") is not None

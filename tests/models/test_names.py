@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import struct
 from collections.abc import Generator, Iterator
@@ -249,7 +250,10 @@ async def test_a_model_that_is_forgotten_takes_its_server_along(served: Served, 
     await model.inner.aclose()  # type: ignore[attr-defined]
     assert served.running == 1
     del model
-    assert served.running == 0
+    async with asyncio.timeout(60):
+        while served.running:  # a timer of the event loop may refer to it for a moment
+            gc.collect()
+            await asyncio.sleep(0.01)
 
 
 async def test_no_more_calls_at_once_than_there_are_slots(served: Served, file: Path):

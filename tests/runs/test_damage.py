@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from camel.cli import app, main
+from camel.cli import main
 from camel.core.errors import InputError
 from camel.evaluation.findings import Findings, Looker
 from camel.formats.original import chat
@@ -20,7 +19,7 @@ from camel.runs.run import RunFolder, open_folder
 from camel.training.recipe import Recipe, Source
 from camel.training.rows import RowsJob
 from camel.training.stored_rows import Rows
-from tests.support import jobs
+from tests.support import in_process, jobs
 from tests.support.records import STAGE, a_run
 
 
@@ -200,7 +199,7 @@ def test_a_damaged_marker_ends_in_one_line_that_says_what_to_do(
     }
     words = ["export"] if verb == "site" else verb.split()
     command = [*words, folder.address, *more.get(verb, [])]
-    done = CliRunner().invoke(app, command, standalone_mode=False)
+    done = in_process.invoke(command, standalone_mode=False)
     assert isinstance(done.exception, InputError)
     assert "000001.json" in str(done.exception)
     assert "camel run verify" in str(done.exception)

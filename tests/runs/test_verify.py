@@ -14,9 +14,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from typer.testing import CliRunner
 
-from camel.cli import app
 from camel.core.errors import InputError
 from camel.library.run import Run
 from camel.record.arrow import write_shard
@@ -322,7 +320,7 @@ def test_a_file_that_is_gone_is_seen_without_reading_any(tmp_path: Path):
 def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     cut(folder)
-    done = CliRunner().invoke(app, ["run", "verify", folder.address])
+    done = in_process.invoke(["run", "verify", folder.address])
     assert done.exit_code == 1
     file = folder.marker(STAGE, 1).file
     lines = [line for line in done.stdout.splitlines() if file in line]

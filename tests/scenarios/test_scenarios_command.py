@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from camel import InputError
-from camel.cli.scenarios import app
+from tests.support import in_process
 
 
 def camel_scenarios(*args: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, list(args))
+    done = in_process.invoke(["scenarios", *args])
     if isinstance(done.exception, InputError):
         raise done.exception
     return done.exit_code, done.output

@@ -16,12 +16,13 @@ import os
 import runpy
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unittest import mock
 
 from typer.main import get_command as _get_command
+from typer.testing import CliRunner
 
 
 class Done(NamedTuple):
@@ -36,13 +37,23 @@ def camel(*arguments: str, folder: Path, environment: Mapping[str, str] | None =
     """Run a command of the command line. Standard input is empty."""
     from camel.cli import main
 
-    with mock.patch("typer.main.get_command", _parser_of):
+    with mock.patch("typer.main.get_command", return_value=parser()):
         return _finish(["camel", *arguments], main, folder, environment, "default")
 
 
+def invoke(words: Sequence[str], **options: Any) -> Any:
+    """Run a command by Typer's runner, in this folder; `options` are those of `CliRunner.invoke`."""
+    from camel.cli import app
+
+    with mock.patch("typer.testing._get_command", return_value=parser()):
+        return CliRunner().invoke(app, words, **options)
+
+
 @functools.cache
-def _parser_of(app: Any) -> Any:
+def parser() -> Any:
     """The parser of all commands, made once per test process: it takes a tenth of a second."""
+    from camel.cli import app
+
     return _get_command(app)
 
 

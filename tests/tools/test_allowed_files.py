@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import camel
 from camel import InputError, Member, Society
-from camel.cli import app
 from camel.generation.toolboxes import allow_tools, named_tools
 from camel.scenarios import check, load, load_society
+from tests.support import in_process
 from tests.support.acting import act
 
 TRACING = """
@@ -103,7 +102,7 @@ def test_a_file_is_refused_before_anything_is_imported_or_started(
 ):
     path = write(tools, world)
     options = [word for name in allow for word in ("--allow", name)]
-    done = CliRunner().invoke(app, [command, str(path), "--model", "m", *options])
+    done = in_process.invoke([command, str(path), "--model", "m", *options])
     assert isinstance(done.exception, InputError)
     assert not Path("trace").exists()
 
@@ -159,7 +158,7 @@ def test_the_check_of_a_scenario_reports_wrong_names(names: str, severity: str |
 
 def test_the_check_of_a_scenario_imports_nothing():
     path = scenario(CHAT)
-    done = CliRunner().invoke(app, ["scenarios", "check", str(path)])
+    done = in_process.invoke(["scenarios", "check", str(path)])
     assert done.exit_code == 0, done.output
     assert not Path("trace").exists()
     assert named_tools(load(path)) == ["tracing:Shop"]  # as allow lists it, without the methods

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from camel.cli import app
 from camel.core.errors import InputError
 from camel.training.config import RECIPES, TrainConfig, made_config, read_config
 from camel.training.estimate import KNOWN, Architecture, architecture_of, estimate, guessed
+from tests.support import in_process
 
 
 def test_estimate_of_the_papers_training_on_four_gpus():
@@ -81,7 +80,7 @@ def test_options_that_a_file_can_set_are_rejected_together_with_a_file(tmp_path:
     path.write_text('recipe = "cpu"\nrows = ["none"]\n')
 
     def refused(*words: str) -> str:
-        done = CliRunner().invoke(app, ["train", str(path), "--dry-run", *words])
+        done = in_process.invoke(["train", str(path), "--dry-run", *words])
         assert isinstance(done.exception, InputError)
         return str(done.exception)
 

@@ -210,7 +210,7 @@ def test_two_processes_end_with_their_killed_parent_and_resume_with_the_same_los
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("ray")
+@pytest.mark.cluster
 def test_two_workers_of_a_ray_cluster_have_the_same_losses(scene: Path):
     pytest.importorskip("ray")
     trained(scene, "ray", "--address", "local")

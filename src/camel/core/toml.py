@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -66,12 +67,16 @@ def plain_message(error: msgspec.ValidationError) -> str:
 
 def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
     """Drop keys at any depth that the struct `kind` does not have. Return a message for each, and for each wrong tag."""
-    root = type_info(kind)
+    root = _type_info(kind)
     sections: dict[str, list[str]] = {}
     for field in root.fields if isinstance(root, StructType) else ():
         if isinstance(field.type, StructType):
             sections[field.encode_name] = [inner.encode_name for inner in field.type.fields]
     return list(_drop(table, root, "", sections))
+
+
+_type_info = functools.cache(type_info)
+"""The description of a struct takes 30 ms for a scenario, and a run reads its scenario several times."""
 
 
 def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) -> Iterator[str]:
