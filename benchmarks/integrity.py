@@ -67,11 +67,11 @@ def main() -> int:
     return 0 if share <= GOAL else 1
 
 
-def make(folder: RunFolder, count: int) -> int:
+def make(folder: RunFolder, count: int, messages: int = MESSAGES, words: int = WORDS) -> int:
     """Write a run; returns its size in bytes."""
     chance, size = random.Random(1), 0
     letters = "abcdefghijklmnop"
-    words = ["".join(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(20_000)]
+    vocabulary = ["".join(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(20_000)]
 
     def talk(number: int) -> Transcript:
         said = [
@@ -79,11 +79,11 @@ def make(folder: RunFolder, count: int) -> int:
                 n,
                 ("user", "assistant")[n % 2],
                 "Role",
-                " ".join(chance.choices(words, k=WORDS)),
+                " ".join(chance.choices(vocabulary, k=words)),
                 "m",
                 usage=Usage(3, 2, 1, 1),
             )
-            for n in range(MESSAGES)
+            for n in range(messages)
         ]
         return Transcript(f"{number:06d}", Task(f"task {number}"), messages=said, stop=Stop("done", "done"))
 

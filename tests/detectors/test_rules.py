@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from camel.core.errors import InputError
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.detectors import DETECTORS, detect
+from camel.detectors import DETECTORS, detect, repeating, replies
+from camel.detectors.prose import _WORD, has_any, words
 
 ROLES = {"user": "Stock Trader", "assistant": "Python Programmer"}
 
@@ -429,3 +432,19 @@ def test_findings_come_in_the_order_of_the_messages_with_evidence_from_them():
 def test_an_unknown_detector_is_refused_in_one_line():
     with pytest.raises(InputError, match="role_flipping"):
         detect(conversation(ASKED), ["role_fliping"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pieces"),
+    [(replies._REFUSES, replies._IN_REFUSALS), (repeating._CHEER, repeating._IN_CHEERS)],
+    ids=["refusal", "praise"],
+)
+@given(data=st.data())
+def test_plain_search_lets_every_match_of_a_slow_pattern_pass(pattern, pieces, data):
+    text = data.draw(st.from_regex(pattern, alphabet=st.characters(codec="ascii")))
+    assert has_any(text, pieces)
+
+
+@given(st.text(st.sampled_from("ab'Z9_ .-’\n\x1cé\u212a"), max_size=20))
+def test_words_are_those_of_the_pattern(text):
+    assert words(text) == tuple(_WORD.findall(text.lower().replace("’", "'")))

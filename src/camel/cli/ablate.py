@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,6 +37,7 @@ def ablate(
     from camel.generation.config import read_config
     from camel.generation.forecast import summary
     from camel.library.ablation import Ablation
+    from camel.storage.processes import cores
 
     settings = read_config(config, local=local)
     model, base_url = typed_model(call.context, model, base_url)
@@ -46,7 +46,7 @@ def ablate(
     )
     suffix = "-local" if settings.is_local else ""
     folder = Path(out) if out else Path("runs") / f"{Path(settings.scenario).name}-ablation{suffix}"
-    processes = 1 if call.address else os.cpu_count() or 1
+    processes = 1 if call.address else cores()
     job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
         for line in described(job.variants):

@@ -54,6 +54,7 @@ def export(
     random: Annotated[int, option("For site: include N conversations, drawn at random.", "N")] = 0,
     seed: shared.Seed = None,
     where: shared.Where = "",
+    processes: shared.Processes = None,
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
@@ -67,6 +68,7 @@ def export(
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
+    from camel.storage.processes import cores
 
     if format not in (*FORMATS, SITE):
         raise InputError(f"there is no format {format!r}. Use one of {', '.join([*FORMATS, SITE])}")
@@ -117,7 +119,9 @@ def export(
             options |= {"planned": planned, "language": language}
         records = narrow(Run(run, stage), where)
         with in_place_of(out, force and folders) as place:
-            written = records.export(format, place, split=shares, split_by=split_by, **options)
+            written = records.export(
+                format, place, split=shares, split_by=split_by, processes=processes or cores(), **options
+            )
         committed = len(records) if by else written.conversations
         what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
         into = f" in {language}" if language else ""

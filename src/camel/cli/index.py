@@ -25,6 +25,7 @@ def index(
     text: Annotated[bool, flag("--text", "Also build an index for full-text search.")] = False,
     findings: FindingsOption = False,
     stage: shared.Stage = "",
+    processes: shared.Processes = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Build the indexes that make a large run quick to explore."""
@@ -36,12 +37,13 @@ def index(
     from camel.models.prices import cost
     from camel.reports.numbers import counted
     from camel.runs.reader import RunReader
+    from camel.storage.processes import cores
 
     records = RunReader(run, stage)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     made = TextMade(0, 0, 0)
-    looking = _detect(console, records) if findings else None
+    looking = _detect(console, records, processes or cores()) if findings else None
     with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
         tasks: dict[str, object] = {}
 
@@ -50,7 +52,14 @@ def index(
                 tasks[what] = progress.add_task(what, total=of)
             progress.update(tasks[what], completed=done, total=of)  # pyright: ignore[reportArgumentType]
 
-        merged = merge(records.folder, records.stage, cost=cost, looking=looking, note=note)
+        merged = merge(
+            records.folder,
+            records.stage,
+            cost=cost,
+            looking=looking,
+            processes=processes or cores(),
+            note=note,
+        )
         if text:
             made = make_text_index(records.folder, records.stage, note=note)
     if as_json:
@@ -67,10 +76,8 @@ def index(
         )
 
 
-def _detect(console: Console, run: RunReader) -> Looking:
+def _detect(console: Console, run: RunReader, processes: int) -> Looking:
     """Run the detectors on all conversations that have no results yet."""
-    import os
-
     from camel.cli.panel import choose_view, stopped
     from camel.evaluation.findings import Findings, Looker, study_folder
     from camel.index.marks import Looking
@@ -79,7 +86,7 @@ def _detect(console: Console, run: RunReader) -> Looking:
     from camel.storage import inside
 
     kept = inside.path(study_folder(run.folder), KEPT)
-    job = Findings(str(kept), run.folder.address, processes=os.cpu_count() or 1)
+    job = Findings(str(kept), run.folder.address, processes=processes)
     outcome = Launch(job, JobOptions(), choose_view(console, False)).run()
     if not outcome.complete:
         typer.echo(f"{stopped(outcome.reason)}; run the same command to continue", err=True)

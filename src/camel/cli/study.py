@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +41,7 @@ def study(
     from camel.library.studies import read_judges
     from camel.models.spec import find_spec
     from camel.runs.run import open_folder
+    from camel.storage.processes import cores
 
     judges, budget = read_judges(judge or (), batch=batch)
     if not judge and (batch or call.budget.counts):
@@ -57,7 +57,7 @@ def study(
     job = StudyJob(
         str(folder),
         run,
-        processes=processes or (1 if call.address else os.cpu_count() or 1),
+        processes=processes or (1 if call.address else cores()),
         judge=None if chat is None else AskedModel(chat.name, "", chat.window, chat.weights),
         sample=sample,
         acknowledge=acknowledged(acknowledge),

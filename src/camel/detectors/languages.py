@@ -7,6 +7,7 @@ letters by its most common words. That is enough for a few sentences; shorter te
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -124,9 +125,10 @@ def language_of(text: str, least_words: int = _LEAST_WORDS) -> str | None:
     if len(found) < least_words:
         return None
     counts = dict.fromkeys(_COMMON, 0)
-    for word in found:
-        for language in _LANGUAGES_OF.get(word, ()):
-            counts[language] += 1
+    for word, times in Counter(found).items():
+        if word in _LANGUAGES_OF:
+            for language in _LANGUAGES_OF[word]:
+                counts[language] += times
     (language, best), (_, second) = sorted(counts.items(), key=itemgetter(1), reverse=True)[:2]
     if best < max(least_words // 2, _LEAST_COMMON * len(found)) or best < 1.3 * second:
         return None

@@ -7,7 +7,7 @@ the voice of others (a letter, a scene, a bot's reply) are shown, not said.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from camel.core.message import Message
@@ -23,6 +23,7 @@ _CODE = re.compile(
 _QUOTED = re.compile(
     r"\"[^\"\n]{2,600}\"|“[^”]{2,600}”|„[^“”]{2,600}[“”]|«[^»]{2,600}»|^[ \t]*>.*$", re.MULTILINE
 )
+_OPENS_QUOTE = '"“„«>'
 _CLOSING = re.compile(r"[\s*_#]{0,12}next request[\s.!*_]{0,12}\Z", re.IGNORECASE)
 _LABEL = re.compile(
     r"^[ \t*_#]{0,12}(?:instruction|input|solution)[*_]{0,3}[ \t]*[:：][*_]{0,3}",
@@ -30,6 +31,8 @@ _LABEL = re.compile(
 )
 _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+[\"'”’)*_]*|\n|\Z)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_BETWEEN_WORDS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "'"}
+"""Replaces what is between words in ASCII text. Apostrophes may be in a word."""
 _SHOWN = re.compile(
     r"\b(?:letters?|e-?mails?|(?:a|the|this|short) message (?:to|for|that)|repl(?:y|ies)|answers? to|story|novel|scenes?|"
     r"(?:a|the|puppet|stage|of the) play\b|dialogue|says|speech|toast|vows?|poem|song|lyrics|chapter|sketch|testimonials?|"
@@ -51,10 +54,8 @@ def said_by(speaker: str, transcript: Transcript) -> Iterator[tuple[int, Message
 
 def asked_before(transcript: Transcript, index: int) -> Message | None:
     """Return the user's latest message before `index`, or None."""
-    for message in reversed(transcript.messages[:index]):
-        if message.speaker == USER:
-            return message
-    return None
+    messages = transcript.messages
+    return next((messages[at] for at in range(index - 1, -1, -1) if messages[at].speaker == USER), None)
 
 
 def work(message: Message) -> str:
@@ -87,7 +88,10 @@ def prose(text: str) -> str:
     text = text[:_LONGEST].replace("’", "'")
     if "`" in text or "~~~" in text:
         text = _CODE.sub(" ", text)
-    return _QUOTED.sub(" ", text).strip()
+    # Plain search is faster than a pattern, and most texts quote nothing.
+    if any(map(text.__contains__, _OPENS_QUOTE)):
+        text = _QUOTED.sub(" ", text)
+    return text.strip()
 
 
 @lru_cache(maxsize=256)
@@ -100,7 +104,22 @@ def sentences(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case."""
-    return tuple(_WORD.findall(text.lower().replace("’", "'")))
+    text = text.lower().replace("’", "'")
+    if not text.isascii():
+        return tuple(_WORD.findall(text))
+    # The same as the pattern, several times faster.
+    found = text.translate(_BETWEEN_WORDS).split()
+    return tuple(found if "'" not in text else (word for one in found for word in _WORD.findall(one)))
+
+
+def pieces(text: str) -> list[str]:
+    """Return the pieces of a list that is separated by bars, for `has_any`."""
+    return text.split("|")
+
+
+def has_any(text: str, listed: Sequence[str]) -> bool:
+    """Return whether a text has one of the pieces, which are in lower case. Plain search is ten times faster than a pattern."""
+    return any(map(text.lower().__contains__, listed))
 
 
 def is_shown(asked: Message | None) -> bool:

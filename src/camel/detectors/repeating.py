@@ -15,7 +15,7 @@ from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import MessageLoop, NextCall
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.prose import asked_before, is_natural, prose, sentences, words, work
+from camel.detectors.prose import asked_before, has_any, is_natural, pieces, prose, sentences, words, work
 from camel.detectors.replies import only_announces, refuses
 
 _RULE, _NATURAL_RULE = MessageLoop(), MessageLoop(pleasantries=6, pleasant_chars=60)
@@ -80,20 +80,18 @@ def is_echo(message: Message, asked: Message | None) -> bool:
     instruction, context = asked.move.instruction, asked.move.input or ""
     if instruction is None:
         return False
-    reply = words(work(message))
-    told = words(instruction)
+    carried_out = work(message)
+    reply, told = words(carried_out), words(instruction)
     if len(reply) < _LEAST_WORDS or len(told) < _LEAST_WORDS:
         return False
-    # An announcement ("I will list …") is a flake reply, "Here is the list:" is an empty promise.
-    if work(message).endswith(":") or (only_announces(work(message)) and reply[:2] != told[:2]):
-        return False
-    known = {*told, *words(context)}
     said = set(reply)
-    new = said - known - _PREFACE
-    if len(new) > 0.15 * len(said):
+    if len(said.difference(told, words(context), _PREFACE)) > 0.15 * len(said):
         return False
     content = set(told) - _PREFACE or set(told)
-    return len(content & said) >= 0.6 * len(content)
+    if len(content & said) < 0.6 * len(content):
+        return False
+    # An announcement ("I will list …") is a flake reply, "Here is the list:" is an empty promise.
+    return not carried_out.endswith(":") and not (only_announces(carried_out) and reply[:2] != told[:2])
 
 
 def _same(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
@@ -157,6 +155,11 @@ _MAY_CHEER = frozenset(
         "kind right good great well love bow blown the you're you share feel eye alike no nobody means competent"
     )
 )
+_IN_CHEERS = pieces(
+    "kind|right|good|competent|intelligent|bow to|blown away|best|greatest|finest|great|well |love |means the|one |nobody|"
+    "you're|you are|share|feel|eye to|alike"
+)
+"""Every match of `_CHEER` has one of these."""
 _THANKS = frozenset(words("thank thanks welcome pleasure sweet haha"))
 _PRAISE_ASKED = re.compile(
     r"\b(?:testimonials?|toast|eulogy|reviews?|speech|dialogue|scene|(?:write|give|pay|make)\b[^.]{0,40}\b(?:praise|compliments?)|prais(?:e|es) (?:the|her|him|them|my))\b",
@@ -179,5 +182,5 @@ def flatters(message: Message, asked: Message | None) -> bool:
 def _cheers(text: str) -> bool:
     said = words(text)
     return not _PRAISE.isdisjoint(said) or (
-        not _MAY_CHEER.isdisjoint(said) and _CHEER.search(text) is not None
+        not _MAY_CHEER.isdisjoint(said) and has_any(text, _IN_CHEERS) and _CHEER.search(text) is not None
     )

@@ -7,23 +7,24 @@ workaround and "tomorrow" in a requested letter are fine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 
 from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.prose import asked_before, is_shown, prose, said_by, sentences, words, work
-
-
-def _pieces(text: str) -> list[str]:
-    return text.split("|")
-
-
-def _has(text: str, pieces: Sequence[str]) -> bool:
-    lowered = text.lower()
-    return any(piece in lowered for piece in pieces)
-
+from camel.detectors.prose import (
+    asked_before,
+    has_any,
+    is_shown,
+    pieces,
+    prose,
+    said_by,
+    sentences,
+    words,
+    work,
+)
 
 # ---- flake replies
 
@@ -94,6 +95,7 @@ def _asks(asked: Message) -> bool:
     return asked.move.instruction is not None or _REQUEST.search(said) is not None
 
 
+@lru_cache(maxsize=256)
 def only_announces(said: str) -> bool:
     """Return whether every sentence is an announcement or an acknowledgment."""
     if len(words(said)) > _MOST_WORDS or "?" in said or _DELIVERS.search(said):
@@ -134,11 +136,11 @@ _CLAIM_WORDS = 25
 
 def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
     spoken = prose(said)
-    if _has(spoken, _MAY_PROMISE) and not is_shown(asked):
+    if has_any(spoken, _MAY_PROMISE) and not is_shown(asked):
         for pattern, reason in _PROMISES:
             if found := pattern.search(spoken):
                 return Hit(index, reason, found[0].strip())
-    found = _CLAIMS.search(spoken) if _has(spoken, _MAY_CLAIM) else None
+    found = _CLAIMS.search(spoken) if has_any(spoken, _MAY_CLAIM) else None
     if found and (len(words(spoken)) <= _CLAIM_WORDS or not is_shown(asked)):
         return Hit(index, "a delivery is claimed that is not in the message", found[0].strip())
     if said.endswith((":", "：")) and (found := _NOTHING_FOLLOWS.search(said)):
@@ -158,8 +160,8 @@ _WHEN = (
     r"next week|in (?:an?|the|a few|\w+) (?:hours?|minutes?|days?|weeks?|moments?)|this (?:afternoon|evening|week)|"
     r"over the (?:weekend|next)|first thing|as soon as|when (?:it|they) (?:is|are)|once (?:it|they|i)|the end of the (?:day|week|month))\b"
 )
-# Most replies have none of these. Plain search is ten times faster than a pattern.
-_MAY_PROMISE = _pieces(
+# Most replies have none of these.
+_MAY_PROMISE = pieces(
     "'ll| will| shall|going to|moment|minute|second|hold on|please wait|please stand|please bear|"
     "working on|i need|back to you|posted| me "
 )
@@ -189,7 +191,7 @@ _PROMISES = (
         "the user is asked to wait for work that happens nowhere",
     ),
 )
-_MAY_CLAIM = _pieces("attach|enclosed|i have|i've")
+_MAY_CLAIM = pieces("attach|enclosed|i have|i've")
 _CLAIMS = re.compile(
     r"\b(?:find|see|found)\b[^.!?\n]{0,60}\b(?:attached|attachment|enclosed)\b|"
     r"\b(?:(?:is|are|have|it) attached|attached (?:it|the|my|file))\b(?! to (?:the|a|your)\b)|\bin the attached\b|"
@@ -230,9 +232,14 @@ _LOOKED_AT = 4
 _REASONS = 45
 """Maximum number of words after a refusal, for reasons and offers. With more, the message did the work."""
 _BEGINNING = 1_200
-_MAY_REFUSE = _pieces(
+_MAY_REFUSE = pieces(
     "can't|cannot|can not|won't|will not|unable|not able|not allowed|could|declin|refus|comfortable|"
     "rather not|against|appropriate|as an ai|language model|not something|access"
+)
+# Every match of `_REFUSES` has one of these.
+_IN_REFUSALS = pieces(
+    "can't|cannot|can not|won't|will not|unable|not able|not allowed|could not|couldn't|declin|refus|comfortable|"
+    "rather not|against my|against the|appropriate|as an ai|as a ai|language model|not something|access|the ability"
 )
 _CANNOT = (
     r"(?: can't| cannot| can not| won't(?: be able to)?| will not(?: be able to)?|(?: am|'m) (?:unable|not able|not allowed) to|"
@@ -270,11 +277,12 @@ _MISSING = re.compile(
 def refuses(message: Message, asked: Message | None) -> str | None:
     """Return the sentence with which a message declines, or None."""
     said = prose(work(message))
-    if not _has(said[:_BEGINNING], _MAY_REFUSE):
+    if not has_any(said[:_BEGINNING], _MAY_REFUSE):
         return None
     found = sentences(said)
     for place, sentence in enumerate(found[:_LOOKED_AT]):
-        if not _REFUSES.search(sentence[:_BEGINNING]):
+        beginning = sentence[:_BEGINNING]
+        if not (has_any(beginning, _IN_REFUSALS) and _REFUSES.search(beginning)):
             continue
         goes_on = _GOES_ON.search(sentence) or "```" in message.content
         asks_back = "?" in said and _MISSING.search(sentence)

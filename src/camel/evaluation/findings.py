@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import multiprocessing
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -23,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.errors import CamelError, InputError
+from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Finding
@@ -37,6 +34,7 @@ from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import schema_with_source, source_of, valid_shards
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
+from camel.storage.processes import explained, workers
 
 EXAMPLES = 5
 """Number of findings per detector and shard that are stored with the text around them."""
@@ -92,7 +90,8 @@ class Looker:
         """Yield the stage that runs the detectors. The processes of the detectors stop after it."""
         self._older = self._earlier_stages()
         left = self._markers.keys() - valid_shards(self.folder, self.name, self.run)
-        with self._pool(sum(self._markers[shard].rows for shard in left)) as pool:
+        conversations = sum(self._markers[shard].rows for shard in left)
+        with workers(self._processes if conversations > FEW else 1) as pool:
             yield self._stage(pool)
 
     def tables(self) -> Iterator[Looked]:
@@ -139,27 +138,14 @@ class Looker:
                 "command again to scan this shard again"
             ) from None
 
-    def _pool(self, conversations: int) -> Executor:
-        if self._processes < 2 or conversations <= FEW:
-            return ThreadPoolExecutor(1, "camel-look")
-        # Not by fork, because Arrow and the event loop have threads.
-        spawn = multiprocessing.get_context("spawn")
-        # A terminal sends Ctrl-C to all processes, and the main process handles it.
-        return ProcessPoolExecutor(self._processes, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-
     def _stage(self, pool: Executor) -> Stage:
         async def work(item: Item) -> Any:
             shard = item.index
             older = [(str(path), names) for path, names in self._reusable(shard)]
             sha256 = self._markers[shard].sha256
             job = (self.run.folder.address, self.run.stage, len(self._markers), shard, sha256, older)
-            try:
+            with explained():
                 batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
-            except BrokenProcessPool:
-                raise CamelError(
-                    f"a process that scanned shard {shard} was killed, perhaps because memory ran out: try again with "
-                    "--processes 1"
-                ) from None
             return sha256, batch
 
         def write(path: Path, records: Sequence[Any]) -> Written:

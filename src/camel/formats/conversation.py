@@ -37,23 +37,25 @@ def messages(
     text next to a call is not in this format. Calls that a model wrote as text remain text in both formats.
     """
 
-    def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        own = seat or default_seat(transcript)
-        turns = chat_of(transcript, own, system=system)
-        if turns and sharegpt:
-            yield {"conversations": [*_sharegpt_turns(turns)], **tools_of(transcript, own)}
-        elif turns:
-            said = [message.reasoning for message in transcript.messages if message.speaker == own]
-            spoken = [turn.role == "assistant" and not turn.partial for turn in turns]
-            # Without one reasoning per turn, they cannot be assigned.
-            thoughts = iter(said if len(said) == sum(spoken) else ())
-            found = chat_messages(turns)
-            for message in compress(found, spoken):
-                if thought := next(thoughts, ""):  # the field that chat templates use
-                    message["reasoning_content"] = thought
-            yield {"messages": found, **tools_of(transcript, own)}
-
+    rows = partial(_chat_rows, seat, system, sharegpt)
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+def _chat_rows(seat: str, system: bool, sharegpt: bool, transcript: Transcript) -> Iterator[dict[str, Any]]:
+    own = seat or default_seat(transcript)
+    turns = chat_of(transcript, own, system=system)
+    if turns and sharegpt:
+        yield {"conversations": [*_sharegpt_turns(turns)], **tools_of(transcript, own)}
+    elif turns:
+        said = [message.reasoning for message in transcript.messages if message.speaker == own]
+        spoken = [turn.role == "assistant" and not turn.partial for turn in turns]
+        # Without one reasoning per turn, they cannot be assigned.
+        thoughts = iter(said if len(said) == sum(spoken) else ())
+        found = chat_messages(turns)
+        for message in compress(found, spoken):
+            if thought := next(thoughts, ""):  # the field that chat templates use
+                message["reasoning_content"] = thought
+        yield {"messages": found, **tools_of(transcript, own)}
 
 
 sharegpt = partial(messages, sharegpt=True)

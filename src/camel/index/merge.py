@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -26,14 +27,18 @@ from camel.index.cube import digest_of, write_cubes
 from camel.index.facets import FOLDER, Cost
 from camel.index.files import Header, Readable, files_of, is_for, merged_name, name_of, valid_merged_files
 from camel.index.marks import Looking, add_findings
-from camel.index.sorted import write_ordered
+from camel.index.sorted import missing_copies, write_ordered
 from camel.record.parquet import arrow
-from camel.runs.compact import parts_of, ranges
+from camel.runs.compact import Part, parts_of, ranges
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
+from camel.storage.processes import workers
+from camel.storage.store import ahead
 
 MERGED = 4_194_304
 """Maximum number of rows per merged file."""
+FEW = 50_000
+"""Maximum number of rows that are indexed in one process. For so few, starting more processes takes longer."""
 _GATHERED = 8 * GROUP_ROWS
 
 
@@ -56,6 +61,7 @@ def merge(
     cost: Cost = no_cost,
     target: int = MERGED,
     looking: Looking | None = None,
+    processes: int = 1,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> Merged:
     """Index the shards without an index, merge the indexes into few files, and write cubes with their counts. Files are written
@@ -65,19 +71,31 @@ def merge(
     """
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
-    with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
+    sizes = {shard: marker.rows for shard, marker in markers.items()}
+    some = processes if sum(sizes.values()) > FEW else 1
+    with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch, workers(some) as executor:
+
+        def call(what: str, work: Callable[[Any], None], given: Sequence[Any]) -> None:
+            for done, _ in enumerate(ahead(work, given, 2 * some, executor)):
+                note(what, done + 1, len(given))
+
         files = Readable(folder, Path(scratch))
         merged = valid_merged_files(files, stage, fingerprint)
         covered = {one.shard for _, header in merged for one in header.shards}
-        built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
-        sizes = {shard: marker.rows for shard, marker in markers.items()}
+        missing = _missing(files, [one for n, one in markers.items() if n not in covered])
+        built = [marker for _, its in missing for marker in its]
+        call("files indexed", partial(_build_part, files, cost), missing)
         existing = [(header.shards[0].shard, header.shards[-1].shard) for _, header in merged]
-        wanted = list(ranges(sizes, target, existing))
-        for number, (first, last) in enumerate(wanted):
-            sources = [name for name, header in merged if first <= header.shards[0].shard <= last]
-            sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
-            _merge_range(files, stage, fingerprint, first, last, sources)
-            note("files merged", number + 1, len(wanted))
+        wanted = [
+            (
+                first,
+                last,
+                [name for name, header in merged if first <= header.shards[0].shard <= last]
+                + [name_of(markers[n]) for n in range(first, last + 1) if n not in covered],
+            )
+            for first, last in ranges(sizes, target, existing)
+        ]
+        call("files merged", partial(_merge_range, files, stage, fingerprint), wanted)
         found = valid_merged_files(files, stage, fingerprint)
         if looking is not None:
             held = {one.shard for _, header in found for one in header.shards}
@@ -86,7 +104,7 @@ def merge(
             ]
             if add_findings(files, [*found, *alone], looking, note):
                 found = valid_merged_files(files, stage, fingerprint)
-        write_ordered(files, found, note)
+        call("copies sorted", partial(write_ordered, files), missing_copies(folder, found))
         names = [name for name, _ in found]
         if names:
             digest = digest_of(names)
@@ -96,15 +114,14 @@ def merge(
                 with files.writing(cube) as writing:
                     write_cubes(writing, paths, digest, note=lambda done, of: note("cubes counted", done, of))
         held = {one.shard for _, header in found for one in header.shards}
-        return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
+        return Merged(len(built), len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
 
 
-def _build_missing(
-    files: Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
-) -> int:
+def _missing(files: Readable, markers: Sequence[Marker]) -> list[tuple[Part, list[Marker]]]:
+    """Return the data files that have shards without an index, each with those shards."""
     folder = files.folder
     if not markers:
-        return 0
+        return []
     stage = markers[0].stage
     listed = files_of(folder, stage).single
     missing: list[Marker] = []
@@ -116,19 +133,28 @@ def _build_missing(
             pass
         missing.append(marker)
     where = {n: part for part in parts_of(folder, stage, missing) for n in range(part.first, part.last + 1)}
-    with folder.opened(where[marker.shard].file for marker in missing) as opened:
-        for number, (marker, data) in enumerate(zip(missing, opened, strict=True)):
-            part, name = where[marker.shard], name_of(marker)
-            start = sum(part.rows[: marker.shard - part.first])
-            build(folder.path(name), data, marker, cost, start)
+    held: dict[str, tuple[Part, list[Marker]]] = {}
+    for marker in missing:
+        part = where[marker.shard]
+        held.setdefault(part.file, (part, []))[1].append(marker)
+    return list(held.values())
+
+
+def _build_part(files: Readable, cost: Cost, given: tuple[Part, list[Marker]]) -> None:
+    """Index some shards of a data file."""
+    part, markers = given
+    with files.folder.opened([part.file]) as opened:
+        data = next(opened)
+        for marker in markers:
+            name = name_of(marker)
+            build(files.folder.path(name), data, marker, cost, sum(part.rows[: marker.shard - part.first]))
             files.keep(name)
-            note("shards indexed", number + 1, len(missing))
-    return len(missing)
 
 
 def _merge_range(
-    files: Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
+    files: Readable, stage: str, fingerprint: str, given: tuple[int, int, Sequence[str]]
 ) -> None:
+    first, last, sources = given
     headers = sorted(((files.header(name), name) for name in sources), key=lambda one: one[0].shards[0].shard)
     shards = [shard for header, _ in headers for shard in header.shards]
     whole = Header(stage, fingerprint, shards, merge_counts(header for header, _ in headers))

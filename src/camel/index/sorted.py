@@ -13,7 +13,7 @@ are derived and optional like it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import msgspec
 from camel.index.facets import FACETS, FOLDER, NUMBERS, VERSION
 from camel.index.files import Header, Readable, read_described
 from camel.record.parquet import arrow
+from camel.runs.run import RunFolder
 
 FROM = 50_000
 """Minimum number of rows of an index file that gets sorted copies. Fewer rows are sorted when they are read."""
@@ -61,25 +62,22 @@ def ordered_name(index: str, number: str) -> str:
     return f"{folder}/o{file.removeprefix('m').removesuffix('.parquet')}-{number}.parquet"
 
 
-def write_ordered(
-    files: Readable,
-    indexes: Sequence[tuple[str, Header]],
-    note: Callable[[str, int, int], None],
-) -> None:
-    """Write the sorted copies of large index files that are missing."""
-    there = {
-        name for _, header in indexes[:1] for name in files.folder.store.names(f"{FOLDER}/{header.stage}")
-    }
-    wanted = [
+def missing_copies(folder: RunFolder, indexes: Sequence[tuple[str, Header]]) -> list[tuple[str, str]]:
+    """Return the large index files without a sorted copy, each with the number by which to sort."""
+    there = {name for _, header in indexes[:1] for name in folder.store.names(f"{FOLDER}/{header.stage}")}
+    return [
         (name, number)
         for name, header in indexes
         for number in NUMBERS
         if header.rows >= FROM and ordered_name(name, number).rpartition("/")[2] not in there
     ]
-    for done, (name, number) in enumerate(wanted):
-        with files.writing(ordered_name(name, number)) as writing:
-            write_copy(writing, files.path(name), number)
-        note("copies sorted", done + 1, len(wanted))
+
+
+def write_ordered(files: Readable, copy: tuple[str, str]) -> None:
+    """Write a sorted copy of an index file, given its name and the number."""
+    name, number = copy
+    with files.writing(ordered_name(name, number)) as writing:
+        write_copy(writing, files.path(name), number)
 
 
 def write_copy(path: Path, index: Path, number: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +20,7 @@ from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
 from camel.runs.plan import read_plan
 from camel.runs.reader import RunReader, need_module
-from camel.runs.scores import scores_of_row, with_scores
+from camel.runs.scores import ScoredRun, scores_of_row
 
 if TYPE_CHECKING:
     from camel.core.model import Model
@@ -125,6 +124,7 @@ class Run(RunReader):
         split_by: str = "",
         by: str = "",
         margin: float = 0.0,
+        processes: int = 1,
         **options: Any,
     ) -> Exported:
         """Export committed conversations: `run.export("messages", "rows.jsonl")`. docs/formats.md lists the formats.
@@ -134,7 +134,8 @@ class Run(RunReader):
         id, run, inputs, scores and result. `split={"train": 0.9, "test": 0.1}` writes a folder; conversations with the same
         value of `split_by`, such as `input.customer`, stay together. `by="score.helpful"` compares scores for the format
         preferences, at least `margin` apart. `title` and `license` are for the card of the format dataset, and `seat` is
-        the speaker to train on in the formats messages, sharegpt and preferences.
+        the speaker to train on in the formats messages, sharegpt and preferences. `processes` is the number of processes
+        that make rows of JSON, without `split`. More than one needs `if __name__ == "__main__":` in a program.
         """
         if (margin and not by) or (split_by and not split):
             raise InputError("`margin` needs `by`, and `split_by` needs `split`")
@@ -144,7 +145,7 @@ class Run(RunReader):
             options["input_licenses"] = plan.licenses if (plan := read_plan(self.folder)) else []
         release = Release(acknowledge, canary, with_reasoning, self.name, metadata)
         return write_format(
-            format, partial(with_scores, self), Path(path), release, split or {}, split_by, **options
+            format, lambda: ScoredRun(self, processes), Path(path), release, split or {}, split_by, **options
         )
 
     def score(

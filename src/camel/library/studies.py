@@ -5,7 +5,6 @@ The detectors' findings are stored in the run's folder, shared with `camel study
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from camel.reports.intervals import Rate
 from camel.reports.numbers import percent
 from camel.runs.reader import RunReader
 from camel.storage import inside
+from camel.storage.processes import cores
 
 if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
@@ -84,7 +84,7 @@ def study(
     job = StudyJob(
         str(out or study_folder(RunReader(run).folder)),
         str(run),
-        processes=os.cpu_count() or 1,
+        processes=cores(),
         judge=asked,
         sample=sample,
         acknowledge=tuple(acknowledge),
@@ -163,7 +163,7 @@ def _outcomes(run: str | Path, progress: bool) -> Outcomes:
     """Run the detectors on a run, and return what they find in each conversation."""
     records = RunReader(run)
     kept = inside.path(study_folder(records.folder), KEPT)
-    finish_job(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
+    finish_job(Findings(str(kept), records.folder.address, cores()), progress=progress)
     return outcomes_of(Looker(records, kept).tables())
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,9 +33,13 @@ from camel.runs.again import StageName, named
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage.inside import check_name
+from camel.storage.processes import workers
+from camel.storage.store import ahead
 
 TARGET = 256 * 2**20
 """Target size of a compacted file, in bytes."""
+FEW = 2**25
+"""Maximum size of a stage in bytes that is compacted in one process. For so few, starting more processes takes longer."""
 _MOST_BYTES = 2**28
 """Maximum size of a row group in memory, in bytes."""
 
@@ -201,6 +206,7 @@ def compact(
     stage: str,
     *,
     target: int = TARGET,
+    processes: int = 1,
     note: Callable[[Compaction], None] = lambda made: None,
 ) -> Compacted:
     """Compact the committed shards of a stage into files of at most about `target` bytes.
@@ -213,14 +219,19 @@ def compact(
         if any(not marker.file.endswith(".parquet") for marker in markers):
             raise InputError(f"stage {stage} has no Parquet files: only Parquet files can be compacted")
         existing = [(one.first, one.last) for one in compactions(folder, stage)]
-        parts, made = parts_of(folder, stage, markers), 0
-        for first, last in ranges(_sizes(folder, stage, markers), target, existing):
-            sources = [part for part in parts if first <= part.first <= last]
-            note(_compact_range(folder, stage, markers[0].fingerprint, sources))
-            made += 1
+        parts, sizes = parts_of(folder, stage, markers), _sizes(folder, stage, markers)
+        wanted = [
+            [part for part in parts if first <= part.first <= last]
+            for first, last in ranges(sizes, target, existing)
+        ]
+        work = partial(_compact_range, folder, stage, markers[0].fingerprint if markers else "")
+        some = processes if sum(sizes.values()) > FEW else 1
+        with workers(some) as executor:
+            for one in ahead(work, wanted, some, executor):
+                note(one)
         parts = parts_of(folder, stage, markers)
     alone = sum(part.first == part.last for part in parts)
-    return Compacted(made, len(markers), len(parts), alone)
+    return Compacted(len(wanted), len(markers), len(parts), alone)
 
 
 def ranges(

@@ -73,6 +73,9 @@ class RunFolder(LocalFiles):
         self._newest: dict[str, dict[int, int]] = {}
         """The last retry that has rewritten each shard, by stage, as of the last listing."""
 
+    def __reduce__(self) -> Any:
+        return RunFolder, (self.root, self.store)  # without cached markers
+
     @property
     def address(self) -> str:
         """The run's path or address."""

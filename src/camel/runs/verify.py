@@ -23,9 +23,12 @@ from camel.runs.layout import Layout
 from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder
 from camel.storage.journal import Damage, JournalBroken
+from camel.storage.processes import workers
 from camel.storage.store import ahead
 
 FILES_AT_ONCE = 4
+FEW = 64
+"""Maximum number of files that are checked in one process. For so few, starting more processes takes longer."""
 MOST_IDS = 5_000_000
 """Maximum number of rows for which ids are compared across all files of a stage. Above it, only within each file."""
 
@@ -77,6 +80,7 @@ def verify(
     folder: RunFolder,
     planned: Mapping[str, Layout] | None = None,
     *,
+    processes: int = 1,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verification:
     """Check every marker and every file of a run. `progress` is called with the numbers of checked files and of all files.
@@ -88,49 +92,53 @@ def verify(
     stages = folder.stages()
     shards = {stage: sorted(folder.committed(stage)) for stage in {*stages, *(planned or {})}}
     total, done = sum(map(len, shards.values())), 0
-    for stage in sorted(shards):
-        plan = (planned or {}).get(stage)
-        _count_shards(report, stage, shards[stage], plan)
-        markers = _markers(folder, stage, shards[stage], report)
-        large = _compactions(folder, stage, report)
-        held = {shard for one in large for shard in one.shards}
-        total += len(large)
-        # Shards whose own file was removed because a compaction contains them.
-        gone: set[int] = set()
-        if held:
-            listed = {entry.name for entry in folder.store.entries(f"data/{stage}")}
-            gone = {marker.shard for marker in markers if marker.shard in held and marker.file not in listed}
-        seen: dict[bytes, str] = {}
-        expected, whose = settings.fingerprint, "the run's"
-        # A translation has its own fingerprint.
-        if markers and folder.has_own_settings(stage):
-            expected, whose = markers[0].fingerprint, "the stage's"
-        small = [marker for marker in markers if marker.shard not in gone]
-        looks = ahead(partial(_look, folder), [*large, *small], FILES_AT_ONCE)
-        for one, found in zip([*large, *small], looks, strict=True):
-            done += 1
-            progress(done, total)
-            again = isinstance(one, Marker) and one.shard in held
-            report.files += 1
-            report.bytes += found.size
-            report.rows += 0 if again else found.rows
-            report.notes += found.notes
-            wrong = [*found.problems]
-            if one.fingerprint != expected:
-                wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
-            if isinstance(one, Marker) and plan and one.rows != (rows := len(plan.items(one.shard))):
-                wrong.append(f"it has {one.rows:,} rows instead of the planned {rows:,}")
-            if not again:
-                wrong += _repeated(found.ids, one.file, seen)
-            named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
-            report.problems += [Fault(stage, text, one.file, named) for text in wrong]
-            if len(seen) > MOST_IDS:
-                report.notes.append(
-                    f"{stage}: ids were compared within each file only, because there are too many for one comparison"
-                )
-                seen.clear()
-        done += len(gone)
-        report.problems += _compared(large, {marker.shard: marker for marker in markers}, stage)
+    some = processes if total > FEW else 1
+    with workers(some, threads=FILES_AT_ONCE) as executor:
+        for stage in sorted(shards):
+            plan = (planned or {}).get(stage)
+            _count_shards(report, stage, shards[stage], plan)
+            markers = _markers(folder, stage, shards[stage], report)
+            large = _compactions(folder, stage, report)
+            held = {shard for one in large for shard in one.shards}
+            total += len(large)
+            # Shards whose own file was removed because a compaction contains them.
+            gone: set[int] = set()
+            if held:
+                listed = {entry.name for entry in folder.store.entries(f"data/{stage}")}
+                gone = {
+                    marker.shard for marker in markers if marker.shard in held and marker.file not in listed
+                }
+            seen: dict[bytes, str] = {}
+            expected, whose = settings.fingerprint, "the run's"
+            # A translation has its own fingerprint.
+            if markers and folder.has_own_settings(stage):
+                expected, whose = markers[0].fingerprint, "the stage's"
+            small = [marker for marker in markers if marker.shard not in gone]
+            looks = ahead(partial(_look, folder), [*large, *small], max(FILES_AT_ONCE, 2 * some), executor)
+            for one, found in zip([*large, *small], looks, strict=True):
+                done += 1
+                progress(done, total)
+                again = isinstance(one, Marker) and one.shard in held
+                report.files += 1
+                report.bytes += found.size
+                report.rows += 0 if again else found.rows
+                report.notes += found.notes
+                wrong = [*found.problems]
+                if one.fingerprint != expected:
+                    wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
+                if isinstance(one, Marker) and plan and one.rows != (rows := len(plan.items(one.shard))):
+                    wrong.append(f"it has {one.rows:,} rows instead of the planned {rows:,}")
+                if not again:
+                    wrong += _repeated(found.ids, one.file, seen)
+                named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
+                report.problems += [Fault(stage, text, one.file, named) for text in wrong]
+                if len(seen) > MOST_IDS:
+                    report.notes.append(
+                        f"{stage}: ids were compared within each file only, because there are too many for one comparison"
+                    )
+                    seen.clear()
+            done += len(gone)
+            report.problems += _compared(large, {marker.shard: marker for marker in markers}, stage)
     for stage in sorted({*stages, *folder.journal_stages()}):
         report.problems += _journals(folder, stage)
     progress(total, total)

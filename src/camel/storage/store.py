@@ -21,7 +21,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property
 from importlib import import_module
@@ -340,9 +340,12 @@ class _Ranges(io.RawIOBase):
         return len(data)
 
 
-def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
-    """Call `work` on threads and yield the results in order. At most `at_once` calls run ahead of the reader."""
-    pool = ThreadPoolExecutor(at_once)
+def ahead(
+    work: Callable[[A], B], given: Iterable[A], at_once: int, executor: Executor | None = None
+) -> Generator[B]:
+    """Call `work` on threads, or on `executor`, and yield the results in order. At most `at_once` calls run ahead of the
+    reader."""
+    pool = executor or ThreadPoolExecutor(at_once)
     begun: deque[Future[B]] = deque()
     try:
         for one in given:
@@ -352,7 +355,10 @@ def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator
         while begun:
             yield begun.popleft().result()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for one in begun:
+            one.cancel()
+        if pool is not executor:
+            pool.shutdown()
 
 
 _STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
