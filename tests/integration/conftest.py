@@ -1,8 +1,9 @@
-"""One Ray cluster per test process, for the tests that do not kill its nodes."""
+"""Ray clusters for the tests that do not kill their nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -17,22 +18,31 @@ LOUD = {
 LOUD_PYTHON = "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
 
 
-@pytest.fixture(scope="session")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.RayCluster]:
-    """A head with a dashboard, and one node with room for two workers.
+@contextmanager
+def _started(**environment: str) -> Generator[cluster.RayCluster]:
+    """A head with a dashboard, and one node with room for two workers. Its nodes have no key."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.delenv("OPENAI_API_KEY", raising=False)
+            nodes = stack.enter_context(cluster.start(nodes=1, cpus=2, dashboard=True))
+        yield nodes
 
-    It logs as much as it can, for the search for keys in its logs. Its nodes have no key, and a secret of their own.
-    """
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[cluster.RayCluster]:
+    """One cluster per test process."""
+    with _started() as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def loud_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.RayCluster]:
+    """A cluster whose nodes have a secret and log as much as they can, for the search for keys in logs."""
     loud = tmp_path_factory.mktemp("loud")
     (loud / "sitecustomize.py").write_text(LOUD_PYTHON)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(loud)
-        for name, value in {**LOUD, "AWS_SECRET_ACCESS_KEY": SECRET_OF_THE_NODES}.items():
-            patch.setenv(name, value)
-        patch.delenv("OPENAI_API_KEY", raising=False)
-        started = cluster.start(nodes=1, cpus=2, dashboard=True)
-        nodes = started.__enter__()
-    try:
-        yield nodes
-    finally:
-        started.__exit__(None, None, None)
+        with _started(**LOUD, AWS_SECRET_ACCESS_KEY=SECRET_OF_THE_NODES) as nodes:
+            yield nodes

@@ -1,6 +1,6 @@
 """A key in the environment of a cluster that crashes in every way, with every log as loud as it goes: it is nowhere.
 
-And a client without the token gets nothing from any port. One wreck on the cluster of the test process, examined from all sides.
+And a client without the token gets nothing from any port. One wreck on a cluster of its own, examined from all sides.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Wreck:
 
 
 @pytest.fixture(scope="module")
-def wreck(tmp_path_factory: pytest.TempPathFactory, ray_cluster: cluster.RayCluster) -> Wreck:
-    wreck = Wreck(tmp_path_factory.mktemp("wreck"), ray_cluster)
+def wreck(tmp_path_factory: pytest.TempPathFactory, loud_cluster: cluster.RayCluster) -> Wreck:
+    wreck = Wreck(tmp_path_factory.mktemp("wreck"), loud_cluster)
     latency = LogNormal(median=0.1, p99=0.5)
     with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12), latency=latency)) as endpoint:
         _killed(wreck, endpoint.base_url, endpoint.ledger)
