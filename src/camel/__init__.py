@@ -60,7 +60,7 @@ _HOME = {
     "jobs.job": "ItemFailed Job Stage",
     "jobs.runner": "Outcome",
     "library.gallery": "open_gallery",
-    "library.execution": "run_job",
+    "library.execution": "on_cluster run_job",
     "library.jobs": "generate",
     "library.row_making": "make_rows",
     "library.run": "Run StoredConversation",

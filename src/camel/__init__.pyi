@@ -240,6 +240,7 @@ from camel.jobs.job import (
     Stage as Stage,
 )
 from camel.jobs.runner import Outcome as Outcome
+from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job
 from camel.library.gallery import open_gallery as open_gallery
 from camel.library.jobs import generate as generate

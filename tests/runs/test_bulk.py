@@ -20,6 +20,7 @@ from camel.core.message import Usage
 from camel.index import merge as merging
 from camel.index.files import Readable, valid_merged_files
 from camel.index.merge import merge
+from camel.index.text import make_text_index, opened
 from camel.library.run import Run
 from camel.query.columns import narrow
 from camel.record.arrow import write_shard
@@ -130,3 +131,19 @@ def test_after_a_killed_process_the_next_call_makes_what_is_missing(tmp_path: Pa
     merged = merge(folder, STAGE, target=12)
     assert merged.built == SHARDS
     assert merged.rows == 3 * SHARDS
+
+
+@pytest.mark.slow
+def test_a_text_index_does_not_depend_on_the_number_of_processes(tmp_path: Path):
+    pytest.importorskip("tantivy")
+    folder = a_run(RunFolder(tmp_path / "run"), SHARDS)
+    results: list[tuple[object, list[int]]] = []
+    for processes in (1, 2):
+        made = make_text_index(folder, STAGE, target=12, processes=processes)
+        found = [one.search([["said", "13"]], {}, frozenset(), 10)[1] for one in opened(folder, STAGE)]
+        results.append((made, found))
+        shutil.rmtree(folder.path("text"))
+    assert results[0] == results[1]
+    made, found = results[0]
+    assert made == (4, 4, 3 * SHARDS)
+    assert sum(found) == 1

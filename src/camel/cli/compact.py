@@ -16,6 +16,7 @@ def compact(
     file_size: Annotated[int, option("Maximum size of a merged file, in megabytes.", "MB", min=1)] = 256,
     stage: shared.Stage = "",
     processes: shared.Processes = None,
+    address: shared.Address = "",
     as_json: shared.AsJson = False,
 ) -> None:
     """Merge small files of a run into larger ones."""
@@ -23,7 +24,6 @@ def compact(
     from camel.runs.compact import Compaction
     from camel.runs.compact import compact as merge_shards
     from camel.runs.reader import RunReader
-    from camel.storage.processes import cores
 
     records = RunReader(run, stage)
 
@@ -31,9 +31,10 @@ def compact(
         if not as_json:
             typer.echo(f"shards {made.first:,} to {made.last:,}: {made.size:,} bytes")
 
-    done = merge_shards(
-        records.folder, records.stage, target=file_size * 10**6, processes=processes or cores(), note=note
-    )
+    with shared.started(processes, address) as count:
+        done = merge_shards(
+            records.folder, records.stage, target=file_size * 10**6, processes=count, note=note
+        )
     if as_json:
         print_json(done._asdict())
         return

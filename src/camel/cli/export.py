@@ -55,6 +55,7 @@ def export(
     seed: shared.Seed = None,
     where: shared.Where = "",
     processes: shared.Processes = None,
+    address: shared.Address = "",
 ) -> None:
     """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
@@ -68,7 +69,6 @@ def export(
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
-    from camel.storage.processes import cores
 
     if format not in (*FORMATS, SITE):
         raise InputError(f"there is no format {format!r}. Use one of {', '.join([*FORMATS, SITE])}")
@@ -118,9 +118,9 @@ def export(
             options |= {"title": title or out.name, "license": license}
             options |= {"planned": planned, "language": language}
         records = narrow(Run(run, stage), where)
-        with in_place_of(out, force and folders) as place:
+        with shared.started(processes, address) as count, in_place_of(out, force and folders) as place:
             written = records.export(
-                format, place, split=shares, split_by=split_by, processes=processes or cores(), **options
+                format, place, split=shares, split_by=split_by, processes=count, **options
             )
         committed = len(records) if by else written.conversations
         what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,7 @@ def index(
     findings: FindingsOption = False,
     stage: shared.Stage = "",
     processes: shared.Processes = None,
+    address: shared.Address = "",
     as_json: shared.AsJson = False,
 ) -> None:
     """Build the indexes that make a large run quick to explore."""
@@ -37,14 +39,17 @@ def index(
     from camel.models.prices import cost
     from camel.reports.numbers import counted
     from camel.runs.reader import RunReader
-    from camel.storage.processes import cores
 
     records = RunReader(run, stage)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     made = TextMade(0, 0, 0)
-    looking = _detect(console, records, processes or cores()) if findings else None
-    with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
+    folder, stage = records.folder, records.stage
+    with ExitStack() as stack:
+        count = stack.enter_context(shared.started(processes, address))
+        looking = _detect(console, records, count) if findings else None
+        hidden = as_json or not console.is_terminal
+        progress = stack.enter_context(Progress(*columns, console=console, disable=hidden))
         tasks: dict[str, object] = {}
 
         def note(what: str, done: int, of: int) -> None:
@@ -52,28 +57,19 @@ def index(
                 tasks[what] = progress.add_task(what, total=of)
             progress.update(tasks[what], completed=done, total=of)  # pyright: ignore[reportArgumentType]
 
-        merged = merge(
-            records.folder,
-            records.stage,
-            cost=cost,
-            looking=looking,
-            processes=processes or cores(),
-            note=note,
-        )
+        merged = merge(folder, stage, cost=cost, looking=looking, processes=count, note=note)
         if text:
-            made = make_text_index(records.folder, records.stage, note=note)
+            # The text index of a run in an object store is on the machine that searches.
+            here = 1 if address and not folder.on_disk else count
+            made = make_text_index(folder, stage, processes=here, note=note)
     if as_json:
         print_json({**merged._asdict(), **({"text": made._asdict()} if text else {})})
         return
-    typer.echo(
-        f"{merged.rows:,} {records.stage} in {merged.files:,} index files, {merged.made:,} of them new"
-    )
+    typer.echo(f"{merged.rows:,} {stage} in {merged.files:,} index files, {merged.made:,} of them new")
     if merged.built:
         typer.echo(f"{counted(merged.built, 'shard')} had no index")
     if text:
-        typer.echo(
-            f"{made.rows:,} {records.stage} in {made.indexes:,} text indexes, {made.made:,} of them new"
-        )
+        typer.echo(f"{made.rows:,} {stage} in {made.indexes:,} text indexes, {made.made:,} of them new")
 
 
 def _detect(console: Console, run: RunReader, processes: int) -> Looking:

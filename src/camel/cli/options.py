@@ -5,7 +5,8 @@ A command sets only the default. help.toml describes defaults that a command com
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,6 +127,21 @@ def leave_to(file: object, options: Collection[str]) -> None:
     """Raise an `InputError` if `options` is not empty: these options would have no effect, because `file` sets them."""
     if options:
         raise InputError(f"remove {', '.join(options)} from the command, and set it in '{file}' instead")
+
+
+@contextmanager
+def started(processes: int | None, address: str) -> Generator[int]:
+    """Yield the number of processes for bulk work: those of `--processes`, of this machine's cores, or of a cluster."""
+    from camel.library.execution import on_cluster
+    from camel.storage.processes import cores
+
+    if not address:
+        yield processes or cores()
+        return
+    if processes:
+        raise InputError("--processes is for this machine and --address for a cluster: remove one of them")
+    with on_cluster(address) as count:
+        yield count
 
 
 def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ def verify(
     run: shared.RunPlace,
     unfinished: Annotated[bool, flag("--unfinished", "Accept a run that is not finished yet.")] = False,
     processes: shared.Processes = None,
+    address: shared.Address = "",
     as_json: shared.AsJson = False,
 ) -> None:
     """Check the files of a run for damage."""
@@ -30,18 +31,15 @@ def verify(
     from camel.jobs.status import planned_shards
     from camel.runs.run import open_folder
     from camel.runs.verify import verify as verify_files
-    from camel.storage.processes import cores
 
     folder = open_folder(run)
     console = Console(stderr=True, highlight=False)
-    with console.status("") as bar:
+    with shared.started(processes, address) as count, console.status("") as bar:
 
         def progress(done: int, of: int) -> None:
             bar.update(f"{done:,} of {of:,} files")
 
-        report = verify_files(
-            folder, planned_shards(folder), processes=processes or cores(), progress=progress
-        )
+        report = verify_files(folder, planned_shards(folder), processes=count, progress=progress)
     fine = report.sound and (report.complete or unfinished)
     if as_json:
         print_json({**msgspec.to_builtins(report), "sound": report.sound, "complete": report.complete})

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -151,6 +152,13 @@ class Readable:
 
     def __init__(self, folder: RunFolder, scratch: Path) -> None:
         self.folder, self._scratch = folder, scratch
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Use a temporary folder of this machine if another one sent this object."""
+        self.__dict__.update(state)
+        if not self._scratch.is_dir():
+            self._own = TemporaryDirectory(prefix="camel-index-", ignore_cleanup_errors=True)
+            self._scratch = Path(self._own.name)
 
     def path(self, name: str) -> Path:
         """Return the local path of an index file. Download the file if necessary."""

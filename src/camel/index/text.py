@@ -18,7 +18,9 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -34,7 +36,8 @@ from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.storage.files import make_folder, sync_folder
-from camel.storage.store import DiskStore
+from camel.storage.processes import workers
+from camel.storage.store import DiskStore, ahead
 
 FOLDER = "text"
 VERSION = 2
@@ -123,9 +126,13 @@ def make_text_index(
     stage: str,
     *,
     target: int = ROWS,
+    processes: int = 1,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> TextMade:
-    """Index the text of all committed conversations. Another call resumes after an interruption, or adds new conversations."""
+    """Index the text of all committed conversations. Another call resumes after an interruption, or adds new conversations.
+
+    Each process writes whole indexes, so several help from `target` conversations on.
+    """
     tantivy()
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
@@ -136,9 +143,11 @@ def make_text_index(
     covered = {n for first, last in [*wanted, *have] for n in range(first, last + 1)}
     wanted += [(n, n) for n in sizes if n not in covered]
     rows = sum(sizes[n] for first, last in wanted for n in range(first, last + 1))
-    done = 0
-    for first, last in sorted(wanted):
-        for indexed in _make(folder, stage, fingerprint, [markers[n] for n in range(first, last + 1)]):
+    given = [[markers[n] for n in range(first, last + 1)] for first, last in sorted(wanted)]
+    make, some, done = partial(_make, folder, stage, fingerprint), min(processes, len(given)), 0
+    with workers(some) as executor:
+        steps = chain.from_iterable(map(make, given))
+        for indexed in steps if some < 2 else ahead(partial(_made, make), given, some, executor):
             done += indexed
             note("conversations indexed", done, rows)
     kept = text_indexes(folder, stage, fingerprint)
@@ -154,6 +163,11 @@ def _remove_replaced(folder: RunFolder, stage: str, kept: set[str]) -> None:
         young = path.name.startswith(".") and time.time() - path.stat().st_mtime < _ABANDONED
         if path.name not in kept and not young:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _made(make: Callable[[list[Marker]], Iterator[int]], markers: list[Marker]) -> int:
+    """Write one text index and return the number of its conversations."""
+    return sum(make(markers))
 
 
 def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Marker]) -> Iterator[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Generator
 from typing import Any
 
 from camel.core.errors import CamelError
@@ -11,6 +12,7 @@ from camel.jobs.job import Job
 from camel.jobs.launch import JobOptions, Launch
 from camel.jobs.progress import Printed, View
 from camel.jobs.runner import Outcome
+from camel.storage.processes import working_on
 
 
 def run_job(
@@ -63,3 +65,22 @@ def finish_job(job: Job, **options: Any) -> Any:
     if not outcome.complete:
         raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call resumes it")
     return outcome.result
+
+
+@contextlib.contextmanager
+def on_cluster(address: str) -> Generator[int]:
+    """Let verifications, indexes, compactions and exports use a Ray cluster: local, auto or host:port.
+
+    The value of the `with` statement is the number of processes to pass to them:
+
+        with camel.on_cluster("auto") as processes:
+            camel.Run("s3://bucket/trial").export("messages", "rows.jsonl", processes=processes)
+    """
+    from camel.engine.ray.connect import connected
+
+    with connected(address):
+        from camel.engine.ray.bulk import ClusterExecutor  # imports ray, which reads settings of `connected`
+
+        executor = ClusterExecutor()
+        with working_on(executor):
+            yield executor.cpus

@@ -14,8 +14,12 @@ import threading
 from collections.abc import Generator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextvars import ContextVar
 
 from camel.core.errors import CamelError
+
+_elsewhere: ContextVar[Executor | None] = ContextVar("elsewhere", default=None)
+"""The executor that is used instead of processes of this machine."""
 
 
 class ProcessKilled(CamelError):
@@ -31,8 +35,12 @@ def cores() -> int:
 def workers(count: int, *, threads: int = 1) -> Generator[Executor]:
     """Yield an executor with `count` processes. If `count` is 1, it has `threads` threads of this process instead.
 
-    Calls that have not begun are cancelled at the end. A killed process raises `ProcessKilled`.
+    Calls that have not begun are cancelled at the end. A killed process raises `ProcessKilled`. Within `working_on`, several
+    processes are those of its executor.
     """
+    if count > 1 and (other := _elsewhere.get()) is not None:
+        yield other
+        return
     if count > 1:
         # Not by fork, because Arrow and the event loop have threads.
         pool: Executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin)
@@ -43,6 +51,16 @@ def workers(count: int, *, threads: int = 1) -> Generator[Executor]:
             yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def working_on(executor: Executor) -> Generator[None]:
+    """Make `workers` use this executor instead of processes of this machine."""
+    token = _elsewhere.set(executor)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
 
 
 @contextlib.contextmanager
