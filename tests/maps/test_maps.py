@@ -136,6 +136,22 @@ def test_a_halt_keeps_what_was_done_and_new_shards_are_taken_in(
     assert other.ledger.total() == 40
 
 
+def test_a_large_run_is_sampled_and_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path):
+    where = tmp_path / "run"
+    society(where, rows=200, shard=20)
+    chosen: dict[int, set[str]] = {}
+    for sample in (200, 199, 50):
+        embedder = Words()
+        made = run_job(MapJob(str(where), embedder, sample=sample)).result
+        chosen[made.header.every] = set(pq.read_table(made.path).column("id").to_pylist())
+        assert len(chosen[made.header.every]) == made.header.rows == embedder.ledger.total()
+        assert made.header.conversations == 200
+        assert ("1 in 4" in made.header.about) == (sample == 50)
+    assert chosen.keys() == {1, 2, 4}
+    assert chosen[4] < chosen[2] < chosen[1]
+    assert 20 <= len(chosen[4]) <= 80
+
+
 @pytest.mark.slow
 def test_a_killed_process_leaves_what_it_had_journaled(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=40)

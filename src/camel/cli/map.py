@@ -32,6 +32,7 @@ def map_(
     seed: shared.Seed = 0,
     groups: Annotated[int | None, option("Number of groups.", "N", min=1, max=200)] = None,
     threshold: ThresholdOption = 0.95,
+    sample: shared.Sample = 100_000,
     export: ExportOption = "",
     out: shared.Out = "",
     acknowledge: shared.Acknowledge = None,
@@ -49,7 +50,15 @@ def map_(
     if export or out:
         _export(run, kind, export, out, acknowledge or [], force)
         return
-    job = MapJob(run, SentenceModel(embedder), kind, seed=seed or 0, groups=groups, threshold=threshold)
+    job = MapJob(
+        run,
+        SentenceModel(embedder),
+        kind,
+        seed=seed or 0,
+        groups=groups,
+        threshold=threshold,
+        sample=sample,
+    )
     call.run(
         job,
         call.options(),
@@ -66,7 +75,8 @@ def _show(header: MapHeader) -> None:
 
     figures = header.all
     conversations = counted(header.conversations, "conversation")
-    echo(f"{header.rows:,} {header.of} of {conversations} · {header.method}")
+    chosen = f" (1 in {header.every:,})" if header.every > 1 else ""
+    echo(f"{header.rows:,} {header.of} of {conversations}{chosen} · {header.method}")
     for group in header.groups[:8]:
         echo(f"group   {group.texts:>7,}  {group.label}")
     if len(header.groups) > 8:

@@ -144,7 +144,7 @@ def _shown(view: _View) -> dict[str, Any]:
         "of": view.of,
         "total": len(drawn.rows),
         "figures": _figures(drawn),
-        "about": f"{header.method} of vectors by {header.model}",
+        "about": header.about,
         "stale": f"{counted(stale, 'conversation')} came after this map was made: add them with {map_command(source.address, view.of)}"
         if stale > 0 and not hidden_labels(source, view.asked.allowed)
         else "",

@@ -36,6 +36,9 @@ STAGE = "vectors-"
 """Prefix of a stage's name. A hash of the model and the kind of texts follows."""
 LAYOUT = 1
 """Version of the file format, increased when the contents of the files change."""
+SAMPLE = 100_000
+"""Default maximum number of conversations in a map. Near-duplicates are found by comparing all pairs, which would take days for
+millions of texts."""
 BATCH = 256
 """Number of texts per step. At most this many are computed again after a kill."""
 KEPT = (
@@ -62,11 +65,19 @@ def home(folder: RunFolder, of: str, part: str) -> Path:
 class Embedding:
     """Computes and stores the vectors of a run's texts."""
 
-    def __init__(self, run: RunReader, embedder: Embedder, *, of: Of = "tasks") -> None:
+    def __init__(self, run: RunReader, embedder: Embedder, *, of: Of = "tasks", sample: int = SAMPLE) -> None:
         self.run, self.embedder = run, embedder
+        self.every = 1 << max(0, (-(-len(run) // sample) - 1).bit_length())
+        """One of so many conversations is embedded: a power of two, so that a growing run keeps its vectors for long."""
         self.of: Of = checked(of)
         self.folder = RunFolder(home(run.folder, of, "vectors"))
-        wanted = [LAYOUT, of, embedder.name, run.settings.fingerprint]
+        wanted = [
+            LAYOUT,
+            of,
+            embedder.name,
+            run.settings.fingerprint,
+            *([self.every] if self.every > 1 else []),
+        ]
         self.name = STAGE + hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
         self._markers = {marker.shard: marker for marker in run.markers}
         self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
@@ -117,12 +128,18 @@ class Embedding:
         """Return a table of a shard's texts with all stored columns except the vectors, and the list of texts."""
         pa = arrow()
         transcripts = self.run.shard(self._places[shard])
-        found = list(texts_of(transcripts, self.of))
+        found = [one for one in texts_of(transcripts, self.of) if self._is_chosen(transcripts[one.row].id)]
         index = table_of(to_table(transcripts), shard, cost).select(list(KEPT))
         rows = index.take(pa.array([one.row for one in found], pa.int64()))
         texts = [one.text.encode("utf-8", "replace").decode() for one in found]
         rows = rows.append_column("message", pa.array([one.message for one in found], pa.int32()))
         return rows.append_column("text", pa.array(texts, pa.string())), texts
+
+    def _is_chosen(self, id: str) -> bool:
+        return (
+            self.every == 1
+            or int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest()) % self.every == 0
+        )
 
     def _vectors(self, texts: list[str]) -> bytes:
         import numpy as np

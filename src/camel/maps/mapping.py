@@ -19,7 +19,7 @@ from camel.jobs.job import Job, Step
 from camel.maps.clusters import cluster_vectors, label_groups
 from camel.maps.diversity import THRESHOLD, Diversity, diversity, duplicates
 from camel.maps.embedders import Embedder
-from camel.maps.embedding import KEPT, Embedding, home
+from camel.maps.embedding import KEPT, SAMPLE, Embedding, home
 from camel.maps.layout import FIT, Vectors, place
 from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, point_name, schema, write
 from camel.maps.texts import Of, checked
@@ -52,6 +52,8 @@ class MapJob(Job):
     groups: int | None = None
     threshold: float = THRESHOLD
     fit: int = FIT
+    sample: int = SAMPLE
+    """Maximum number of conversations. Of a larger run, one of two, four or more is chosen, by its id."""
     models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec], init=False)
     place: str = field(init=False)
 
@@ -65,7 +67,7 @@ class MapJob(Job):
         records = RunReader(self.run)
         if not len(records):
             raise InputError(f"no conversation is finished yet: see `camel run status {self.run}`")
-        return Embedding(records, self.embedder, of=self.of)
+        return Embedding(records, self.embedder, of=self.of, sample=self.sample)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield the embedding stage."""
@@ -90,6 +92,7 @@ class MapJob(Job):
             stage=records.stage,
             fingerprint=records.settings.fingerprint,
             conversations=len(records),
+            every=self.embedding.every,
             rows=rows.num_rows,
             method=method,
             seed=seed,

@@ -75,7 +75,15 @@ class MapHeader(msgspec.Struct, frozen=True):
     """Diversity of the texts without a restricted label. None if there are no such texts."""
     repeats: list[Repeat] = []
     """The closest pairs of near-duplicates."""
+    every: int = 1
+    """One of so many conversations is in the map."""
     version: int = VERSION
+
+    @property
+    def about(self) -> str:
+        """How the map was made, such as "UMAP of vectors by MODEL"."""
+        sampled = f", of 1 in {self.every:,} conversations" if self.every > 1 else ""
+        return f"{self.method} of vectors by {self.model}{sampled}"
 
 
 @cache
