@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 # Headers of one connection, which a proxy does not pass on (RFC 9110, section 7.6.1), and those that aiohttp sets.
 OWN = {
     "connection", "content-length", "expect", "host", "keep-alive", "proxy-authenticate", "proxy-authorization",
-    "te", "trailer", "transfer-encoding", "upgrade",
+    "te", "trailer", "transfer-encoding", "upgrade",  # codespell:ignore te
 }  # fmt: skip
 SIGNAL_OF_DEAD_PARENT = 1  # PR_SET_PDEATHSIG
 

@@ -230,3 +230,17 @@ def test_the_command(tmp_path: Path):
         refused = in_process.camel(*wrong, folder=tmp_path)
         assert refused.status == 2
         assert named in refused.stderr
+
+
+def test_the_plan_on_the_page_is_what_the_command_prints(tmp_path: Path):
+    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text()
+    (tmp_path / "large.toml").write_text(
+        page.partition('```toml title="large.toml"\n')[2].partition("```")[0]
+    )
+    (command,) = [line for line in page.splitlines() if line.startswith("$ camel plan")]
+    done = in_process.camel(*command.split()[2:], folder=tmp_path)
+    assert done.status == 0, done.stderr
+    shown = page.partition("```text\n")[2].partition("```")[0]
+    assert shown.count("\n") == 12
+    assert shown in done.stdout
+    assert "run.concurrency" not in done.stdout, "the page's configuration allows what it needs"
