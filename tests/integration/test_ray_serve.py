@@ -46,7 +46,7 @@ def served(folder: Path, ray: cluster.RayCluster, port: int) -> Iterator[str]:
         "words": 20,
         "length": {"kind": "constant", "value": 9},
     }
-    settings |= {"latency": {"kind": "constant", "value": 0.2}}
+    settings |= {"latency": {"kind": "constant", "value": 0.2}, "tokens_per_second": 20.0}
     simulator = [sys.executable, "-m", "camel.models.simulator", "--port", "{port}"]
     application["args"] |= {
         "command": [*simulator, "--settings", json.dumps(settings)],
@@ -103,6 +103,21 @@ def generate(folder: Path, url: str, out: str) -> subprocess.Popen[str]:
     )
 
 
+def streamed(url: str) -> list[bytes]:
+    """The parts in which a streamed reply arrives."""
+    body = {
+        "model": "simulated",
+        "stream": True,
+        "messages": [{"role": "user", "content": "Name ten colors."}],
+    }
+    request = urllib.request.Request(
+        f"{url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        return list(iter(lambda: reply.read1(65536), b""))
+
+
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     with process:
         output, _ = process.communicate(timeout=300)
@@ -118,6 +133,10 @@ def test_replicas_behind_ray_serve(tmp_path: Path):
     port = cluster._free_ports(1)[0]  # pyright: ignore[reportPrivateUsage]
     with cluster.start(nodes=1, cpus=2) as ray:
         with served(tmp_path, ray, port) as url:
+            parts = streamed(url)
+            assert len(parts) > 3, "a streamed reply arrives as it is written"
+            assert parts[-1].strip().endswith(b"data: [DONE]")
+
             first = servers(tmp_path)
             assert finish(generate(tmp_path, url, "calm"))["failed"] == 0
             calm_until = time.time()
