@@ -192,6 +192,22 @@ def test_what_is_missing_is_named(given: dict[str, Any], named: tuple[str, ...])
     assert all(name in str(raised.value) for name in named), raised.value
 
 
+def test_a_complete_run_needs_nothing(pilot: Path):
+    done = config(
+        counts={"assistant_role": 2, "user_role": 2, "task": 1},
+        lists="shipped",
+        out=str(pilot),
+        shard_size=None,
+        plan=Assumptions(),
+    )
+    plan = plan_cluster(done, hours=10, rate=1, gpu_price=2)
+    assert plan.plan.stages[-1].done == 4
+    assert (plan.replicas.likely, plan.calls_per_second, plan.concurrency) == (0, 0, 0)
+    assert (plan.shard_puts, plan.segment_puts) == (0, 0)
+    assert plan.gpu_money == Figure(0, 0, 0)
+    assert plan_cluster(done, replicas=2, rate=1).hours.likely == 0
+
+
 def test_a_pilot_that_was_too_short_is_refused(pilot: Path):
     (pilot / LOG).unlink()
     with pytest.raises(InputError, match="--token-rate"):

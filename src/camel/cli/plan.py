@@ -27,8 +27,7 @@ OTHER = (
 
 ScaleOption = Annotated[list[str] | None, option("Estimate for another length of a level, which is one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
 # fmt: off
-CLUSTER = ("hours", "replicas", "token_rate", "pilot", "gpu_price", "gpus", "workers_per_node")
-"""Names of the parameters that need --cluster."""
+CLUSTER = ("hours", "replicas", "token_rate", "pilot", "gpu_price", "gpus", "workers_per_node")  # need --cluster
 RateOption = Annotated[float | None, option("Speed of the endpoint, in calls per second; with --cluster, of one replica.", "N")]
 ClusterFlag = Annotated[bool, shared.flag("--cluster", "Also estimate replicas, workers, disks, requests to the object store and memory.")]
 HoursOption = Annotated[float | None, option("With --cluster: how long the run may take.", "HOURS")]
@@ -169,7 +168,6 @@ def _show_cluster(cluster: ClusterPlan, config: GenerateConfig, as_json: bool) -
     table(*_stages(made), right=range(1, 6))
     for line in _totals(made):
         echo(line)
-    echo("")
     table(("cluster", "amount", "from"), list(_cluster_rows(cluster)), right=(1,))
     if config.run.concurrency < cluster.concurrency:
         echo(f"run.concurrency is {config.run.concurrency:,}: set it to {cluster.concurrency:,}", "yellow")

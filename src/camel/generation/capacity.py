@@ -121,7 +121,7 @@ def plan_cluster(
     needed = left.likely.calls / during if during else 0.0
     busy = workers(needed, each)
     characters, shards = config.plan.characters_per_token, 1.5 + max(1.0, WORKER / last.shard_size)
-    journal = journaled(last.need.high, characters) / last.items
+    journal = journaled(last.need.high, characters) / max(1, last.items)
     gpu_hours = Figure(*(gpus * number * hour for number, hour in zip(servers, time, strict=True)))
     return ClusterPlan(
         plan=plan,
@@ -139,9 +139,7 @@ def plan_cluster(
         shard_puts=sum(map(_puts, plan.stages)),
         segment_puts=segment_puts(during, busy, left.likely.calls, journaled(left.likely, characters)),
         driver_memory=DRIVER + PER_SHARD * plan.shards,
-        coordinator_memory=COORDINATOR
-        + PER_SHARD * max(one.shards for one in plan.stages)
-        + PER_WORKER * busy,
+        coordinator_memory=COORDINATOR + PER_SHARD * max(s.shards for s in plan.stages) + PER_WORKER * busy,
         gpu_hours=gpu_hours,
         gpu_money=None if gpu_price is None else Figure(*(gpu_price * one for one in gpu_hours)),
     )
@@ -160,7 +158,7 @@ def journaled(need: Need, characters_per_token: float) -> float:
 def _check_one(given: Mapping[str, float | str | None], meaning: str) -> None:
     if sum(value is not None for value in given.values()) != 1:
         *names, last = given
-        raise InputError(f"--cluster needs one of {', '.join(names)} and {last}: {meaning}")
+        raise InputError(f"--cluster needs exactly one of {', '.join(names)} and {last}: {meaning}")
 
 
 def _rate(config: GenerateConfig, rate: float | None, run: str) -> CallRate:
@@ -180,7 +178,6 @@ def _rate(config: GenerateConfig, rate: float | None, run: str) -> CallRate:
 
 
 def _puts(stage: StagePlan) -> float:
-    size = stage.need.likely.bytes / stage.shards
-    return ceil((stage.items - stage.done) / stage.shard_size) * (
-        2 + (ceil(size / PART) + 1 if size > PART else 0)
-    )
+    size = stage.need.likely.bytes / max(1, stage.shards)
+    parts = ceil(size / PART) + 1 if size > PART else 0
+    return ceil((stage.items - stage.done) / stage.shard_size) * (2 + parts)
