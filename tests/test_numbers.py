@@ -45,11 +45,6 @@ ALLOWED = {
     },
     PERFORMANCE: {
         "24 GB": "the machine",
-        "9.6 TB": "arithmetic: 12 billion messages of 800 bytes",
-        "5 s": "an assumption, stated as one",
-        "15 GB": "arithmetic: 91 workers, one shard each, by 40 kB",
-        "37 GB": "arithmetic: the same by 2.5",
-        "40 kB": "arithmetic: a conversation of 40 messages",
     },
     "docs/storage.md": {"256 MB": "a setting: the command above it"},
     "docs/study.md": {"1.9%": "arithmetic: Wilson's interval of 0 in 200"},

@@ -53,6 +53,7 @@ _HOME = {
     "core.world": "World",
     "engine.stage": "write_lines",
     "formats.push": "push_dataset",
+    "generation.capacity": "plan_cluster",
     "generation.config": "GenerateConfig read_config",
     "generation.plan": "make_plan",
     "inputs.settings": "Inputs",

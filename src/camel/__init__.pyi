@@ -221,6 +221,7 @@ from camel.engine.stage import (
     write_lines as write_lines,
 )
 from camel.formats.push import push_dataset as push_dataset
+from camel.generation.capacity import plan_cluster as plan_cluster
 from camel.generation.config import (
     GenerateConfig as GenerateConfig,
 )

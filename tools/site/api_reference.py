@@ -76,6 +76,7 @@ PARTS = {
             "generation.config",
             "inputs.settings",
             "generation.plan",
+            "generation.capacity",
             "generation.generate",
             "generation.dialogues",
             "library.execution",

@@ -13,6 +13,7 @@ from camel.cli.options import option
 from camel.cli.output import echo, print_json, table
 
 if TYPE_CHECKING:
+    from camel.generation.capacity import ClusterPlan
     from camel.generation.config import Figure, GenerateConfig
     from camel.generation.guesses import Need
     from camel.generation.plan import Plan
@@ -25,6 +26,18 @@ OTHER = (
 )
 
 ScaleOption = Annotated[list[str] | None, option("Estimate for another length of a level, which is one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
+# fmt: off
+CLUSTER = ("hours", "replicas", "token_rate", "pilot", "gpu_price", "gpus", "workers_per_node")  # need --cluster
+RateOption = Annotated[float | None, option("Speed of the endpoint, in calls per second; with --cluster, of one replica.", "N")]
+ClusterFlag = Annotated[bool, shared.flag("--cluster", "Also estimate replicas, workers, disks, requests to the object store and memory.")]
+HoursOption = Annotated[float | None, option("With --cluster: how long the run may take.", "HOURS")]
+ReplicasOption = Annotated[int | None, option("With --cluster: number of replicas (servers of the model).", "N")]
+TokenRate = Annotated[float | None, option("With --cluster: tokens per second of one replica: completion tokens, and prompt tokens that are not cached.", "N")]
+PilotOption = Annotated[str, option("With --cluster: run in which to measure the speed of a replica.", "RUN", "--from")]
+GpuPrice = Annotated[float | None, option("With --cluster: price of a GPU hour, in US dollars.", "USD")]
+GpusOption = Annotated[int, option("With --cluster: GPUs per replica.", "N")]
+PerNode = Annotated[int, option("With --cluster: workers per node, usually one per CPU.", "N")]
+# fmt: on
 
 
 def plan(
@@ -32,10 +45,18 @@ def plan(
     config: shared.ConfigFile,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
-    rate: Annotated[float | None, option("Speed of the endpoint, in calls per second.", "N")] = None,
+    rate: RateOption = None,
     scale: ScaleOption = None,
     local: shared.Local = False,
     batch: shared.Batch = False,
+    cluster: ClusterFlag = False,
+    hours: HoursOption = None,
+    replicas: ReplicasOption = None,
+    token_rate: TokenRate = None,
+    pilot: PilotOption = "",
+    gpu_price: GpuPrice = None,
+    gpus: GpusOption = 1,
+    workers_per_node: PerNode = 4,
     out: shared.Out = "",
     as_json: shared.AsJson = False,
 ) -> None:
@@ -45,6 +66,14 @@ def plan(
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above 0, not {rate}")
     settings = read_settings(context, config, model, base_url, local=local, out=out, batch=batch)
+    if cluster:
+        from camel.generation.capacity import plan_cluster
+
+        given = {name: context.params[name] for name in ("rate", *CLUSTER)}
+        _show_cluster(plan_cluster(settings, counts=_counts(scale or []), **given), settings, as_json)
+        return
+    if alone := [one.opts[0] for one in shared.typed_parameters(context) if one.name in CLUSTER]:
+        raise InputError(f"{alone[0]} needs --cluster")
     _show(settings, _counts(scale or []), rate, as_json)
 
 
@@ -127,6 +156,50 @@ def _show(
     show((f"budget      {line}" for line in warnings(made, config, left)), "yellow")
     show([*_times(made, config, rate), *_shard(made, config, rate)])
     show(_grounds(made, config), "dim")
+
+
+def _show_cluster(cluster: ClusterPlan, config: GenerateConfig, as_json: bool) -> None:
+    """Print the plan of a run with the cluster that it needs."""
+    if as_json:
+        print_json(cluster.to_dict())
+        return
+    made = cluster.plan
+    echo(f"{made.scenario}: {made.shape}", "bold")
+    table(*_stages(made), right=range(1, 6))
+    for line in _totals(made):
+        echo(line)
+    table(("cluster", "amount", "from"), list(_cluster_rows(cluster)), right=(1,))
+    if config.run.concurrency < cluster.concurrency:
+        echo(f"run.concurrency is {config.run.concurrency:,}: set it to {cluster.concurrency:,}", "yellow")
+    for line in _grounds(made, config):
+        echo(line, "dim")
+
+
+def _cluster_rows(cluster: ClusterPlan) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of a cluster's table: quantity, amount, and what it is calculated from."""
+    from camel.generation.config import Figure
+    from camel.generation.forecast import span
+    from camel.generation.plan import WORKER
+    from camel.reports.numbers import duration, money, short
+
+    def between(value: Figure, show: Any) -> str:
+        low, likely, high = map(show, value)
+        return f"{likely}{span(low, high, likely, gap=' ')}"
+
+    yield "replicas", between(cluster.replicas, "{:,.0f}".format), f"{cluster.speed} each"
+    yield "time", between(Figure(*(3600 * one for one in cluster.hours)), duration), ""
+    yield "calls per second", f"{cluster.calls_per_second:,.0f}", ""
+    yield "open conversations", f"{cluster.concurrency:,}", f"{cluster.seconds_per_call:.3g} s per call"
+    yield "workers", f"{cluster.workers:,}", f"{WORKER} open conversations each"
+    yield "nodes", f"{cluster.nodes:,}", ""
+    journal = f"journals: {cluster.shards_per_worker:.2g} shards per worker, {short(cluster.journal_per_item)} bytes per item"
+    yield "disk per node", f"{short(cluster.disk_per_node)} bytes", journal
+    puts = f"{short(cluster.shard_puts)} for shards, {short(cluster.segment_puts)} for journals"
+    yield "put requests", short(cluster.shard_puts + cluster.segment_puts), f"in an object store: {puts}"
+    yield "driver's memory", f"{short(cluster.driver_memory)} bytes", f"{cluster.plan.shards:,} shards"
+    yield "coordinator's memory", f"{short(cluster.coordinator_memory)} bytes", ""
+    cost = between(cluster.gpu_money, money) if cluster.gpu_money else "unknown: pass --gpu-price"
+    yield "cost of GPUs", cost, f"{between(cluster.gpu_hours, short)} GPU hours"
 
 
 def _stages(made: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

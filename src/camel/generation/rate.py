@@ -23,6 +23,8 @@ class CallRate(NamedTuple):
     calls_per_second: Figure
     source: Literal["given", "measured", "assumed"]
     words: str
+    in_flight: int = 0
+    """Maximum number of conversations in flight while it was measured."""
 
     def hours(self, need: Range) -> Figure:
         """Return the hours that the calls take. The low estimate assumes few calls at the highest rate."""
@@ -68,4 +70,5 @@ def measured_rate(folder: RunFolder) -> CallRate | None:
         Figure(rate * (1 - ONE_START), rate, rate * (1 + ONE_START)),
         "measured",
         f"{rate:,.3g} calls/s, measured over {lasted} with {most:,} in flight",
+        most,
     )
