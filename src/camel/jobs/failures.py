@@ -108,6 +108,8 @@ class Failures:
         """Whether the endpoint was ever reached."""
         self.words = ""
         """Text of the last rejection, or of the last failure in an outage."""
+        self.unreached = 0
+        """Number of calls in a row, one after the other, that could not reach the endpoint."""
         self._row = 0
         self._kind: tuple[str, int | None] = "", None
         """Class of the last rejection."""
@@ -148,13 +150,13 @@ class Failures:
 
     def _serve(self) -> None:
         self.served += 1
-        self.answered, self._row = True, 0
+        self.answered, self._row, self.unreached = True, 0, 0
 
     async def _failed(
         self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
     ) -> None:
         """Handle a failed call. Return when the call can be retried, or raise the error if the item fails."""
-        self.answered = self.answered or not isinstance(error, Unreachable | DeadlineExceeded)
+        self.answered = self.answered or not _no_connection(error)
         kind = class_of(error)
         if kind == "unclear":
             if await self._is_served(send, request):
@@ -209,6 +211,7 @@ class Failures:
         try:
             while True:
                 self.words = f"{type(error).__name__}: {error}"
+                self.unreached = self.unreached + 1 if _no_connection(error) else 0
                 began, limit = (
                     (self._down, self.patience)
                     if self.answered
@@ -237,7 +240,7 @@ class Failures:
         finally:
             lasted = loop.time() - self._down
             self._over.set_result(None)
-            self._over, self._down = None, -1.0
+            self._over, self._down, self.unreached = None, -1.0, 0
         self.tell("outage", f"the endpoint answers again after {lasted:,.0f} s", seconds=lasted)
 
     async def _wait(self) -> None:
@@ -254,6 +257,10 @@ class Failures:
             await asyncio.sleep(min(0.5, left))
         if self.halt.reason:
             raise Halted(self.halt.reason)
+
+
+def _no_connection(error: ModelError) -> bool:
+    return isinstance(error, Unreachable | DeadlineExceeded)
 
 
 def plain(request: Request) -> Request:
