@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -30,8 +31,8 @@ HOLD = 60.0
 PASSED_ON = 2
 """Number of nodes that may pass their shards on because nothing shows whether the endpoint works. Then it is an outage."""
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-_PROBE = 256 << 10
-"""Number of bytes written to find out whether a disk is the cause of an error that names no file."""
+_ROOM = 64 << 20
+"""Free bytes below which a disk is the cause of an error that names no file."""
 _ADVICE = {
     "route": "check its proxy settings, firewall and DNS",
     "disk": "free space on its local disk, or replace the disk",
@@ -182,12 +183,12 @@ def disk_fault(error: BaseException, folder: RunFolder | None = None) -> str:
 def _is_sick(folder: Path) -> bool:
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_PROBE))
+            file.write(bytes(1 << 16))
             file.flush()
             os.fsync(file.fileno())
+        return shutil.disk_usage(folder).free < _ROOM
     except OSError as error:
         return error.errno in _DISK
-    return False
 
 
 @functools.cache
