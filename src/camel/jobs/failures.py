@@ -156,7 +156,7 @@ class Failures:
         self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
     ) -> None:
         """Handle a failed call. Return when the call can be retried, or raise the error if the item fails."""
-        self.answered = self.answered or not _no_connection(error)
+        self.answered = self.answered or not isinstance(error, Unreachable | DeadlineExceeded)
         kind = class_of(error)
         if kind == "unclear":
             if await self._is_served(send, request):
@@ -211,7 +211,7 @@ class Failures:
         try:
             while True:
                 self.words = f"{type(error).__name__}: {error}"
-                self.unreached = self.unreached + 1 if _no_connection(error) else 0
+                self.unreached = self.unreached + 1 if isinstance(error, Unreachable) else 0
                 began, limit = (
                     (self._down, self.patience)
                     if self.answered
@@ -257,10 +257,6 @@ class Failures:
             await asyncio.sleep(min(0.5, left))
         if self.halt.reason:
             raise Halted(self.halt.reason)
-
-
-def _no_connection(error: ModelError) -> bool:
-    return isinstance(error, Unreachable | DeadlineExceeded)
 
 
 def plain(request: Request) -> Request:
