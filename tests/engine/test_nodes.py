@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -58,6 +58,20 @@ def test_nodes_that_have_died_do_not_count():
     assert not health.stops_run(NodeFault("a", "disk", "full"), ["a", "b", "c"])
     assert not health.stops_run(NodeFault("b", "disk", "full"), ["b", "c", "d"]), "`a` was restarted as `d`"
     assert health.stops_run(NodeFault("c", "disk", "full"), ["b", "c", "d"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("route", "no route to the endpoint of 'm', which other nodes reach (Unreachable: refused)"),
+        ("disk", "[Errno 28] No space left on device: '/tmp/a'"),
+        ("code", "the driver has camel 1 (source a), and 10.0.0.7 has camel 1 (source b)"),
+        ("start", "'/runs/a' on this node is not the folder that the driver uses (on 10.0.0.7)"),
+    ],
+    ids=["route", "disk", "code", "start"],
+)
+def test_a_notice_names_the_node_and_what_to_do(kind: Any, why: str, snapshot: Callable[..., None]):
+    snapshot("status", NodeFault("n7", kind, why).notice("10.0.0.7"))
 
 
 class Fleet:
