@@ -63,8 +63,7 @@ class WorkerActor:
         if job.release != release():
             return _unfit(
                 "code",
-                f"the driver has camel {job.release}, and {_address()} has camel {release()}: "
-                "install the same version on every node",
+                f"the driver has camel {job.release}, and {_address()} has camel {release()}; all nodes need the same",
             )
         for name, value in environment.items():
             os.environ.setdefault(name, value)
