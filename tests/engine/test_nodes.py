@@ -167,6 +167,22 @@ def test_a_lone_caller_passes_its_shards_on_to_an_idle_node():
     assert not fleet.routes.is_held("a", fleet.now)
 
 
+def test_a_node_that_passed_its_shards_on_is_compared_as_soon_as_another_is_served():
+    fleet = Fleet(*"ab")
+    fleet.busy = {"a"}
+    fleet.second(failed="a")
+    fleet.busy = {"b"}
+    fleet.second()
+    assert fleet.routes.is_held("a", fleet.now)
+    fleet.second(served="b")
+    assert not fleet.routes.is_held("a", fleet.now)
+    assert not fleet.found, "the endpoint may have been down until then"
+    fleet.busy = {"a", "b"}
+    fleet.second(served="b", failed="a")
+    fleet.second(served="b", failed="a")
+    assert fleet.found == ["a"]
+
+
 def test_shards_are_passed_on_by_a_few_nodes_only():
     fleet = Fleet(*"abcdef")
     for name in "abcdef":

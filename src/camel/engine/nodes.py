@@ -27,7 +27,7 @@ from camel.runs.run import RunFolder
 RECENT = 15.0
 """Seconds for which a successful call shows that a node reaches the endpoint."""
 HOLD = 60.0
-"""Seconds for which a node that has passed its shards on gets no others."""
+"""Seconds for which a node that has passed its shards on gets no others, unless another node is served earlier."""
 PASSED_ON = 2
 """Number of nodes that may pass their shards on because nothing shows whether the endpoint works. Then it is an outage."""
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
@@ -92,8 +92,8 @@ class Routes:
         """That number when the comparison with another node began, by model and worker."""
         self._passed_on: dict[str, int] = {}
         """Number of nodes that have passed their shards on since the last successful call, by model."""
-        self._held: dict[str, float] = {}
-        """Until when a node gets no shards."""
+        self._held: dict[str, tuple[str, float]] = {}
+        """The model because of which a node gets no shards, and until when."""
 
     def note(self, worker: str, node: str, models: Mapping[str, ModelReport], now: float) -> None:
         """Process the report of a worker."""
@@ -104,6 +104,7 @@ class Routes:
                 self._counts[model, worker] = report.served
                 self._served.setdefault(model, {})[node] = now
                 self._passed_on.pop(model, None)
+                self._held = {held: one for held, one in self._held.items() if one[0] != model}
             if report.unreached:
                 failing[worker] = report.unreached
                 self._compare(model, worker, report, now)
@@ -144,13 +145,13 @@ class Routes:
                 continue
             if any(self._nodes.get(one, node) != node and not self.is_held(one, now) for one in idle()):
                 self._passed_on[model] = self._passed_on.get(model, 0) + 1
-                self._held[node] = now + HOLD
+                self._held[node] = model, now + HOLD
                 return True
         return False
 
     def is_held(self, worker: str, now: float) -> bool:
         """Return whether the worker's node gets no shards for now."""
-        return self._held.get(self._nodes.get(worker, ""), now) > now
+        return self._held.get(self._nodes.get(worker, ""), ("", now))[1] > now
 
     def forget(self, worker: str) -> None:
         """Forget what a worker that has ended reported."""
