@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import pickle
 import random
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,7 @@ class BenchSite:
         """The step and the attempt of each."""
         self.shares: list[WorkerShare] = []
         self.closed = False
+        self.unreached = 0
         self.finished: list[tuple[str, int]] = []
 
     def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
@@ -74,7 +77,10 @@ class BenchSite:
 
     def report(self) -> WorkerReport:
         """A call for each shard that it has finished."""
-        return WorkerReport({"simulated": ModelReport(Usage(calls=len(self.finished)))}, in_flight=1)
+        model = ModelReport(
+            Usage(calls=len(self.finished)), served=len(self.finished), unreached=self.unreached
+        )
+        return WorkerReport({"simulated": model}, in_flight=1)
 
     def apply_share(self, share: WorkerShare) -> None:
         self.shares.append(share)
@@ -128,7 +134,7 @@ class Team:
 
     def hire(self, name: str) -> None:
         self.sites[name], self.lines[name] = BenchSite(*self.benches), Line(self.coordinator)
-        worker = ClusterWorker(name, self.sites[name], self.lines[name])
+        worker = ClusterWorker(name, self.sites[name], self.lines[name], f"node of {name}")
         self.tasks[name] = asyncio.create_task(worker.live())
 
     def look(self) -> Totals:
@@ -494,6 +500,92 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     team.coordinator.close()
     ends = await asyncio.gather(*team.tasks.values(), return_exceptions=True)
     assert sorted(type(end).__name__ for end in ends) == ["RuntimeError", "WorkerEnd"]
+
+
+@virtual_time
+async def test_a_worker_with_a_full_disk_hurts_only_itself(tmp_path: Path):
+    bench = Bench(tmp_path, 80)
+    team = Team(bench, ttl=30)
+    inflight = 0
+
+    async def full(index: int, step: int) -> None:
+        nonlocal inflight
+        await asyncio.sleep(0.005)
+        if index == 30 and step == 1 and not inflight:
+            inflight = bench.running
+            raise OSError(errno.ENOSPC, "No space left on device", f"{tempfile.gettempdir()}/a")
+
+    async def bury() -> None:
+        """What the supervisor does."""
+        done, _ = await asyncio.wait(team.tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+        for name, task in team.tasks.items():
+            if task in done:
+                team.coordinator.lost(name)
+
+    bench.before = full
+    team.hire("a")
+    team.hire("b")
+    totals = await team.run_pass(during=bury)
+    assert not totals.halt
+    assert bench.data() == bench.expected()
+    assert sum(times - 1 for times in bench.taken.values()) <= inflight, "only what was in flight"
+    ends = await team.close()
+    [(name, failed)] = [(name, end) for name, end in ends.items() if end.how == "failed"]
+    assert failed.fault is not None
+    assert (failed.fault.node, failed.fault.kind) == (f"node of {name}", "disk")
+
+
+@virtual_time
+async def test_the_workers_of_a_retired_node_exit_and_others_get_their_shards(tmp_path: Path):
+    bench = Bench(tmp_path, 80)
+    team = Team(bench, ttl=30)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+
+    async def retire() -> None:
+        while bench.taken.total() < 60:
+            await asyncio.sleep(0.001)
+        assert team.coordinator.retire("node of a") == ["a"]
+        await team.tasks["a"]
+        team.hire("a")  # a worker that was already on its way to the node
+        await team.tasks["a"]
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    totals = await team.run_pass(during=retire)
+    assert not totals.halt
+    assert bench.data() == bench.expected()
+    assert (await team.close())["a"] == WorkerEnd("out", member.OUT)
+
+
+@virtual_time
+async def test_a_lone_caller_without_a_route_passes_its_shards_on(tmp_path: Path):
+    bench = Bench(tmp_path, 1)
+    team = Team(bench, ttl=30)
+
+    async def unreachable(index: int, step: int) -> None:
+        site = team.sites["a"]
+        if not site.halt.reason:
+            site.unreached += 1
+            while not site.halt.reason:
+                await asyncio.sleep(0.01)
+            raise Unfinished("no connection")
+
+    bench.before = unreachable
+    team.hire("a")
+    team.begin()
+    team.look()
+    while not bench.running:
+        await asyncio.sleep(0.01)
+    team.hire("b")
+    async with asyncio.timeout(60):
+        while not (totals := team.look()).over:
+            await asyncio.sleep(0.01)
+    assert bench.data() == bench.expected()
+    assert not totals.faults, "b only showed that the endpoint works"
+    assert (await team.close())["a"] == WorkerEnd("out", member.OUT)
 
 
 @virtual_time

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from camel.library.run import Run
-from camel.models.simulator import Constant, SimulatorSettings
+from camel.models.simulator import Constant, SimulatorSettings, spawn
+from tests.support import cluster
 from tests.support.cluster import RayCluster
 from tests.support.failing import (
     NO_MODEL,
@@ -29,6 +31,7 @@ from tests.support.failing import (
     written,
 )
 from tests.support.moody import Answer, Mood, Moody, moody
+from tests.support.sick_nodes import CALLS, IN_FLIGHT, ITEMS, small_disk, with_other_code, without_route
 
 pytest.importorskip("pyarrow")
 pytestmark = [
@@ -55,12 +58,12 @@ def endpoints() -> Iterator[list[Moody]]:
         yield [stack.enter_context(moody(settings)) for _ in range(3)]
 
 
-def generate(cluster: RayCluster, folder: Path, *options: str) -> tuple[int, str]:
-    command = ("-m", "camel", "generate", "config.toml", "--address", cluster.address, "--workers", "2")
+def generate(nodes: RayCluster, folder: Path, *options: str) -> tuple[int, str]:
+    command = ("-m", "camel", "generate", "config.toml", "--address", nodes.address, "--workers", "2")
     done = subprocess.run(
         [sys.executable, *command, *options],
         cwd=folder,
-        env={**cluster.environment, "OPENAI_API_KEY": "sk-x"},
+        env={**nodes.environment, "OPENAI_API_KEY": "sk-x"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -111,6 +114,41 @@ def test_every_failure_on_a_cluster(ray_cluster: RayCluster, endpoints: list[Moo
     status, said = generate(ray_cluster, tmp_path, "--retry-failed")
     assert status == 0, said
     assert len(exported(tmp_path)) == len(Run(tmp_path / "run")) == CONVERSATIONS
+
+
+def test_each_sick_node_is_retired_and_the_others_finish(tmp_path: Path):
+    """One of four nodes is well. The others have other code, a full disk, or no route to the endpoint."""
+    settings = SimulatorSettings(words=5, latency=Constant(0.4))
+    with spawn(settings) as endpoint, small_disk(tmp_path / "disk") as disk:
+        port = urlsplit(endpoint.base_url).port
+        assert port
+        own = {1: with_other_code(tmp_path / "code"), 2: without_route(tmp_path / "wall", port)}
+        own |= {3: {"TMPDIR": str(disk)}} if disk else {}
+        with cluster.start(nodes=1 + len(own), own=own) as ray:
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.support.sick_nodes",
+                    ray.address,
+                    tmp_path / "job",
+                    endpoint.base_url,
+                ],
+                cwd=tmp_path,
+                env={**ray.environment, "OPENAI_API_KEY": "sk-x"},
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
+            addresses = [ray.address_of(number) for number in range(1 + len(own))]
+        assert done.returncode == 0, done.stdout + done.stderr
+        ledger = endpoint.ledger()
+    assert (ledger.billed - ledger.billed_repeats) == ITEMS * CALLS
+    assert ledger.billed_repeats <= IN_FLIGHT, "only what was in flight on the node with the full disk"
+    events = [json.loads(line) for line in (tmp_path / "job" / "log.jsonl").read_text().splitlines()]
+    retired = {event["node"]: event["kind"] for event in events if event["event"] == "node"}
+    kinds = {1: "code", 2: "route", 3: "disk"}
+    assert retired == {addresses[number]: kinds[number] for number in own}
 
 
 @pytest.mark.thorough

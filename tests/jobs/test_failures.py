@@ -103,6 +103,26 @@ async def test_the_failure_of_an_item_concerns_nobody_else():
 
 
 @virtual_time
+async def test_calls_without_a_connection_are_counted_one_after_the_other():
+    """Calls that fail together count once, and any answer starts from zero."""
+    answers: ModelError | None = Unreachable("refused")
+    endpoint = Endpoint(lambda text, now: answers)
+    endpoint.failures.shared = True
+    calls = [asyncio.ensure_future(endpoint.ask()) for _ in range(8)]
+    seen: set[int] = set()
+    while len(seen) < 4:
+        await asyncio.sleep(0.01)
+        seen.add(endpoint.failures.unreached)
+    assert seen == {0, 1, 2, 3}
+    answers = ServerFailed("busy", status=503)
+    while endpoint.failures.unreached:  # noqa: ASYNC110 - a count is not an event
+        await asyncio.sleep(0.01)
+    answers = None
+    await asyncio.gather(*calls)
+    assert endpoint.failures.unreached == 0
+
+
+@virtual_time
 async def test_rejections_in_a_row_halt_with_the_words_of_the_endpoint():
     endpoint = Endpoint(lambda text, now: REJECTED)
     for count in range(IN_A_ROW):

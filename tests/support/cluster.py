@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,8 +98,10 @@ class Node:
 class RayCluster:
     """A head without CPUs, on which drivers live, and nodes with workers."""
 
-    def __init__(self, root: Path, nodes: int, cpus: int, dashboard: bool) -> None:
-        self.root, self.cpus = root, cpus
+    def __init__(
+        self, root: Path, nodes: int, cpus: int, dashboard: bool, own: Mapping[int, Mapping[str, str]]
+    ) -> None:
+        self.root, self.cpus, self._own = root, cpus, own
         self.port, port = _free_ports(2)
         self.dashboard = port if dashboard else 0
         """The port of the dashboard on 127.0.0.1, for `ray job submit`; 0: there is none."""
@@ -130,6 +132,10 @@ class RayCluster:
     def address(self) -> str:
         """For `--address`."""
         return f"{self._net}.1:{self.port}"
+
+    def address_of(self, number: int) -> str:
+        """The address of a node."""
+        return f"{self._net}.{number + 2}"
 
     @property
     def session(self) -> Path:
@@ -219,7 +225,7 @@ class RayCluster:
                 *options,
             ]
             log.write_text("")
-            node = Node(command, self.environment, log)
+            node = Node(command, {**self.environment, **self._own.get(last - 1, {})}, log)
 
             def settled(node: Node = node) -> bool:
                 return "runtime started" in log.read_text() or node.process.poll() is not None
@@ -246,11 +252,17 @@ class RayCluster:
 
 
 @contextmanager
-def start(nodes: int = 2, cpus: int = 1, *, dashboard: bool = False) -> Generator[RayCluster]:
-    """A cluster for the length of a `with` block."""
+def start(
+    nodes: int = 2,
+    cpus: int = 1,
+    *,
+    dashboard: bool = False,
+    own: Mapping[int, Mapping[str, str]] | None = None,
+) -> Generator[RayCluster]:
+    """A cluster for the length of a `with` block. `own` has environment variables of single nodes, by number."""
     # A short path: Unix sockets below it have at most 107 characters.
     root = Path(tempfile.mkdtemp(prefix="ray-"))
-    cluster = RayCluster(root, nodes, cpus, dashboard)
+    cluster = RayCluster(root, nodes, cpus, dashboard, own or {})
     try:
         cluster.start()
         yield cluster

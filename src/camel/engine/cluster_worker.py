@@ -15,6 +15,7 @@ import msgspec
 
 from camel.core.errors import CamelError
 from camel.engine.halt import LEASE_LOST, Halted, clock
+from camel.engine.nodes import NodeFault, disk_fault
 from camel.engine.site import WAIT, CallCoordinator, CoordinatorGone, Heartbeat, HeartbeatReply, Site
 from camel.engine.stage import ShardTable, Workload
 from camel.engine.worker import Window, run_worker
@@ -25,7 +26,8 @@ PATIENCE = 2.0
 PAUSE = 0.2
 """Seconds before a worker without a shard asks again."""
 OUT, GONE = "the coordinator counts this worker as dead", "the driver has stopped"
-_OWN = (LEASE_LOST, OUT, GONE)
+UNFIT = "this node cannot work"
+_OWN = (LEASE_LOST, OUT, GONE, UNFIT)
 """Reasons to stop that affect only this worker."""
 
 
@@ -34,13 +36,15 @@ class WorkerEnd(msgspec.Struct, frozen=True):
 
     how: Literal["dismissed", "out", "failed"]
     why: str = ""
+    fault: NodeFault | None = None
+    """What is wrong with its node, if that is the reason."""
 
 
 class ClusterWorker:
     """The main loop of one worker."""
 
-    def __init__(self, name: str, site: Site, call: CallCoordinator) -> None:
-        self._name, self._site, self._call = name, site, call
+    def __init__(self, name: str, site: Site, call: CallCoordinator, node: str = "") -> None:
+        self._name, self._site, self._call, self._node = name, site, call, node
         self._halt = site.halt
         self._window = Window(0)
         self._turn, self._table = -1, ShardTable(())
@@ -52,6 +56,8 @@ class ClusterWorker:
         self._apart = 0.0
         self._ordered = ""
         """The coordinator's reason to halt."""
+        self._fault: NodeFault | None = None
+        self._pass: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._one_beat = asyncio.Lock()
 
@@ -68,13 +74,16 @@ class ClusterWorker:
             await self._tell()
         except ExceptionGroup as errors:
             error = errors.exceptions[0]
-            if not isinstance(error, CamelError):
+            self._diagnose(error)
+            if not self._fault and not isinstance(error, CamelError):
                 raise error from None
             # A worker without a lease reports no errors: others have its shards now.
             if self._halt.reason not in _OWN:
                 return WorkerEnd("failed", str(error))
         finally:
             await self._site.aclose()
+        if self._fault:
+            return WorkerEnd("failed", self._fault.why, self._fault)
         return WorkerEnd("out", self._halt.reason) if self._halt.reason in _OWN else WorkerEnd("dismissed")
 
     async def _work(self) -> None:
@@ -90,21 +99,37 @@ class ClusterWorker:
                 # On a thread: preparing the step may read files, and the lease must be renewed meanwhile.
                 found = await asyncio.to_thread(self._site.workloads, turn.step, turn.attempt)
                 self._table = ShardTable(found)
-                try:
-                    await run_worker(
+                self._pass = asyncio.ensure_future(
+                    run_worker(
                         self._site.folder,
                         self._lease,
                         concurrency=self._window,
                         halt=self._halt,
                         committed=self._note_committed,
                         left=self._note_left,
+                        failed=self._diagnose,
                     )
+                )
+                try:
+                    await self._pass
+                except asyncio.CancelledError:
+                    if not self._fault:
+                        raise
                 except Exception as error:
                     failed = error
+                    self._diagnose(error)
                 self._ended = True
                 await self._tell()
                 if failed is not None:
                     raise failed
+
+    def _diagnose(self, error: Exception) -> None:
+        """Find out whether an error concerns only this node. If so, abandon all calls, so that others can have the shards."""
+        if self._halt.reason not in _OWN and (why := disk_fault(error, self._site.folder)):
+            self._fault = NodeFault(self._node, "disk", why)
+            self._halt.revoke(UNFIT)
+            if self._pass:
+                self._pass.cancel()
 
     async def _lease(self) -> tuple[Workload, int] | None:
         with contextlib.suppress(Halted, CoordinatorGone):
@@ -175,6 +200,7 @@ class ClusterWorker:
                 self._ended,
                 "" if wish in _OWN or wish == self._ordered else wish,
                 max(self._window.taken, self._window.size),
+                self._node,
             )
             sent = clock()
             async with asyncio.timeout(PATIENCE):

@@ -13,6 +13,7 @@ import msgspec
 
 from camel.engine.halt import clock
 from camel.engine.leases import Leases
+from camel.engine.nodes import NodeFault, Routes
 from camel.engine.site import (
     WAIT,
     Divide,
@@ -46,6 +47,8 @@ class Totals(msgspec.Struct, frozen=True):
     halt: str = ""
     silent: dict[str, list[int]] = {}
     """Workers whose lease has expired since the last call, with their shards."""
+    faults: tuple[NodeFault, ...] = ()
+    """Nodes that have no route to an endpoint and are not retired."""
 
 
 class Coordinator:
@@ -80,6 +83,11 @@ class Coordinator:
         """Maximum number of items in flight of each worker, or the actual number if that is higher."""
         self._shares: dict[str, WorkerShare] = {}
         self._shared = -SHARE_EVERY
+        self._routes = Routes()
+        self._node: dict[str, str] = {}
+        """The node of each live worker."""
+        self._retired: set[str] = set()
+        """Nodes whose workers must exit."""
 
     # --- for the driver ----------------------------------------------------------------------------------------------
 
@@ -110,6 +118,11 @@ class Coordinator:
         """Handle an unreachable worker that may be alive: its shards become free when its lease expires."""
         self._leases.mark_unreachable(worker)
 
+    def retire(self, node: str) -> list[str]:
+        """Ask the workers on a node to exit; their shards become free. Return these workers."""
+        self._retired.add(node)
+        return [worker for worker, its in self._node.items() if its == node]
+
     def look(self, seen: int, expected: int) -> Totals:
         """Return the overall state.
 
@@ -132,6 +145,7 @@ class Coordinator:
             shards={"done": done, "held": held, "waiting": leases.shards - done - held},
             halt=self._halt,
             silent=silent,
+            faults=tuple(one for node, one in self._routes.faults.items() if node not in self._retired),
         )
 
     # --- for the workers ---------------------------------------------------------------------------------------------
@@ -148,7 +162,8 @@ class Coordinator:
         if (last := self._leased.get(worker)) is not None and last[:2] == (turn, number):
             return last[2]  # the previous answer was lost
         # A worker without room for items gets no shard.
-        shard = self._leases.lease(worker, self._now()) if self._windows.get(worker) else None
+        ready = self._windows.get(worker) and not self._routes.is_held(worker, self._now())
+        shard = self._leases.lease(worker, self._now()) if ready else None
         if shard is None:
             return None if self._leases.over else WAIT
         self._at_work.add(worker)
@@ -169,6 +184,11 @@ class Coordinator:
                 if held:  # its lease had expired unnoticed
                     self._silent[worker] = held
             return HeartbeatReply(out=True)
+        self._node[worker] = beat.node
+        self._routes.note(worker, beat.node, self._reports[worker].models, now)
+        if beat.node in self._retired or self._routes.passes_on(worker, now, self._idle):
+            self.lost(worker)  # it takes no step after this reply, so others can have its shards at once
+            return HeartbeatReply(out=True)
         if beat.halted:
             self.halt(beat.halted)
         if beat.turn == self._turn.number:
@@ -185,6 +205,10 @@ class Coordinator:
             share=self._share_of(worker, now),
             apart=min(len(self._leases.live) / QUESTIONS, self._ttl / 4),
         )
+
+    def _idle(self) -> list[str]:
+        """Return the live workers without a shard."""
+        return [worker for worker in self._leases.live if not self._leases.held_by(worker)]
 
     def _window(self, worker: str, inside: int) -> int:
         """Return how many items a worker may have in flight: an equal part, less if other workers still exceed theirs."""
@@ -214,3 +238,5 @@ class Coordinator:
         self._at_work.discard(worker)
         self._windows.pop(worker, None)
         self._leased.pop(worker, None)
+        self._node.pop(worker, None)
+        self._routes.forget(worker)

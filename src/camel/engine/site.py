@@ -38,6 +38,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     """Seconds since the last successful reply."""
     words: str = ""
     """Why calls currently fail; empty if they do not."""
+    unreached: int = 0
+    """Number of calls in a row, one after the other, that could not reach the endpoint."""
 
 
 class ToolUse(msgspec.Struct, frozen=True):
@@ -224,6 +226,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """This worker's reason to stop the whole run."""
     open: int = 0
     """Number of items in flight, including those that may start before the reply arrives."""
+    node: str = ""
+    """The id of the worker's node."""
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True):

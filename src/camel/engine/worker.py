@@ -143,8 +143,9 @@ class _Shard:
         path = self.folder.data_path(name.stage, self.number, self.attempt, self.stage.suffix)
         try:
             written = self.stage.write(path, records)
-        except OSError:
+        except OSError as error:
             path.unlink(missing_ok=True)  # on a full disk, an incomplete file takes space
+            error.filename = error.filename or str(path)
             raise
         file, size = self.folder.persist(path)
         marker = Marker(
@@ -245,19 +246,21 @@ async def run_worker(
     halt: Halt,
     committed: Notice = lambda stage, shard: None,
     left: Notice = lambda stage, shard: None,
+    failed: Callable[[Exception], None] = lambda error: None,
 ) -> None:
     """Work on leased shards until there are no more or the run is halted.
 
     Calls `committed` for each finished shard, and `left` for each that still has unfinished items. An exception of an item
-    halts the run: the steps in flight end and are journaled, then the first exception is raised.
+    halts the run: the steps in flight end and are journaled, then the first exception is raised. `failed` gets it at once.
     """
     await asyncio.to_thread(folder.check_room)
     window = concurrency if isinstance(concurrency, Window) else Window(concurrency)
     opened: list[_Shard] = []
     errors: list[Exception] = []
 
-    def failed(error: Exception) -> None:
+    def fail(error: Exception) -> None:
         errors.append(error)
+        failed(error)
         halt.set(f"{type(error).__name__}: {error}")
 
     async def item(shard: _Shard, index: int) -> None:
@@ -268,7 +271,7 @@ async def run_worker(
             if not shard.left:
                 await end(shard)
         except Exception as error:
-            failed(error)
+            fail(error)
         finally:
             # Released after the commit, so that a slow disk slows the work down instead of filling the memory.
             window.release()
@@ -307,7 +310,7 @@ async def run_worker(
                 try:
                     await begin(group)
                 except Exception as error:
-                    failed(error)  # do not raise: the task group would cancel steps in flight
+                    fail(error)  # do not raise: the task group would cancel steps in flight
     finally:
         for shard in opened:
             await shard.journal.close()

@@ -93,6 +93,7 @@ class ModelMeter:
             failures.answered,
             failures.down(),
             failures.words,
+            failures.unreached,
         )
 
     def take(self, told: ModelReport) -> None:

@@ -108,6 +108,8 @@ class Failures:
         """Whether the endpoint was ever reached."""
         self.words = ""
         """Text of the last rejection, or of the last failure in an outage."""
+        self.unreached = 0
+        """Number of calls in a row, one after the other, that could not reach the endpoint."""
         self._row = 0
         self._kind: tuple[str, int | None] = "", None
         """Class of the last rejection."""
@@ -148,7 +150,7 @@ class Failures:
 
     def _serve(self) -> None:
         self.served += 1
-        self.answered, self._row = True, 0
+        self.answered, self._row, self.unreached = True, 0, 0
 
     async def _failed(
         self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
@@ -209,6 +211,7 @@ class Failures:
         try:
             while True:
                 self.words = f"{type(error).__name__}: {error}"
+                self.unreached = self.unreached + 1 if isinstance(error, Unreachable) else 0
                 began, limit = (
                     (self._down, self.patience)
                     if self.answered
@@ -237,7 +240,7 @@ class Failures:
         finally:
             lasted = loop.time() - self._down
             self._over.set_result(None)
-            self._over, self._down = None, -1.0
+            self._over, self._down, self.unreached = None, -1.0, 0
         self.tell("outage", f"the endpoint answers again after {lasted:,.0f} s", seconds=lasted)
 
     async def _wait(self) -> None:

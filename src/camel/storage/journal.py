@@ -57,6 +57,7 @@ class Journal:
         self._writer: asyncio.Task[None] | None = None
         self._broken = ""
         """The reason why nothing more can be written. Empty if there is none."""
+        self._cause: OSError | None = None
         self._closed = False
         self._tag = secrets.token_bytes(8)
         self._number = self._first = self._previous = 0
@@ -64,7 +65,7 @@ class Journal:
     async def append(self, payload: bytes) -> None:
         """Append `payload` and return when it is durable. Raise `JournalBroken` if that fails."""
         if self._broken or self._closed:
-            raise JournalBroken(f"{self.path}: {self._broken or 'closed'}")
+            raise JournalBroken(f"{self.path}: {self._broken or 'closed'}") from self._cause
         if not 0 < len(payload) <= MAX_PAYLOAD:
             # A reader would stop at it and lose everything after it.
             raise ValueError(f"a record must have 1 to {MAX_PAYLOAD:,} bytes, not {len(payload):,}")
@@ -91,8 +92,9 @@ class Journal:
             except BaseException as error:
                 # The written part of this group is a torn tail; a frame after it would never be read.
                 self._broken = (isinstance(error, OSError) and error.strerror) or repr(error)
-                if isinstance(error, OSError) and (advice := advice_for(error)):
-                    self._broken += f"; {advice}"
+                if isinstance(error, OSError):
+                    error.filename, self._cause = error.filename or str(self.path), error
+                    self._broken += f"; {advice}" if (advice := advice_for(error)) else ""
                 if not isinstance(error, Exception):  # the event loop is shutting down
                     for waiter in waiters:
                         waiter.cancel()
@@ -101,7 +103,9 @@ class Journal:
                 if waiter.cancelled():
                     continue
                 if self._broken:
-                    waiter.set_exception(JournalBroken(f"{self.path}: {self._broken}"))
+                    broken = JournalBroken(f"{self.path}: {self._broken}")
+                    broken.__cause__ = self._cause
+                    waiter.set_exception(broken)
                 else:
                     waiter.set_result(None)
         self._writer = None

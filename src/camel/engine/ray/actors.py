@@ -11,16 +11,16 @@ import gc
 import os
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from ray.exceptions import ActorUnavailableError, RayActorError
 
-from camel._version import __version__
 from camel.core.errors import CamelError
 from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator
+from camel.engine.nodes import NodeFault, disk_fault, release
 from camel.engine.ray.metrics import Metrics
 from camel.engine.site import CallCoordinator, CoordinatorGone, Divide, Factory
 
@@ -32,7 +32,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
 
     worker: str
     factory: Factory
-    version: str = __version__
+    release: str = msgspec.field(default_factory=release)
 
 
 class CoordinatorActor:
@@ -60,11 +60,10 @@ class WorkerActor:
 
     def run(self, job: WorkerOrder, coordinator: Any, environment: dict[str, str]) -> WorkerEnd:
         """Run the worker. `environment` has the driver's variables, used if this process does not set its own."""
-        if job.version != __version__:
-            return WorkerEnd(
-                "failed",
-                f"the driver has camel {job.version}, and {_node()} has camel {__version__}: "
-                "install the same version on every node",
+        if job.release != release():
+            return _unfit(
+                "code",
+                f"the driver has camel {job.release}, and {_address()} has camel {release()}; all nodes need the same",
             )
         for name, value in environment.items():
             os.environ.setdefault(name, value)
@@ -75,9 +74,16 @@ class WorkerActor:
 async def _live(job: WorkerOrder, call: CallCoordinator) -> WorkerEnd:
     try:
         site = await job.factory(job.worker)
-    except CamelError as error:
-        return WorkerEnd("failed", f"{error} (on {_node()})")
-    return await ClusterWorker(job.worker, site, call).live()
+    except Exception as error:
+        kind = "disk" if disk_fault(error) else "start"
+        if kind == "start" and not isinstance(error, CamelError | ImportError):
+            raise  # for example, a file of the user does not exist: no node could work
+        return _unfit(kind, f"{error} (on {_address()})")
+    return await ClusterWorker(job.worker, site, call, _node()).live()
+
+
+def _unfit(kind: Literal["disk", "code", "start"], why: str) -> WorkerEnd:
+    return WorkerEnd("failed", why, NodeFault(_node(), kind, why))
 
 
 async def call_remotely(coordinator: Any, method: str, *args: Any) -> Any:
@@ -97,4 +103,8 @@ def _settle() -> None:
 
 
 def _node() -> str:
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def _address() -> str:
     return str(ray.util.get_node_ip_address())

@@ -25,6 +25,7 @@ from camel.engine.cluster_worker import WorkerEnd
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
+from camel.engine.nodes import NodeFault, NodeHealth
 from camel.engine.notices import Tell, describe_release, ignore_notice
 from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
 from camel.engine.site import Divide, Factory, Turn, no_limits
@@ -39,8 +40,6 @@ LOOK_EVERY = 0.25
 SCALE_EVERY = 3.0
 PATIENCE = 5
 """Number of workers in a row that may die before their first heartbeat; then the run stops."""
-AFTER_REFUSAL = 15.0
-"""Seconds to wait after a worker could not start, because the next may be placed on the same node."""
 SLOWEST = 5.0
 """Maximum seconds between replacements of workers that die at their start."""
 SOON = 15.0
@@ -49,6 +48,8 @@ IDLE_NOTICE = 30.0
 """Seconds without any running worker after which a notice is shown with the reason."""
 GRACE = 5.0
 """Seconds that workers have to exit."""
+NODE_ID = "ray.io/node-id"
+"""The label that Ray gives to each node."""
 
 
 class ClusterLost(CamelError):
@@ -104,8 +105,9 @@ class RaySupervisor:
         self._met: set[str] = set()
         """Names of workers that have sent a heartbeat."""
         self._early, self._pause_until = 0, 0.0
-        self._refused: set[str] = set()
-        """Reasons why workers could not start while others worked; each is reported once."""
+        self._health = NodeHealth()
+        self._leaving: set[str] = set()
+        """Names of workers on retired nodes. They may have calls in flight for a while."""
         self._told_placeless = False
         self._turn, self._seen = 0, 0
         self._totals: Totals | None = None
@@ -118,8 +120,8 @@ class RaySupervisor:
         self._begin: tuple[Turn, int, list[int]] | None = None
         self._lock = threading.Lock()
         self._news: list[int] = []
-        self._notices: list[tuple[str, str, list[int]]] = []
-        """Notices about workers: name, text, shards."""
+        self._notices: list[tuple[str, str, dict[str, Any]]] = []
+        """Notices about workers and nodes, as `Tell` takes them."""
         self._thread = threading.Thread(target=self._supervise, name="camel-supervisor", daemon=True)
 
     def __enter__(self) -> RaySupervisor:
@@ -190,8 +192,8 @@ class RaySupervisor:
             totals, error = self._totals, self._error
         for shard in news:
             committed(shard)
-        for worker, text, shards in notices:
-            self._tell("worker", text, worker=worker, shards=shards)
+        for event, text, fields in notices:
+            self._tell(event, text, **fields)
         if totals is not None:
             self._watch(totals)
             if totals.halt:
@@ -247,7 +249,9 @@ class RaySupervisor:
             self._totals = totals
             for worker, shards in totals.silent.items():
                 text = f"worker {worker} sent no heartbeat for {self._ttl:g} s and lost its lease: {describe_release(shards)}"
-                self._notices.append((worker, text, shards))
+                self._notices.append(("worker", text, {"worker": worker, "shards": shards}))
+        for fault in totals.faults:
+            self._judge(fault)
 
     def _report_idle(self) -> None:
         """Report why no worker is running, if there has been none for a while."""
@@ -255,9 +259,8 @@ class RaySupervisor:
         if time.monotonic() - oldest < IDLE_NOTICE:
             return
         self._told_placeless = True
-        there, free = (
-            found.get("CPU", 0.0) for found in (ray.cluster_resources(), ray.available_resources())
-        )
+        there = sum(node["Resources"]["CPU"] for node in self._usable().values())
+        free = self._free()
         if not there:
             cause = "its nodes have died; start them again"
         elif free < 1:
@@ -269,12 +272,16 @@ class RaySupervisor:
             f"the cluster's {there:g} are free: {cause}"
         )
         with self._lock:
-            self._notices.append(("", text, []))
+            self._notices.append(("worker", text, {"worker": "", "shards": []}))
 
     def _expected(self) -> int:
         """Return the number of workers that run or will run soon. The others may wait for a CPU for hours."""
         young = time.monotonic() - SOON
-        return sum(worker.name in self._met or worker.since > young for worker in self._running.values())
+        return sum(worker.name in self._met or worker.since > young for worker in self._staying())
+
+    def _staying(self) -> list[_Worker]:
+        """Return the workers on nodes that are not retired."""
+        return [worker for worker in self._running.values() if worker.name not in self._leaving]
 
     def _call(self, method: str, *args: Any) -> Any:
         try:
@@ -288,10 +295,12 @@ class RaySupervisor:
         if now - self._scaled > SCALE_EVERY or not self._wanted:
             self._scaled = now
             self._wanted = min(self._concurrency, self._workers or self._room())
-        while len(self._running) < self._wanted and now >= self._pause_until and not self._halted:
+        # New nodes are allowed: an autoscaler may add them at any time.
+        others = {NODE_ID: f"!in({','.join(self._health.retired)})"} if self._health.retired else None
+        while len(self._staying()) < self._wanted and now >= self._pause_until and not self._halted:
             self._started += 1
             name = f"w{self._started}-{secrets.token_hex(3)}"
-            actor = self._make.remote()
+            actor = self._make.options(label_selector=others).remote()
             # The environment is an argument of a call, not of the actor's creation, which the cluster stores.
             call = actor.run.remote(WorkerOrder(name, self._factory), self._coordinator, self._environment)
             self._running[call] = _Worker(name, actor, now)
@@ -301,11 +310,21 @@ class RaySupervisor:
 
         Does not count CPUs in use by others: requesting those would make an autoscaler add nodes without end.
         """
-        placed = [worker for worker in self._running.values() if worker.name in self._met]
-        if len(placed) < len(self._running):
-            return len(self._running)  # workers that are starting may not have a CPU yet
-        free = ray.available_resources().get("CPU", 0.0)
-        return max(1, len(placed) + int(free))
+        staying = self._staying()
+        if any(worker.name not in self._met for worker in staying):
+            return len(staying)  # workers that are starting may not have a CPU yet
+        return max(1, len(staying) + int(self._free()))
+
+    def _usable(self) -> dict[str, Any]:
+        """Return the nodes with CPUs that are not retired, by id."""
+        return {id: node for id, node in _nodes().items() if id not in self._health.retired}
+
+    def _free(self) -> float:
+        """Return the number of free CPUs on usable nodes."""
+        if not self._health.retired:
+            return ray.available_resources().get("CPU", 0.0)
+        free: dict[str, dict[str, float]] = ray._private.state.available_resources_per_node()
+        return sum(free.get(node, {}).get("CPU", 0.0) for node in self._usable())
 
     def _replace(self) -> None:
         """Wait a moment for workers to end, and handle those that have ended."""
@@ -329,24 +348,15 @@ class RaySupervisor:
             rest = f"its lease expires in at most {self._ttl:g} s" if may_live else describe_release(shards)
             how = "is unreachable" if may_live else "died"
             with self._lock:
-                self._notices.append((worker.name, f"worker {worker.name} {how} ({why}): {rest}", shards))
-        failed = (left is not None and left.how == "failed") or isinstance(error, RayTaskError)
-        # A node with wrong mounts or another version does not stop the other workers.
-        others_work = any(one.name in self._met for one in self._running.values())
-        if failed and worker.name not in self._met and others_work:
-            self._pause_until = time.monotonic() + AFTER_REFUSAL
-            if why not in self._refused:
-                self._refused.add(why)
-                with self._lock:
-                    self._notices.append((worker.name, f"worker {worker.name} cannot start: {why}", []))
-        elif failed:
-            failure = WorkerFailed(
-                why if left else f"a worker failed with an unexpected error: {why}; see Ray's logs"
-            )
-            failure.__cause__ = error
-            self._error = self._error or failure
-            self._halting = self._halting or why
-        elif worker.name not in self._met:
+                text = f"worker {worker.name} {how} ({why}): {rest}"
+                self._notices.append(("worker", text, {"worker": worker.name, "shards": shards}))
+        if left is not None and left.fault is not None:
+            self._judge(left.fault)
+        elif left is not None and left.how == "failed":
+            self._fail(why)
+        elif isinstance(error, RayTaskError):
+            self._fail(why, f"a worker failed with an unexpected error: {why}; see Ray's logs", error)
+        elif worker.name not in self._met and left is None:
             self._early += 1
             self._pause_until = time.monotonic() + min(SLOWEST, 0.2 * 2**self._early)
             if self._early >= PATIENCE:
@@ -354,6 +364,36 @@ class RaySupervisor:
                     f"{PATIENCE} workers in a row died at their start, the last one with: {why}. Check that the same "
                     f"environment with camel is on every node"
                 )
+
+    def _fail(self, why: str, text: str = "", error: Exception | None = None) -> None:
+        """Stop the run because of an error that does not concern only one node."""
+        failure = WorkerFailed(text or why)
+        failure.__cause__ = error
+        self._error = self._error or failure
+        self._halting = self._halting or why
+
+    def _judge(self, fault: NodeFault) -> None:
+        """Retire a sick node, or stop the run if its nodes are not the reason."""
+        nodes = _nodes()
+        if fault.node in self._health.retired or fault.node not in nodes:
+            return
+        if why := self._health.stops_run(fault, nodes):
+            self._fail(why)
+            return
+        self._leaving.update(self._call("retire", fault.node) or ())
+        name = nodes[fault.node]["NodeManagerAddress"]
+        with self._lock:
+            fields = {"node": name, "kind": fault.kind}
+            self._notices.append(("node", fault.notice(name), fields))
+
+
+def _nodes() -> dict[str, Any]:
+    """Return the live nodes that have room for a worker, by id."""
+    return {
+        node["NodeID"]: node
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU", 0.0) >= 1
+    }
 
 
 def _how(call: Any) -> tuple[WorkerEnd | None, Exception | None]:
