@@ -202,7 +202,7 @@ class _Same(list[str]):
         return "item"
 
     def __len__(self) -> int:
-        return 2**31
+        return 2**40
 
 
 if __name__ == "__main__":

@@ -31,8 +31,9 @@ import shutil
 import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -399,15 +400,18 @@ class RunFolder(LocalFiles):
         if isinstance(self.store, BucketStore) and inside.exists(self.root, name):
             self.store.put(name, inside.read(self.root, name))
 
+    def open_local(self, name: str) -> IO[bytes]:
+        """Open a file next to the journals, or its copy in the object store. It is empty if there is neither."""
+        with contextlib.suppress(FileNotFoundError):
+            return inside.open_file(self.root, name)
+        with contextlib.suppress(FileNotFoundError):
+            return BytesIO(b"" if self.on_disk else self.store.get(name))
+        return BytesIO()
+
     def read_local(self, name: str) -> bytes:
-        """Return the content of a file next to the journals, or of its copy in the object store. It is empty if there is
-        neither.
-        """
-        with contextlib.suppress(FileNotFoundError):
-            return inside.read(self.root, name)
-        with contextlib.suppress(FileNotFoundError):
-            return self.store.get(name)
-        return b""
+        """Return the content of such a file."""
+        with self.open_local(name) as file:
+            return file.read()
 
     def journaled(self, stage: str) -> set[int]:
         """Return the shards in progress, now or when the run stopped: those with journals but without a marker."""
