@@ -105,19 +105,8 @@ def read_log(folder: RunFolder, log: str = LOG) -> Generator[dict[str, Any]]:
         for name in older_logs(log):  # not in an object store
             with contextlib.suppress(FileNotFoundError):
                 files.append(stack.enter_context(inside.open_file(folder.root, name)))
-        seen: set[tuple[int, int]] = set()
         for file in files:
-            if (key := _identity(file)) not in seen:
-                seen.add(key)
-                yield from filter(None, map(_event, _lines_from_end(file)))
-
-
-def _identity(file: IO[bytes]) -> tuple[int, int]:
-    try:
-        status = os.fstat(file.fileno())
-    except OSError:  # a copy in memory
-        return 0, id(file)
-    return status.st_dev, status.st_ino
+            yield from filter(None, map(_event, _lines_from_end(file)))
 
 
 def _lines_from_end(file: IO[bytes]) -> Generator[bytes]:
