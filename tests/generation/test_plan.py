@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from math import sqrt
 from pathlib import Path
+from statistics import stdev
 
+import hypothesis.strategies as st
 import msgspec
 import pytest
+from hypothesis import given
 
 from camel import ChatModel, InputError, ScriptedModel
 from camel.core.model import Model, Reply, Request
@@ -19,16 +23,18 @@ from camel.generation.config import (
     GenerateConfig,
     RunSection,
     read_config,
+    shard_size_for,
 )
 from camel.generation.forecast import warnings
 from camel.generation.guesses import Need, messages_assumed
+from camel.generation.measured import Committed, ShardSums
 from camel.generation.plan import (
-    Committed,
     Plan,
     Range,
     committed_in,
     limits,
     make_plan,
+    read_committed,
     workers,
 )
 from camel.generation.rate import CallRate, assumed_rate, measured_rate
@@ -74,7 +80,10 @@ class Finished:
 
     def plan_after(self, shards: int) -> Plan:
         """The estimate as it was when so many shards of conversations were committed."""
-        seen = {**self.committed, "conversations": self.committed["conversations"][:shards]}
+        folder = RunFolder(Path(self.config.where))
+        first = folder.markers("conversations", sorted(folder.committed("conversations"))[:shards])
+        sums = ShardSums(read_committed(folder, marker) for marker in first)
+        seen = {**self.committed, "conversations": sums}
         return make_plan(self.config, committed=seen)
 
 
@@ -200,9 +209,8 @@ def test_before_any_call_the_range_holds_the_truth(finished: Finished):
 
 
 def test_the_arithmetic_is_right_where_the_assumptions_are(finished: Finished):
-    rows = finished.committed["conversations"]
-    calls = sum(row.need.calls for row in rows) / CONVERSATIONS
-    completion = sum(row.need.completion for row in rows) / CONVERSATIONS
+    used = finished.committed["conversations"].known.need
+    calls, completion = used.calls / CONVERSATIONS, used.completion / CONVERSATIONS
     assumed = Assumptions(
         messages=calls - 1,
         message_tokens=(completion - 70) / (calls - 1),
@@ -262,11 +270,26 @@ def test_without_a_price_money_is_unknown():
 
 def test_one_shard_is_not_trusted_far():
     shard = Committed(100, Need(2_000, 1e6, 1e5))
-    plan = make_plan(config(), committed={"conversations": [shard]})
+    plan = make_plan(config(), committed={"conversations": ShardSums([shard])})
     low, likely, high = (stage.prompt for stage in plan.stages[-1].need)
     assert likely == pytest.approx(25_000 * 1e4)
     assert low == pytest.approx(likely * 0.75, rel=0.01)
     assert high == pytest.approx(likely * 1.25, rel=0.01)
+
+
+@pytest.mark.hypothesis
+@given(st.lists(st.tuples(st.integers(1, 50), st.floats(1, 1e9), st.integers(1, 5)), min_size=2))
+def test_running_sums_have_the_spread_of_the_shards(shards: list[tuple[int, float, int]]):
+    sums, all = ShardSums(), list[tuple[int, float]]()
+    for rows, prompt, times in shards:
+        sums.add(Committed(rows, Need(1, prompt)), times)
+        all += [(rows, prompt)] * times
+    means = [prompt / rows for rows, prompt in all]
+    count = len(means)
+    error = stdev(means) / (sum(means) / count) * sqrt(1 / count + 1 / 7) * (1 + 3 / count)
+    assert sums.known.uncertainty(7) == pytest.approx(min(0.9, max(0.01, 2 * error)), rel=1e-6)
+    assert (sums.shards, sums.rows) == (count, sum(rows for rows, _ in all))
+    assert sums.known.need.prompt == pytest.approx(sum(prompt for _, prompt in all))
 
 
 def test_conversations_in_flight_are_not_assumed_to_be_short():
@@ -274,12 +297,12 @@ def test_conversations_in_flight_are_not_assumed_to_be_short():
     short = Need(3, 1_000, 100)
     assumed = make_plan(config(counts={"task": 1})).stages[-1].need.likely.times(1 / 2_500)
     ended = [Committed(1, short, shard=number) for number in (2, 5, 9)]
-    plan = make_plan(config(counts={"task": 1}), committed={"conversations": ended})
+    plan = make_plan(config(counts={"task": 1}), committed={"conversations": ShardSums(ended)})
     each = total(plan.stages[-1].need.likely) / 2_500
     assert each == pytest.approx((3 * total(short) + 7 * total(assumed)) / 10, rel=0.01)
     # Once they have ended too, nothing is assumed.
     ended = [Committed(1, short, shard=number) for number in range(10)]
-    plan = make_plan(config(counts={"task": 1}), committed={"conversations": ended})
+    plan = make_plan(config(counts={"task": 1}), committed={"conversations": ShardSums(ended)})
     assert total(plan.stages[-1].need.likely) == pytest.approx(2_500 * total(short))
 
 
@@ -334,6 +357,12 @@ def test_the_last_forecast_of_a_start_knows_its_last_shard(tmp_path: Path):
     plan = make_plan(settings, committed=committed_in(campaign.folder, settings))
     assert plan.money is not None
     assert watcher.now("stopped").expected_money == pytest.approx(plan.money.likely) != assumed
+
+
+def test_the_default_shard_size_grows_with_very_large_runs():
+    sizes = {count: shard_size_for(count) for count in (0, 10, 1_000, 25_000, 51_200_000, 300_000_000)}
+    assert sizes == {0: 1, 10: 1, 1_000: 50, 25_000: 512, 51_200_000: 512, 300_000_000: 3_000}
+    assert all(-(-count // shard_size_for(count)) <= 100_000 for count in (51_200_001, 10**9, 10**9 + 1))
 
 
 def test_small_runs_commit_early_and_old_ones_keep_their_shards(tmp_path: Path):
@@ -430,7 +459,7 @@ def test_the_rate_of_a_run_is_that_of_its_last_start_that_tells(tmp_path: Path):
 def test_what_is_committed_counts_at_the_price_that_was_paid():
     settings = config(counts={"assistant_role": 2, "user_role": 2, "task": 2})
     need, free = Need(100, 1e6, 0), Need(100, 1e6, 0)
-    paid = {"conversations": [Committed(4, need, 0, money=7.0), Committed(4, free, 1)]}
+    paid = {"conversations": ShardSums([Committed(4, need, 0, money=7.0), Committed(4, free, 1)])}
     plan = make_plan(settings, committed=paid)
     lists = sum(PRICE.cost(stage.need.likely.usage()) for stage in plan.stages[:-1])
     assert plan.money is not None

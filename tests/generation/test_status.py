@@ -41,7 +41,7 @@ def test_half_a_line_costs_only_itself(tmp_path: Path):
     log.path = path
     path.write_bytes(path.read_bytes() + b'{"time": "2026-11-15T06')
     log.write("end", why="done")
-    assert [event["event"] for event in read_log(RunFolder(tmp_path))] == ["start", "end"]
+    assert [event["event"] for event in read_log(RunFolder(tmp_path))] == ["end", "start"]
 
 
 def begun(folder: RunFolder, price: ModelPrice | None = None) -> RunLog:

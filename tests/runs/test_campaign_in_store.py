@@ -125,7 +125,7 @@ def test_the_same_data_and_figures_as_on_a_disk(
     assert report.rows == 12 + 1 + 1 + 6
     known = committed_in(folder, config(endpoint, there))
     assert known.keys() == committed_in(open_folder(here), config(endpoint, here)).keys()
-    assert all(shard.need.bytes for shards in known.values() for shard in shards)
+    assert all(sums.known.need.bytes for sums in known.values())
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ class _App:
                 return _drop(environ) if kind == "lost" else _error(start_response, 500)
             case "truncated":
                 return _half(environ, self._done(environ, body, start_response))
-            case _ if self._fast_list and _is_plain_list(environ):
+            case _ if self._fast_list and _is_list(environ):
                 return self._list(environ, start_response)
             case _:
                 return self._done(environ, body, start_response)
@@ -189,9 +189,21 @@ class _App:
             names, prefix = self._sorted, asked.get("prefix", "")
             after = asked.get("continuation-token") or asked.get("start-after", "")
             start = max(bisect_right(names, after), bisect_left(names, prefix))
-            page = names[start : start + 1001]
+            folders: list[str] = []
+            if "delimiter" in asked:  # as S3, which skips what is in a folder
+                page: list[str] = []
+                while start < len(names) and names[start].startswith(prefix):
+                    folder, slash, _ = names[start][len(prefix) :].partition("/")
+                    if slash:
+                        folders.append(f"{prefix}{folder}/")
+                        start = bisect_left(names, f"{prefix}{folder}0")  # the character after the slash
+                    else:
+                        page.append(names[start])
+                        start += 1
+            else:
+                page = names[start : start + 1001]
             rows = [(name, bucket.keys[name]) for name in page if name.startswith(prefix)]
-        more, rows = len(rows) > 1000, rows[:1000]
+        more, rows = len(rows) > 1000 and not folders, rows[: None if folders else 1000]
         parts = [f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>"]
         if more:
             parts.append(f"<NextContinuationToken>{escape(rows[-1][0])}</NextContinuationToken>")
@@ -200,6 +212,7 @@ class _App:
                 f"<Contents><Key>{escape(name)}</Key><LastModified>{key.last_modified_ISO8601}</LastModified>"
                 f"<ETag>{escape(key.etag)}</ETag><Size>{key.size}</Size></Contents>"
             )
+        parts += [f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in folders]
         start_response("200 OK", [("Content-Type", "application/xml")])
         return ["".join([*parts, "</ListBucketResult>"]).encode()]
 
@@ -250,9 +263,9 @@ def _backend() -> Any:
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
 
 
-def _is_plain_list(environ: dict[str, Any]) -> bool:
+def _is_list(environ: dict[str, Any]) -> bool:
     query = environ["QUERY_STRING"]
-    return environ["REQUEST_METHOD"] == "GET" and "list-type=2" in query and "delimiter=" not in query
+    return environ["REQUEST_METHOD"] == "GET" and "list-type=2" in query
 
 
 def _error(start_response: Any, status: int) -> list[bytes]:

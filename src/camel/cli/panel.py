@@ -21,6 +21,7 @@ from rich.text import Text
 from camel.cli.output import echo, visible
 from camel.jobs.progress import Printed, Snapshot, StageState, View, progress_of
 from camel.models.replica import ReplicaState
+from camel.models.replica_totals import ReplicaTotals
 from camel.reports.numbers import counted, duration, money, short
 
 BAR, WIDTH = 28, 96
@@ -187,7 +188,7 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     bar = max(6, BAR - max(0, WIDTH - width))
     parts: list[RenderableType] = [_stages(now, bar), Text(), _figures(now)]
     if len(now.replicas) > 1:
-        parts += [Text(), _replicas(now.replicas)]
+        parts += [Text(), _replicas(now.replicas, now.replica_totals)]
     if now.stops:
         parts += [Text(), _stops(now.stops, bar)]
     state, style = {
@@ -259,7 +260,7 @@ def _figures(now: Snapshot) -> Table:
     return grid
 
 
-def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
+def _replicas(replicas: tuple[ReplicaState, ...], totals: ReplicaTotals) -> Table:
     """Return a table with one endpoint per line. Endpoints with problems come first."""
     grid = _grid("left", "left", "right", "right", "right", "right")
     styles = {"closed": "green", "open": "red", "half-open": "yellow"}
@@ -273,9 +274,8 @@ def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
             f"{one.cached:.0%} cached",
             f"{one.refused:,} × 429" if one.refused else "",
         )
-    if len(replicas) > REPLICAS:
-        healthy = sum(one.state == "closed" for one in replicas)
-        grid.add_row(Text(f"{len(replicas):,} in total, {healthy:,} healthy", "dim"))
+    if totals.count > REPLICAS:
+        grid.add_row(Text(f"{totals.count:,} in total, {totals.healthy:,} healthy", "dim"))
     return grid
 
 

@@ -20,12 +20,17 @@ class Leases:
     def __init__(self, shards: int, done: Iterable[int] = (), *, ttl: float = 10.0) -> None:
         self.ttl = ttl
         self._state = bytearray(shards)
+        self.done = 0
+        """Number of finished shards."""
         for shard in done:
+            self.done += self._state[shard] != DONE
             self._state[shard] = DONE
         self._cursor = 0
         self._returned: deque[int] = deque()
         """Shards of workers that lost their lease, in order; leased before new ones."""
         self._held: dict[str, set[int]] = {}
+        self._holder: dict[int, str] = {}
+        """The worker of each leased shard."""
         self._deadline: dict[str, float] = {}
         self._out: set[str] = set()
         self._open = self._state.count(PENDING)
@@ -44,12 +49,7 @@ class Leases:
     @property
     def held(self) -> int:
         """Number of leased shards."""
-        return sum(map(len, self._held.values()))
-
-    @property
-    def done(self) -> int:
-        """Number of finished shards."""
-        return self._state.count(DONE)
+        return len(self._holder)
 
     @property
     def shards(self) -> int:
@@ -78,6 +78,7 @@ class Leases:
         if shard is not None:
             self._state[shard] = HELD
             self._held.setdefault(worker, set()).add(shard)
+            self._holder[shard] = worker
         return shard
 
     def finish(self, shard: int) -> bool:
@@ -87,8 +88,9 @@ class Leases:
             return False
         self._open -= state != LEFT
         self._state[shard] = DONE
-        for held in self._held.values():
-            held.discard(shard)
+        self.done += 1
+        if (worker := self._holder.pop(shard, None)) is not None:
+            self._held[worker].discard(shard)
         return True
 
     def leave(self, worker: str, shard: int) -> None:
@@ -96,6 +98,7 @@ class Leases:
         held = self._held.get(worker, set())
         if shard in held:
             held.discard(shard)
+            del self._holder[shard]
             self._state[shard] = LEFT
             self._open -= 1
 
@@ -111,6 +114,7 @@ class Leases:
         shards = sorted(self._held.pop(worker, ()))
         for shard in shards:
             self._state[shard] = PENDING
+            del self._holder[shard]
         self._returned.extend(shards)
         return shards
 

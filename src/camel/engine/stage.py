@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import msgspec
 
 from camel.record.parquet import Written
-from camel.runs.layout import ItemSet, Layout, Segment
+from camel.runs.bits import BitSet
+from camel.runs.layout import Layout, Segment
 from camel.runs.run import RunFolder
 from camel.storage.files import sync, sync_folder
 
@@ -94,7 +95,7 @@ class StageItems:
     shard_size: int = 1024
     segments: tuple[Segment, ...] = ()
     """The segments of items; empty: all items are one segment with shards of `shard_size`."""
-    inactive: ItemSet | None = None
+    inactive: BitSet | None = None
     """Items that are not worked on, because their rows were deleted or changed."""
     items: Mapping[int, Sequence[int]] | None = None
     """The items to work on, by shard; None: all."""
@@ -152,10 +153,14 @@ class ShardTable:
         place = self._places[name]
         return self._starts[place] + bisect_left(self._numbers[place], shard)
 
-    def done(self, folder: RunFolder) -> list[int]:
-        """Return the numbers of committed shards, in order."""
-        found: list[int] = []
-        for one in self.workloads:
-            committed = folder.committed(one.name)
-            found += (self.number(one.name, shard) for shard in one.numbers if shard in committed)
+    def done(self, folder: RunFolder) -> BitSet:
+        """Return the numbers of committed shards."""
+        found = BitSet()
+        for start, one, numbers in zip(self._starts, self.workloads, self._numbers, strict=False):
+            there = folder.committed(one.name)
+            if isinstance(numbers, range):
+                there &= BitSet.of_range(0, len(numbers))
+            else:
+                there = BitSet(place for place, shard in enumerate(numbers) if shard in there)
+            found |= there.shifted(start)
         return found

@@ -28,11 +28,6 @@ class StepPass:
     attempt: int = 0
     """Number of earlier passes over the step in this process."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether every shard is committed."""
-        return all(self.folder.committed(one.name).issuperset(one.numbers) for one in self.workloads)
-
 
 Supervisor = Callable[[StepPass], Awaitable[bool]]
 """Works on a pass, here or on a cluster, until it is finished or halted. Returns whether every shard is committed."""
@@ -46,19 +41,23 @@ async def run_here(work: StepPass) -> bool:
     for one in workloads:
         folder.sweep(one.name)
     table = ShardTable(workloads)
-    done = set(table.done(folder))
+    done = table.done(folder)
     pending = (table[number] for number in range(len(table)) if number not in done)
 
     async def lease() -> tuple[Workload, int] | None:
         return next(pending, None)
+
+    def note(stage: Workload, shard: int) -> None:
+        done.add(table.number(stage.name, shard))
+        work.committed(stage.name, shard)
 
     await run_worker(
         folder,
         lease,
         concurrency=work.concurrency,
         halt=work.halt,
-        committed=lambda stage, shard: work.committed(stage.name, shard),
+        committed=note,
     )
     for one in workloads:
         folder.sweep(one.name)
-    return work.complete
+    return len(done) == len(table)

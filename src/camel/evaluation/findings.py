@@ -32,6 +32,7 @@ from camel.models.spec import ModelSpec
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import schema_with_source, source_of, valid_shards
+from camel.runs.markers import marker_name
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage.processes import explained, workers
@@ -132,7 +133,7 @@ class Looker:
         try:
             return read_shard(self.folder.path(self.folder.marker(self.name, shard).file), columns)
         except InputError:
-            self.folder.store.remove([f"committed/{self.name}/{shard:06d}.json"])
+            self.folder.store.remove([marker_name(self.name, shard)])
             raise InputError(
                 f"the stored findings of shard {shard} in '{self.folder.root}' were damaged and have been removed: run the "
                 "command again to scan this shard again"

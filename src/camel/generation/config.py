@@ -42,6 +42,8 @@ SPECIFIED = "specified"
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 """The names of the stage with the run's records: conversations, or answers to questions."""
 LISTS_PER_SHARD = 256
+MOST_SHARDS = 100_000
+"""Maximum number of shards at the default shard size. Each has a marker, and a resume lists all markers."""
 
 
 class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -127,7 +129,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     seed: int | None = None
     """Random seed. Each item gets its own seed derived from it, so that endpoints with seeds give reproducible replies."""
     shard_size: int | None = None
-    """Items per shard, which are committed together. Default: 5 % of all items, at most 512. Fixed when a run is created."""
+    """Items per shard, which are committed together. Default: 5 % of all items, at most 512, and more in runs that would have
+    more than 100,000 shards. Fixed when a run is created."""
     validate: Validation | None = None
     """The condition that conversations must meet. Others are tried again, a limited number of times."""
     tools: ToolSettings | None = None
@@ -298,8 +301,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 def shard_size_for(count: int) -> int:
-    """Return the default shard size: small for a small stage, so that results appear early."""
-    return min(512, max(1, count // 20))
+    """Return the default shard size: small for a small stage, so that results appear early, and large for a very large one."""
+    return max(min(512, count // 20), -(-count // MOST_SHARDS), 1)
 
 
 def last_stage(scenario: Scenario) -> str:

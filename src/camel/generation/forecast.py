@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from camel.core.message import Usage
 from camel.generation.config import Figure, GenerateConfig
 from camel.generation.fork import Forked, look
+from camel.generation.measured import ShardSums
 from camel.generation.opening import EARLIER
 from camel.generation.plan import Plan, committed_in, is_alike, limits, make_plan, read_committed
 from camel.generation.rate import CallRate, assumed_rate, measured_rate
@@ -30,7 +31,7 @@ class PlanEstimator:
 
     def add(self, marker: Marker) -> None:
         """Add a finished shard."""
-        self._shards.setdefault(marker.stage, []).append(read_committed(self._folder, marker))
+        self._shards.setdefault(marker.stage, ShardSums()).add(read_committed(self._folder, marker))
 
     def plan(self) -> Plan:
         """Return the current plan."""

@@ -15,8 +15,10 @@ import msgspec
 from camel.core.errors import CamelError, InputError
 from camel.engine.stage import write_whole
 from camel.generation.config import GenerateConfig
+from camel.generation.guesses import Need
+from camel.generation.measured import Committed, ShardSums
 from camel.generation.opening import open_run
-from camel.generation.plan import Committed, Need, committed_in, sample_of
+from camel.generation.plan import committed_in, sample_of
 from camel.runs.markers import new_attempt
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
@@ -62,17 +64,16 @@ def look(config: GenerateConfig, source: str | Path) -> Forked:
     )
 
 
-def committed_by_fork(
-    config: GenerateConfig, source: str | Path, forked: Forked
-) -> dict[str, list[Committed]]:
+def committed_by_fork(config: GenerateConfig, source: str | Path, forked: Forked) -> dict[str, ShardSums]:
     """Return what a fork has committed, for its plan. If it does not exist yet, return what it will reuse."""
     new, old = open_folder(config.where), open_folder(source)
     if new.exists:
         return committed_in(new, config)
     found = sample_of(old, config)
     for level in forked.kept:
-        kept = (Committed(one.rows, Need(), one.shard) for one in old.markers(level, old.committed(level)))
-        found[level] = [*kept, *found.get(level, ())]
+        sums = found.setdefault(level, ShardSums())
+        for one in old.markers(level, old.committed(level)):
+            sums.add(Committed(one.rows, Need(), one.shard))
     return found
 
 

@@ -47,7 +47,7 @@ class Need(NamedTuple):
         return Need(*(value * factor for value in self))
 
     def plus(self, *others: Need) -> Need:
-        """Return the sum of several needs. There may be 100,000, every few seconds."""
+        """Return the sum of several needs."""
         return Need(*map(sum, zip(self, *others, strict=True)))
 
     def usage(self) -> Usage:

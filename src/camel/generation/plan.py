@@ -7,11 +7,11 @@ result is a range in both cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from math import ceil, sqrt
+from itertools import islice
+from math import ceil
 from operator import mul
-from statistics import stdev
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -30,6 +30,7 @@ from camel.generation.config import (
     shard_size_for,
 )
 from camel.generation.guesses import Guesses, Need
+from camel.generation.measured import ONE_SHARD, Committed, ShardSums
 from camel.generation.opening import changes
 from camel.generation.seats import average_price
 from camel.generation.table_plan import count_rows
@@ -42,12 +43,8 @@ from camel.runs.run import RunFolder, open_folder
 
 WORKER = 256
 """Open conversations per worker process."""
-ONE_SHARD = 0.25
-"""Assumed relative error of the average if only one shard is measured. Also the minimum if the settings differ."""
 SAMPLE = 2_000
 """Maximum number of markers to read for an estimate, so that it takes seconds for a run of any size."""
-AT_LEAST = 0.01
-"""Minimum relative error of an average."""
 
 
 class Range(NamedTuple):
@@ -56,19 +53,6 @@ class Range(NamedTuple):
     low: Need
     likely: Need
     high: Need
-
-
-class Committed(NamedTuple):
-    """The usage of a committed shard."""
-
-    rows: int
-    need: Need
-    shard: int = 0
-    """The index of the shard."""
-    money: float | None = None
-    """Cost in dollars, if its marker has it."""
-    elsewhere: str = ""
-    """The address of another run that the shard belongs to. Such a shard is only a sample and does not count as done."""
 
 
 class StagePlan(msgspec.Struct, frozen=True):
@@ -200,7 +184,7 @@ def make_plan(
     config: GenerateConfig,
     *,
     counts: Mapping[str, int] | None = None,
-    committed: Mapping[str, Sequence[Committed]] | None = None,
+    committed: Mapping[str, ShardSums] | None = None,
     items: int | None = None,
 ) -> Plan:
     """Estimate a run, based on committed shards of this run or a smaller one if there are any.
@@ -215,7 +199,7 @@ def make_plan(
     stages: list[StagePlan] = []
     for level in scenario.asked:
         same = level.count == actual.level(level.name).count
-        shards = committed.get(level.name, ()) if same else ()
+        shards = (committed.get(level.name) if same else None) or ShardSums()
         lists = scenario.lists(level.name)
         kept = same and lists == actual.lists(level.name)
         stages.append(_stage(level.name, lists, LISTS_PER_SHARD, guess.of_list(level), shards, kept))
@@ -225,16 +209,16 @@ def make_plan(
     total = scenario.count if config.inputs is None else count_rows(config) if items is None else items
     size = config.shard_size or shard_size_for(total)
     if config.specifies_first(scenario):
-        each, before = guess.of_rest, committed.get(SPECIFIED, ())
+        each, before = guess.of_rest, committed.get(SPECIFIED) or ShardSums()
         stages.append(_stage(SPECIFIED, total, size, guess.of_task, before, kept))
 
     def of_item(case: int) -> Need:
         return guess.with_result(each(case), case)
 
-    stages.append(_stage(name, total, size, of_item, committed.get(name, ()), kept))
+    stages.append(_stage(name, total, size, of_item, committed.get(name) or ShardSums(), kept))
     batched = {one.name for one in stages if config.model.batch and one.name != CONVERSATIONS}
     price = replace(config.model, batch=False).cost()
-    own = {one.name: committed.get(one.name, ()) for one in stages if one.done}
+    own = {one.name: committed[one.name] for one in stages if one.done}
     if config.models:
         price = _scaled(average_price(guess.shares(config)), own.values())
     dearer = sum(_dearer(own[one], price and price.batched() if one in batched else price) for one in own)
@@ -242,62 +226,63 @@ def make_plan(
     return Plan(scenario.name, shape, tuple(stages), price, dearer, frozenset(batched))
 
 
-def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> ModelPrice | None:
+def _scaled(price: ModelPrice | None, stages: Collection[ShardSums]) -> ModelPrice | None:
     """Scale the average price of several models so that it matches the actual cost so far."""
-    paid = [shard for shards in stages for shard in shards if shard.money and not shard.elsewhere]
-    guessed = sum(price.cost(shard.need.usage()) for shard in paid) if price else 0.0
+    guessed = sum(price.cost(one.paid.usage()) for one in stages) if price else 0.0
     if price is None or not guessed:
         return price
-    return price.times(sum(shard.money or 0.0 for shard in paid) / guessed)
+    return price.times(sum(one.money or 0.0 for one in stages) / guessed)
 
 
-def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
+def _dearer(shards: ShardSums, price: ModelPrice | None) -> float:
     """Return how much more the shards cost than they would at `price`. Shards without a recorded cost are ignored."""
-    paid = [shard for shard in shards if shard.money is not None and not shard.elsewhere]
-    if price is None or not paid:
+    if price is None or shards.money is None:
         return 0.0
-    need = Need().plus(*(shard.need for shard in paid))
-    return sum(shard.money or 0.0 for shard in paid) - price.cost(need.usage())
+    return shards.money - price.cost(shards.priced.usage())
 
 
-def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
+def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, ShardSums]:
     """Return the committed shards of a run, by stage. Empty if the run has another scenario or model. The shards of a run with
     other settings, and of the run that it was forked from, are samples."""
     if not is_alike(folder, config):
         return {}
     if changes(folder, config, config.loaded_scenario()):
         return sample_of(folder, config)
-    found = _read_stages(folder)
+    found = {stage: ShardSums() for stage in folder.stages()}
+    for stage, sums in found.items():
+        _read_stage(folder, stage, sums)
     if parent := folder.settings().forked_from:
         # It may have been removed, or be on another machine.
         with suppress(CamelError, OSError):
-            for stage, shards in sample_of(open_folder(parent), config).items():
-                found.setdefault(stage, []).extend(shards)
+            sample_of(open_folder(parent), config, found)
     return found
 
 
-def sample_of(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
-    """Return the committed shards of another run, as samples. Empty if its scenario or model differs."""
+def sample_of(
+    folder: RunFolder, config: GenerateConfig, known: dict[str, ShardSums] | None = None
+) -> dict[str, ShardSums]:
+    """Return the committed shards of another run, as samples. Empty if its scenario or model differs. They are added to those
+    that are known."""
+    found = {} if known is None else known
     if not is_alike(folder, config):
-        return {}
+        return found
     saved: dict[str, int] = folder.settings().config.get("counts") or {}
     levels = {level.name: level.count for level in config.loaded_scenario().levels}
-    return {
-        stage: [shard._replace(elsewhere=folder.address) for shard in shards]
-        for stage, shards in _read_stages(folder).items()
-        if levels.get(stage) == saved.get(stage)  # a list of another length is no sample
-    }
-
-
-def _read_stages(folder: RunFolder) -> dict[str, list[Committed]]:
-    found: dict[str, list[Committed]] = {}
     for stage in folder.stages():
-        shards = sorted(folder.committed(stage))
-        step = -(-len(shards) // SAMPLE)
-        known = [read_committed(folder, marker) for marker in folder.markers(stage, shards[:: step or 1])]
-        # If there are very many, read a sample.
-        found[stage] = [known[number // step] for number in range(len(shards))]
+        if levels.get(stage) == saved.get(stage):  # a list of another length is no sample
+            _read_stage(folder, stage, found.setdefault(stage, ShardSums()), folder.address)
     return found
+
+
+def _read_stage(folder: RunFolder, stage: str, sums: ShardSums, elsewhere: str = "") -> None:
+    """Add the committed shards of a stage to sums. If there are very many, read a sample."""
+    shards = folder.committed(stage)
+    step = -(-len(shards) // SAMPLE) or 1
+    for place, marker in enumerate(folder.markers(stage, islice(shards, 0, None, step))):
+        times = min(step, len(shards) - place * step)
+        sums.add(read_committed(folder, marker)._replace(elsewhere=elsewhere), times)
+    if shards and not elsewhere:
+        sums.last = max(islice(shards, len(shards) - 1, None))
 
 
 def is_alike(folder: RunFolder, config: GenerateConfig) -> bool:
@@ -326,50 +311,28 @@ def _stage(
     items: int,
     shard_size: int,
     guess: Callable[[int], Need],
-    shards: Sequence[Committed],
+    shards: ShardSums,
     kept: bool,
 ) -> StagePlan:
     """Estimate a stage from committed shards, or from a guess for one item. If `kept` is true, the shards are the stage's own."""
-    own = [shard for shard in shards if not shard.elsewhere]
-    done = min(sum(shard.rows for shard in own), items) if kept else 0
-    # Lists that were reused from another run cost nothing here, so they are no sample.
-    known = [shard for shard in own if shard.need.calls]
-    elsewhere = ""
-    if not known and done < items and (known := [s for s in shards if s.elsewhere and s.need.calls]):
-        elsewhere = known[0].elsewhere
-    rows = sum(shard.rows for shard in known)
-    if not rows:
+    done = min(shards.rows, items) if kept else 0
+    known, elsewhere = shards.known, ""
+    if not known.shards and done < items and shards.sample.shards:
+        known, elsewhere = shards.sample, shards.elsewhere
+    if not (rows := known.rows):
         need = Range(*(guess(case).times(items - done) for case in range(3)))
         return StagePlan(name, items, -(-items // shard_size), need, 0, done, shard_size)
-    total = Need().plus(*(shard.need for shard in known))
-    holes = 0 if elsewhere else _holes(own, items - done)
+    holes = 0 if elsewhere else shards.holes(items - done)
     # Items that started before finished ones and are still in progress are long.
-    longer = max(total.times(1 / rows), guess(1), key=lambda need: need.prompt + need.completion)
-    mean = total.plus(longer.times(holes)).times(1 / (rows + holes))
-    off = _uncertainty(known, (items - done) * len(known) / rows)
+    longer = max(known.need.times(1 / rows), guess(1), key=lambda need: need.prompt + need.completion)
+    mean = known.need.plus(longer.times(holes)).times(1 / (rows + holes))
+    off = known.uncertainty((items - done) * known.shards / rows)
     if elsewhere:
         off = max(off, ONE_SHARD)
-    base = total if kept and not elsewhere else Need()
+    base = known.need if kept and not elsewhere else Need()
     rest = longer.times(holes).plus(mean.times(items - done - holes)) if kept else mean.times(items)
     need = Range(*(base.plus(rest.times(factor)) for factor in (1 - off, 1.0, 1 + off)))
     return StagePlan(name, items, -(-items // shard_size), need, rows, done, shard_size, base, elsewhere)
-
-
-def _holes(shards: Sequence[Committed], left: int) -> int:
-    """Return the number of items in open shards that come before the last committed shard."""
-    missing = max(shard.shard for shard in shards) + 1 - len(shards)
-    return max(0, min(left, missing * max(shard.rows for shard in shards)))
-
-
-def _uncertainty(shards: Sequence[Committed], left: float) -> float:
-    """Return the relative error, as two standard errors, of the estimated mean of the `left` shards that remain."""
-    means = [(s.need.prompt + s.need.completion) / s.rows for s in shards if s.rows]
-    if len(means) < 2 or not sum(means):
-        return ONE_SHARD
-    share = stdev(means) / (sum(means) / len(means))
-    # Both means are of samples, and a few shards give a poor estimate of the spread.
-    error = share * sqrt(1 / len(means) + 1 / max(1.0, left)) * (1 + 3 / len(means))
-    return min(0.9, max(AT_LEAST, 2 * error))
 
 
 def _figures(need: Range) -> dict[str, Any]:

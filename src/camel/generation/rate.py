@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from camel.core.message import Usage
 from camel.generation.config import Figure, GenerateConfig
 from camel.generation.guesses import case_of
 from camel.generation.plan import Range, in_words
-from camel.jobs.log import last_of, part_of, read_log, read_now
+from camel.jobs.log import last_events, part_of, read_log
 from camel.runs.run import RunFolder
 
 ONE_START = 0.25
@@ -47,21 +49,22 @@ def measured_rate(folder: RunFolder) -> CallRate | None:
     """Return the rate measured in the last process of a run that lasted long enough, or None."""
     found: tuple[float, float, int] | None = None
     first: tuple[int, float] | None = None
-    in_flight = 0
-    events, now = list(read_log(folder)), read_now(folder)
-    if now and last_of(events, now).progress is now:
-        events.append({"event": "progress", **now})
-    for event in events:
-        if event["event"] == "start":
-            first, in_flight = None, int(event.get("concurrency", 0))
-            continue
-        if "elapsed" not in event:
-            continue
-        here = part_of(event, "usage", Usage, Usage()).calls, float(event["elapsed"])
-        first = first or here
-        calls, seconds = here[0] - first[0], here[1] - first[1]
-        if calls >= TELLING_CALLS and seconds >= TELLING_SECONDS:
-            found = calls / seconds, seconds, in_flight
+    last: tuple[int, float] | None = None
+    newest = last_events(folder).progress  # may be newer than the log
+    with contextlib.closing(read_log(folder)) as events:
+        for event in chain([{**newest, "event": "progress"}] if newest else [], events):
+            if event["event"] != "start" and "elapsed" in event:
+                first = part_of(event, "usage", Usage, Usage()).calls, float(event["elapsed"])
+                last = last or first
+            if first and last:
+                calls, seconds = last[0] - first[0], last[1] - first[1]
+                if calls >= TELLING_CALLS and seconds >= TELLING_SECONDS:
+                    found = calls / seconds, seconds, 0
+            if event["event"] == "start":
+                if found:
+                    found = *found[:2], int(event.get("concurrency", 0))
+                    break
+                first = last = None
     if found is None:
         return None
     rate, seconds, most = found

@@ -37,7 +37,8 @@ from camel.jobs.item import Item
 from camel.jobs.job import ItemFailed, Job, Stage
 from camel.jobs.runner import Runner
 from camel.record.parquet import arrow
-from camel.runs.layout import ItemSet, Layout, Segment
+from camel.runs.bits import BitSet
+from camel.runs.layout import Layout, Segment
 from camel.runs.plan import VALUE, PlanRow, PlanStep, RunPlan, add_step, read_plan
 from camel.runs.run import RunFolder
 
@@ -66,7 +67,7 @@ class GrowingPlan(RunPlan):
                 f"'{folder.address}' was not made by `camel serve`: use another folder with --out"
             )
         super().__init__(folder, steps)
-        self.stage, self.inactive, self.ever_inactive = stage, ItemSet(), ItemSet()
+        self.stage, self.inactive, self.ever_inactive = stage, BitSet(), BitSet()
         self.requests = [PlanRow(id, hash, {}) for _, id, hash in sources]
 
     def row(self, item: int) -> PlanRow:
@@ -88,7 +89,7 @@ class GrowingPlan(RunPlan):
             path = Path(scratch) / "row.parquet"
             table = arrow().table({"id": [row.id], "hash": [row.hash], **values})
             arrow("pyarrow.parquet").write_table(table, path)
-            add_step(self.folder, step, path, ItemSet())
+            add_step(self.folder, step, path, BitSet())
         self.requests.append(row)
         return len(self.requests) - 1
 

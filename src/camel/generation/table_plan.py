@@ -21,7 +21,8 @@ from camel.inputs.settings import Inputs
 from camel.jobs.retry import open_retry
 from camel.record.parquet import arrow
 from camel.runs.again import add_retry
-from camel.runs.layout import ItemSet, Segment
+from camel.runs.bits import BitSet
+from camel.runs.layout import Segment
 from camel.runs.plan import PlanStep, RunPlan, add_step, outdated_shards, read_plan
 from camel.runs.reader import need_module
 from camel.runs.run import RunFolder, open_folder
@@ -81,7 +82,7 @@ def _scan(inputs: Any, used: Collection[str], out: Path) -> TableScan:
     return TableScan(1, 1, 0, 0, (), "", "")
 
 
-def _compare(plan: RunPlan | None, scratch: Path, preview: int) -> tuple[Path, dict[str, int], ItemSet]:
+def _compare(plan: RunPlan | None, scratch: Path, preview: int) -> tuple[Path, dict[str, int], BitSet]:
     """Compare the scanned rows with a plan. Return the file of new rows, the counts, and the items that are now inactive."""
     config = {"memory_limit": MEMORY, "temp_directory": str(scratch / "database")}
     with contextlib.closing(need_module("duckdb").connect(config=config)) as database:
@@ -92,12 +93,12 @@ def _compare(plan: RunPlan | None, scratch: Path, preview: int) -> tuple[Path, d
             return _compare_with(database, plan, scratch)
         count = _count(database, "select count(*) from scanned")
         if not preview:
-            return scratch / "scanned.parquet", _counts(new=count), ItemSet()
+            return scratch / "scanned.parquet", _counts(new=count), BitSet()
         _copy(database, "select * exclude (file_row_number) from scanned order by file_row_number", scratch)
-        return scratch / "new.parquet", _counts(new=count), ItemSet()
+        return scratch / "new.parquet", _counts(new=count), BitSet()
 
 
-def _compare_with(database: Any, plan: RunPlan, scratch: Path) -> tuple[Path, dict[str, int], ItemSet]:
+def _compare_with(database: Any, plan: RunPlan, scratch: Path) -> tuple[Path, dict[str, int], BitSet]:
     numpy = need_module("numpy")
     database.execute("create table known (number bigint, id varchar, hash varchar)")
     start = 0
@@ -128,7 +129,7 @@ def _compare_with(database: Any, plan: RunPlan, scratch: Path) -> tuple[Path, di
     were_active = start - len(plan.inactive)
     gone = numpy.ones(start, bool)
     gone[numbers.astype(numpy.int64)] = False
-    inactive = ItemSet(numpy.packbits(gone, bitorder="little").tobytes())
+    inactive = BitSet.of_bits(numpy.packbits(gone, bitorder="little").tobytes())
     kept_active = len(numbers) - returned
     counts = _counts(
         new=new - changed,
@@ -205,7 +206,7 @@ def plan_preview(
     with folder.locked():
         plan = read_plan(folder)
         if plan is None and preview:
-            add_step(folder, PlanStep(1, dict(first), preview=True), None, ItemSet())
+            add_step(folder, PlanStep(1, dict(first), preview=True), None, BitSet())
         elif plan is not None and plan.steps[-1].preview and not preview:
             done = {name: sum(one.segments[name].items for one in plan.steps) for name in planned}
             rest = {
@@ -213,4 +214,4 @@ def plan_preview(
                 for name, one in planned.items()
                 if one.items > done[name]
             }
-            add_step(folder, PlanStep(plan.steps[-1].number + 1, rest), None, ItemSet())
+            add_step(folder, PlanStep(plan.steps[-1].number + 1, rest), None, BitSet())

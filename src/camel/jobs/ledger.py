@@ -14,6 +14,7 @@ from camel.engine.journaled import journaled
 from camel.engine.site import ToolUse
 from camel.jobs.failures import FailedItems
 from camel.jobs.job import Stage
+from camel.runs.bits import BitSet
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 
@@ -116,7 +117,7 @@ class Tally:
 class Counted:
     """Counts from the markers of a stage that have been read."""
 
-    shards: set[int] = field(default_factory=set[int])
+    shards: BitSet = field(default_factory=BitSet)
     usage: Usage = field(default_factory=Usage)
     by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
     """Usage by model, if there are several."""
@@ -139,9 +140,9 @@ class Counted:
         return self
 
 
-def committed_shards(folder: RunFolder, stage: Stage) -> set[int]:
+def committed_shards(folder: RunFolder, stage: Stage) -> BitSet:
     """Return the committed shards of a stage, without shards beyond its current number of items."""
-    return {shard for shard in folder.committed(stage.name) if shard < stage.layout.shards}
+    return folder.committed(stage.name) & BitSet.of_range(0, stage.layout.shards)
 
 
 def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:

@@ -17,6 +17,7 @@ from camel.jobs.log import last_events, part_of, time_of_day
 from camel.jobs.runner import Runner
 from camel.jobs.state import JobState, name_of
 from camel.models.replica import ReplicaState
+from camel.models.replica_totals import ReplicaTotals, worst_replicas
 from camel.reports.numbers import counted, money, short
 from camel.runs.again import named
 from camel.runs.layout import Layout
@@ -87,7 +88,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     rate_limited: int = 0
     errors: dict[str, int] = {}
     replicas: tuple[ReplicaState, ...] = ()
-    """The models' endpoints."""
+    """The models' endpoints. If there are many, those with most failures and the highest load."""
+    replica_totals: ReplicaTotals = ReplicaTotals()
+    """Sums over all endpoints."""
     elapsed: float = 0.0
     """Seconds since this process started."""
     eta: float | None = None
@@ -200,7 +203,7 @@ class Watcher:
         expected = used if state == "complete" and self._expected else self._expected
         left = max(0, expected.calls - used.calls) if expected else None
         working = state == "working"
-        tallies = runner.state.tallies
+        tallies, replicas = runner.state.tallies, runner.replicas()
         counts: Counter[str] = sum((tally.counts for tally in tallies.values()), Counter[str]())
         return Snapshot(
             run=runner.state.folder.address,
@@ -238,7 +241,8 @@ class Watcher:
             retries=sum(one.retries for one in meter.models.values()),
             rate_limited=sum(one.rate_limited for one in meter.models.values()),
             errors=dict(meter.errors),
-            replicas=tuple(runner.replicas()),
+            replicas=tuple(worst_replicas(replicas)),
+            replica_totals=ReplicaTotals.of(replicas),
             elapsed=clock - meter.started,
             eta=left / calls if left is not None and calls and working else None,
             why=runner.halt.reason,

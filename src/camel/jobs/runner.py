@@ -160,7 +160,10 @@ class Runner:
                 if not done:
                     return False
                 number += 1
-        await state.counted()
+        await state.counted()  # only here, because a large run is counted for minutes while it continues
+        for name, stage in state.stages.items():
+            if state.tallies[name].failed and not named(name).retry:
+                self._failed += failed_items(state.folder, stage)
         return True
 
     async def _step(self, state: JobState, stages: list[Stage], path: tuple[int, ...]) -> bool:
@@ -210,11 +213,6 @@ class Runner:
         for stage in stages:
             if named(stage.name).retry:  # the counts of its stage have changed
                 state.reset_count(named(stage.name).stage)
-        if not state.retried(stages):
-            await state.counted()
-            for name in (named(stage.name).stage for stage in stages):
-                if state.tallies[name].failed:
-                    self._failed += failed_items(state.folder, state.stages[name])
         return True
 
     def _begin_retry(self, state: JobState) -> None:

@@ -46,6 +46,7 @@ from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec
 from camel.models.traced import traced
 from camel.runs.again import Retry, StageName, named
+from camel.runs.bits import BitSet
 from camel.runs.compact import damaged
 from camel.runs.run import RunFolder
 from camel.runs.verify import missing_files
@@ -354,7 +355,7 @@ class JobState:
         self._counted[stage] = Counted()
         self.recount([stage])
 
-    def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
+    def _read_markers(self, committed: Mapping[str, BitSet]) -> None:
         """Read markers until the run stops. Runs on a thread, so it must not change what is displayed."""
         for name, shards in committed.items():
             counted = self._counted[name]
@@ -389,11 +390,13 @@ class JobState:
         if self._counting is not None:
             await self._counting
 
-    def _tally_names(self, name: str, shards: set[int]) -> None:
+    def _tally_names(self, name: str, shards: BitSet) -> None:
         """Count the items of shards from the shards' names only, without reading markers."""
         stage = self.stages[name]
-        wanted = shards if stage.items is None else shards & stage.items.keys()
-        items = sum(len(stage.indices(shard)) for shard in wanted)
+        if stage.items is None:
+            items = stage.layout.count_items(shards)
+        else:
+            items = sum(len(its) for shard, its in stage.items.items() if shard in shards)
         self.tallies[name] = Tally(stage.planned, items, items)
 
     def _tell_of_damage(self, damage: Damage) -> None:

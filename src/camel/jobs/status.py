@@ -22,6 +22,7 @@ from camel.jobs.progress import Snapshot, StageState, items_in_journals
 from camel.jobs.retry import open_retry
 from camel.models.prices import ModelPrice
 from camel.models.replica import ReplicaState
+from camel.models.replica_totals import ReplicaTotals
 from camel.runs.again import StageName
 from camel.runs.control import read_wish
 from camel.runs.layout import Layout, Segment
@@ -121,6 +122,7 @@ def read_status(where: str | Path) -> Snapshot:
         rate_limited=before.get("rate_limited", 0),
         errors=before.get("errors", {}),
         replicas=part_of(now, "replicas", tuple[ReplicaState, ...], ()),
+        replica_totals=part_of(now, "replica_totals", ReplicaTotals, ReplicaTotals()),
         elapsed=float(before.get("elapsed", 0.0)),
         eta=now.get("eta"),
         why="" if working or complete or not start else _why(end),

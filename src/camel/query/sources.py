@@ -47,6 +47,7 @@ from camel.query.parts import CountedParts, IndexPart, group_starts
 from camel.record.arrow import rows
 from camel.record.parquet import arrow
 from camel.runs.annotations import Annotation, Annotations, files_for
+from camel.runs.bits import BitSet
 from camel.runs.compact import compactions, damaged, open_parts, parts_of
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.reader import LAST_STAGES
@@ -209,7 +210,7 @@ class WatchedRun:
         merged: dict[str, IndexPart] = {}
         reached = -1
         for first, last, name in files.merged:
-            if first <= reached or not committed.issuperset(range(first, last + 1)):
+            if first <= reached or not BitSet.of_range(first, last + 1) <= committed:
                 continue
             part = self._read_merged(name, fingerprint, stage, first, last)
             if part is not None and are_newest(part.header.shards, rewritten):

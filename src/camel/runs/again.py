@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from camel.runs.bits import BitSet
+from camel.runs.listing import list_shards
 from camel.storage.store import Store
 
 FOLDER = "again"
@@ -67,6 +69,8 @@ def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
 
 def retries(store: Store, stage: str) -> list[StageName]:
     """Return the names of a stage's retries, in order."""
+    if not store.names(FOLDER):  # usual, and cheaper to list in an object store
+        return []
     names = map(named, store.folders("committed"))
     return sorted((name for name in names if name.retry and name.stage == stage), key=lambda one: one.retry)
 
@@ -75,7 +79,5 @@ def newest(store: Store, stage: str) -> dict[int, int]:
     """Return, for each rewritten shard, the number of the last retry that rewrote it."""
     found: dict[int, int] = {}
     for name in retries(store, stage):
-        for file in store.names(f"committed/{name}"):
-            if file.removesuffix(".json").isdecimal():
-                found[int(file.removesuffix(".json"))] = name.retry
+        found |= dict.fromkeys(list_shards(store, f"committed/{name}", BitSet()), name.retry)
     return found

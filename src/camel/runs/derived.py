@@ -8,6 +8,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.record.arrow import read_shard
+from camel.runs.bits import BitSet
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
@@ -28,7 +29,7 @@ def source_of(table: Any) -> str:
     return metadata.get(_SOURCE, b"").decode()
 
 
-def valid_shards(kept: RunFolder, name: str, run: RunReader) -> set[int]:
+def valid_shards(kept: RunFolder, name: str, run: RunReader) -> BitSet:
     """Return the shards of a stage in the folder `kept` whose derived data is still valid.
 
     Removes damaged ones, and those whose source a retry has rewritten.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from pathlib import Path
 
 from camel.core.errors import InputError, advice_for
+from camel.runs.bits import BitSet
+from camel.runs.listing import shard_in
 from camel.runs.markers import new_attempt
 from camel.storage import inside
 from camel.storage.files import sync
@@ -71,20 +73,32 @@ class LocalFiles:
         """Return the stages that have journals."""
         return DiskStore(self.root).folders("journal")
 
-    def by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
-        """Return the files of a stage in the subfolder `part` (`journal` or `data`), by the shard in their names."""
+    def by_shard(self, part: str, stage: str, only: Container[int] | None = None) -> dict[int, list[Path]]:
+        """Return the files of a stage in the subfolder `part` (`journal` or `data`), by the shard in their names. If `only` is
+        given, return those of some shards."""
         found: dict[int, list[Path]] = {}
-        for path in self.files(part, stage):
-            if (number := path.name.partition("-")[0]).isdecimal():
-                found.setdefault(int(number), []).append(path)
+        for name in self._files(part, stage):
+            shard = shard_in(name.partition("-")[0])
+            if shard is not None and (only is None or shard in only):
+                found.setdefault(shard, []).append(self.root / part / stage / name)
         return found
+
+    def shards_with_files(self, part: str, stage: str) -> tuple[BitSet, BitSet]:
+        """Return the shards with files in the subfolder `part`, and those with several."""
+        found, several = BitSet(), BitSet()
+        for name in self._files(part, stage):
+            if (shard := shard_in(name.partition("-")[0])) is not None:
+                (several if shard in found else found).add(shard)
+        return found, several
 
     def files(self, part: str, stage: str) -> list[Path]:
         """Return the files that attempts at a stage have written to the subfolder `part` (`journal` or `data`), unordered."""
+        return [self.root / part / stage / name for name in self._files(part, stage)]
+
+    def _files(self, part: str, stage: str) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError):
-            names = inside.names(self.root, f"{part}/{stage}")
-            return [self.root / part / stage / name for name in names if "-" in name and name[0] != "."]
-        return []
+            names = inside.each_name(self.root, f"{part}/{stage}")
+            yield from (name for name in names if "-" in name and name[0] != ".")
 
     def journals_of(self, stage: str, shard: int) -> list[Path]:
         """Return the journals of all attempts at a shard."""

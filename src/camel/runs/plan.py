@@ -25,7 +25,8 @@ import msgspec
 from camel.core.transcript import Transcript
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.parquet import arrow
-from camel.runs.layout import ItemSet, Layout, Segment
+from camel.runs.bits import BitSet
+from camel.runs.layout import Layout, Segment
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage.files import make_folder, sync
@@ -80,21 +81,21 @@ class RunPlan:
         self._opened = lru_cache(_GROUPS)(self._open)
 
     @cached_property
-    def inactive(self) -> ItemSet:
+    def inactive(self) -> BitSet:
         """The items that are inactive now."""
         return self._inactive[-1]
 
     @cached_property
-    def ever_inactive(self) -> ItemSet:
+    def ever_inactive(self) -> BitSet:
         """The items that are or were inactive."""
-        found = ItemSet()
+        found = BitSet()
         for one in self._inactive:
             found |= one
         return found
 
     @cached_property
-    def _inactive(self) -> list[ItemSet]:
-        return [ItemSet.from_bytes(self.folder.read(f"{one.name}.inactive")) for one in self.steps]
+    def _inactive(self) -> list[BitSet]:
+        return [BitSet.from_bytes(self.folder.read(f"{one.name}.inactive")) for one in self.steps]
 
     @property
     def licenses(self) -> list[str]:
@@ -189,7 +190,7 @@ def read_plan(folder: RunFolder) -> RunPlan | None:
     )
 
 
-def add_step(folder: RunFolder, step: PlanStep, rows: Path | None, inactive: ItemSet) -> None:
+def add_step(folder: RunFolder, step: PlanStep, rows: Path | None, inactive: BitSet) -> None:
     """Add a step. The caller must have locked the run. The step counts when its JSON file exists, which is created last."""
     folder.store.remove([f"{step.name}.parquet", f"{step.name}.inactive"])  # of a killed process
     if rows is not None and isinstance(folder.store, BucketStore):

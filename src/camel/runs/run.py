@@ -31,16 +31,19 @@ import shutil
 import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from camel.core.checks import closest
 from camel.core.errors import Damaged, InputError
 from camel.runs import again
+from camel.runs.bits import BitSet
+from camel.runs.listing import list_shards
 from camel.runs.local_files import LocalFiles, settle
-from camel.runs.markers import Marker, marker_name
+from camel.runs.markers import Marker, marker_name, older_name
 from camel.runs.settings import SCHEMA, Holder, Settings
 from camel.storage import inside
 from camel.storage.files import make_folder, sync
@@ -66,8 +69,8 @@ class RunFolder(LocalFiles):
     def __init__(self, root: Path, store: Store | None = None) -> None:
         super().__init__(root)
         self.store: Store = store or DiskStore(root)
-        self._known: dict[str, set[int]] = {}
-        """Shards that are known to be committed, by stage. A marker is never removed."""
+        self._known: dict[str, BitSet] = {}
+        """Shards in an object store that are known to be committed, by stage."""
         self._recent: dict[tuple[str, int], Marker] = {}
         """Cached markers, by stage and shard."""
         self._newest: dict[str, dict[int, int]] = {}
@@ -252,30 +255,27 @@ class RunFolder(LocalFiles):
         """Return the stages with committed shards. Retries are not listed separately."""
         return [name for name in self.store.folders("committed") if not again.named(name).retry]
 
-    def committed(self, stage: str) -> set[int]:
+    def committed(self, stage: str) -> BitSet:
         """Return the committed shards of a stage. Only the names of markers are read."""
         self._look_for_retries(stage)
-        known = self._known.setdefault(stage, set())
-        # Markers are never removed: if all shards up to one are known, only later ones are listed. Not beyond
-        # five digits: "1000000" sorts before "999999", and after "099999".
-        first = next((shard for shard in range(100_000) if shard not in known), 100_000)
-        after = f"{first - 1:06d}.json" if first else ""
-        names = self.store.names(f"committed/{stage}", after=after)
-        found = {int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal()}
-        if isinstance(self.store, DiskStore):
-            return found
-        known |= found
-        return set(known)
+        found = list_shards(self.store, f"committed/{stage}", self._known.get(stage, BitSet()))
+        if not self.on_disk:
+            self._known[stage] = found
+        return BitSet(found)
 
     def is_committed(self, stage: str, shard: int) -> bool:
         """Return whether a shard is committed."""
-        return self.store.exists(marker_name(stage, shard))
+        older = older_name(stage, shard)
+        return self.store.exists(marker_name(stage, shard)) or bool(older and self.store.exists(older))
 
     def marker(self, stage: str, shard: int) -> Marker:
         """Read the marker of a shard. If a retry has rewritten the shard, this is the newest marker."""
         if recent := self._recent.get((stage, shard)):
             return recent
-        return self.decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
+        which = stage, shard, self.rewritten(stage).get(shard, 0)
+        if (older := older_name(*which)) and self.store.exists(older):
+            return self.decoded(older, Marker)
+        return self.decoded(marker_name(*which), Marker)
 
     def versions(self, stage: str, shard: int) -> list[Marker]:
         """Return the markers of a shard whose files are kept, the newest first.
@@ -320,7 +320,8 @@ class RunFolder(LocalFiles):
     def remove_shards(self, stage: str, shards: Collection[int]) -> None:
         """Remove the markers and journals of shards, also those of retries, so that the shards are made again."""
         for name in (stage, *map(str, again.retries(self.store, stage))) if shards else ():
-            self.store.remove([marker_name(name, shard) for shard in sorted(shards)])
+            named = [one(name, shard) for shard in sorted(shards) for one in (marker_name, older_name)]
+            self.store.remove([one for one in named if one])
             for shard, paths in self.by_shard("journal", name).items():
                 _remove(paths if shard in shards else ())
         self._known.pop(stage, None)
@@ -399,15 +400,18 @@ class RunFolder(LocalFiles):
         if isinstance(self.store, BucketStore) and inside.exists(self.root, name):
             self.store.put(name, inside.read(self.root, name))
 
+    def open_local(self, name: str) -> IO[bytes]:
+        """Open a file next to the journals, or its copy in the object store. It is empty if there is neither."""
+        with contextlib.suppress(FileNotFoundError):
+            return inside.open_file(self.root, name)
+        with contextlib.suppress(FileNotFoundError):
+            return BytesIO(b"" if self.on_disk else self.store.get(name))
+        return BytesIO()
+
     def read_local(self, name: str) -> bytes:
-        """Return the content of a file next to the journals, or of its copy in the object store. It is empty if there is
-        neither.
-        """
-        with contextlib.suppress(FileNotFoundError):
-            return inside.read(self.root, name)
-        with contextlib.suppress(FileNotFoundError):
-            return self.store.get(name)
-        return b""
+        """Return the content of such a file."""
+        with self.open_local(name) as file:
+            return file.read()
 
     def journaled(self, stage: str) -> set[int]:
         """Return the shards in progress, now or when the run stopped: those with journals but without a marker."""
@@ -435,12 +439,15 @@ class RunFolder(LocalFiles):
         for shard, paths in self.by_shard("journal", stage).items():
             if self.is_committed(stage, shard):
                 _remove(paths)
-        for shard, paths in self.by_shard("data", stage).items():
-            if not self.on_disk:  # a copy on its way to the store
+        if not self.on_disk:  # copies on their way to the store
+            for shard, paths in self.by_shard("data", stage).items():
                 if self.is_committed(stage, shard):
                     _remove(paths)
-            # Usually a shard has one file, so resuming a large run does not read every marker.
-            elif len(paths) > 1 and self.is_committed(stage, shard):
+            return
+        # Usually a shard has one file, so resuming a large run does not read every marker.
+        _, several = self.shards_with_files("data", stage)
+        for shard, paths in self.by_shard("data", stage, several).items() if several else ():
+            if self.is_committed(stage, shard):
                 named = {self.root / one.file for one in self.versions(stage, shard)}
                 _remove([path for path in paths if path not in named])
 

@@ -170,7 +170,7 @@ def missing_files(folder: RunFolder, stage: str) -> list[str]:
     """
     if not folder.on_disk:
         return []
-    lost = folder.committed(stage) - folder.by_shard("data", stage).keys()
+    lost = folder.committed(stage) - folder.shards_with_files("data", stage)[0]
     if not lost:
         return []
     held = {

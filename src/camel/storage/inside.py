@@ -122,8 +122,16 @@ def write(root: Path, name: str, data: bytes | str) -> None:
 
 def names(root: Path, folder: str = "") -> list[str]:
     """Return all names in a folder, unordered. Raise `LinkInside` if one of them is a symbolic link."""
+    return list(each_name(root, folder))
+
+
+def each_name(root: Path, folder: str = "") -> Generator[str]:
+    """Yield the names in a folder that may have a million of them."""
     with _opened(root, folder) as descriptor, os.scandir(descriptor) as found:
-        return [_plain(one, root / folder).name for one in found]
+        for one in found:
+            if one.is_symlink():
+                raise _refused(root / folder / one.name)
+            yield one.name
 
 
 def folders(root: Path, folder: str) -> list[str]:

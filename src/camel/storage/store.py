@@ -37,6 +37,8 @@ PATIENCE = 180.0
 """Seconds for which requests to a failing store are retried. After that, the run stops and can be resumed."""
 AT_ONCE = 64
 """Maximum number of concurrent requests for small objects."""
+PAGE = 1000
+"""Number of names in a page of a listing."""
 _CHUNK = 8 * 2**20
 _AHEAD = 2**18
 """Minimum number of bytes to fetch when only a part of an object is read."""
@@ -89,11 +91,14 @@ class DiskStore:
         """Create or replace a small file durably."""
         inside.write(self.root, name, data)
 
-    def names(self, folder: str, *, after: str = "") -> list[str]:
-        """Return the names of the files directly in a folder. `after` has no effect here, only in object stores."""
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files directly in a folder."""
+        return list(self.each_name(folder))
+
+    def each_name(self, folder: str) -> Iterator[str]:
+        """Yield the names of the files directly in a folder."""
         with contextlib.suppress(FileNotFoundError):
-            return [name for name in inside.names(self.root, folder) if not name.startswith(".")]
-        return []
+            yield from (name for name in inside.each_name(self.root, folder) if not name.startswith("."))
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of folders in a folder. At the top level they may be links, because a folder of runs may link to
@@ -138,6 +143,11 @@ class BucketStore:
                 "the address of an object store must not contain credentials: set them in the environment, and use scheme://bucket/prefix"
             )
         self.address = f"{scheme}://{bucket}/{prefix}".rstrip("/")
+
+    @property
+    def lists_ranges(self) -> bool:
+        """Whether the store itself skips the names before a range. In others, the client reads and drops them."""
+        return self.address.startswith(("s3", "gs"))
 
     def __getstate__(self) -> dict[str, str]:
         return {"address": self.address}
@@ -262,16 +272,27 @@ class BucketStore:
 
         return io.BufferedReader(_Ranges(part, size), _AHEAD)
 
-    def names(self, folder: str, *, after: str = "") -> list[str]:
-        """Return the names of objects directly in a folder that sort after `after`. They do not include the folder's name."""
+    def names(self, folder: str) -> list[str]:
+        """Return the names of objects directly in a folder. They do not include the folder's name."""
+        return self.names_between(folder)[0]
+
+    def names_between(self, folder: str, after: str = "", until: str = "") -> tuple[list[str], bool]:
+        """Return the names directly in a folder that sort after `after`, and whether there may be more.
+
+        There may be more only if the listing has reached `until`: it ends with the page that has this name or a later one.
+        """
         start, offset = len(folder) + 1, f"{folder}/{after}" if after else None
 
-        def request() -> list[str]:
-            chunks = self._client.list(folder, offset=offset, chunk_size=1000)
-            return [entry["path"][start:] for chunk in chunks for entry in chunk]
+        def request() -> tuple[list[str], bool]:
+            found: list[str] = []
+            for chunk in self._client.list(folder, offset=offset, chunk_size=PAGE):
+                found += [entry["path"][start:] for entry in chunk]
+                if until and found and found[-1] >= until:
+                    return found, True
+            return found, False
 
-        found = self._ask("listing", folder, request)
-        return [name for name in found if "/" not in name and not name.startswith(".")]
+        found, more = self._ask("listing", folder, request)
+        return [name for name in found if "/" not in name and not name.startswith(".")], more
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in a folder."""

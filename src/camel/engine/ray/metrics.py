@@ -1,16 +1,19 @@
 """Figures of a run for Ray's Prometheus endpoint, set by the coordinator.
 
 The one decision to know: counts by kind are one metric with the tag `kind`: `camel_errors` by class, `camel_stop` by
-reason, `camel_open` by stage.
+reason, `camel_open` by stage. `camel_endpoint` is only of the endpoints with most failures and the highest load.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import asdict
 from ray.util.metrics import Counter, Gauge
 
 from camel.engine.coordinator import Totals
+from camel.models.replica import ReplicaState
+from camel.models.replica_totals import ReplicaTotals, worst_replicas
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
 """Published fields of a usage."""
@@ -23,6 +26,9 @@ class Metrics:
         self._run = run
         self._made: dict[str, Any] = {}
         self._before: dict[str, float] = {}
+        """The counters as published."""
+        self._shown: set[str] = set()
+        """The gauges as last published."""
 
     def show(self, totals: Totals) -> None:
         """Publish the counts. Unchanged gauges are set, too, because Ray only exports recently set ones."""
@@ -31,10 +37,11 @@ class Metrics:
             if (more := value - self._before.get(name, 0.0)) > 0:
                 self._before[name] = value
                 self._metric(Counter, name).inc(more, tags=self._tags(name))
-        gone = {name: 0.0 for name in self._before if name not in gauges and name not in counters}
-        for name, value in {**gone, **gauges}.items():
-            self._before[name] = value
+        for name, value in gauges.items():
             self._metric(Gauge, name).set(value, tags=self._tags(name))
+        for name in self._shown - gauges.keys():  # zero once, and then no longer exported
+            self._metric(Gauge, name).set(0.0, tags=self._tags(name))
+        self._shown = set(gauges)
 
     def _metric(self, kind: type[Any], name: str) -> Any:
         name = "camel_" + name.partition(".")[0]
@@ -62,6 +69,9 @@ def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
         gauges |= {f"open.{name}": stage.open, f"finished.{name}": stage.finished}
         gauges |= {f"failed.{name}": stage.failed, **stage.counts}
     gauges |= {f"shards.{state}": count for state, count in totals.shards.items()}
-    for places in report.endpoints.values():
-        gauges |= {f"endpoint.{url}": one.in_flight for url, one in places.items()}
+    states = [
+        ReplicaState.from_report(url, one) for its in report.endpoints.values() for url, one in its.items()
+    ]
+    gauges |= {f"endpoints.{name}": count for name, count in asdict(ReplicaTotals.of(states)).items()}
+    gauges |= {f"endpoint.{one.url}": one.in_flight for one in worst_replicas(states)}
     return counters, gauges

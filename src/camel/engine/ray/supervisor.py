@@ -31,6 +31,7 @@ from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
 from camel.engine.site import Divide, Factory, Turn, no_limits
 from camel.engine.stage import ShardTable
 from camel.engine.supervisor import StepPass
+from camel.runs.bits import BitSet
 from camel.runs.run import RunFolder
 
 ray: Any = import_module("ray")  # its types are incomplete
@@ -117,7 +118,7 @@ class RaySupervisor:
         self._halted = False
         self._paused = self._told_paused = False
         self._closing = threading.Event()
-        self._begin: tuple[Turn, int, list[int]] | None = None
+        self._begin: tuple[Turn, int, BitSet] | None = None
         self._lock = threading.Lock()
         self._news: list[int] = []
         self._notices: list[tuple[str, str, dict[str, Any]]] = []
@@ -168,10 +169,11 @@ class RaySupervisor:
         if len(done) < len(table) and not halt.reason:
             self._turn += 1
             with self._lock:
-                self._begin = Turn(self._turn, work.step, work.attempt), len(table), done
+                self._begin = Turn(self._turn, work.step, work.attempt), len(table), BitSet(done)
 
             def note(number: int) -> None:
                 stage, shard = table[number]
+                done.add(number)
                 work.committed(stage.name, shard)
 
             try:
@@ -182,7 +184,7 @@ class RaySupervisor:
                 raise
             for one in workloads:
                 await asyncio.to_thread(folder.sweep, one.name)
-        return work.complete
+        return len(done) == len(table)
 
     def _step(self, halt: Halt, committed: Callable[[int], None]) -> bool:
         """Exchange news with the thread that calls the cluster. Return True if the turn is over."""
