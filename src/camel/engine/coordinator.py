@@ -80,6 +80,8 @@ class Coordinator:
         """Maximum number of items in flight of each worker, or the actual number if that is higher."""
         self._shares: dict[str, WorkerShare] = {}
         self._shared = -SHARE_EVERY
+        self._copied = False
+        """Whether a worker has reported another folder for journals than the driver's."""
 
     # --- for the driver ----------------------------------------------------------------------------------------------
 
@@ -159,6 +161,7 @@ class Coordinator:
         """Process a heartbeat and renew the worker's lease."""
         now, worker = self._now(), beat.worker
         self._reports[worker] = beat.report
+        self._copied |= beat.report.apart
         if beat.turn == self._turn.number:
             # A committed shard counts, even if the worker has no lease any more.
             self._committed += [shard for shard in beat.committed if self._leases.finish(shard)]
@@ -184,6 +187,7 @@ class Coordinator:
             window=self._window(worker, beat.open),
             share=self._share_of(worker, now),
             apart=min(len(self._leases.live) / QUESTIONS, self._ttl / 4),
+            copied=self._copied,
         )
 
     def _window(self, worker: str, inside: int) -> int:
