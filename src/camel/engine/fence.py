@@ -26,7 +26,7 @@ from camel.runs.run import DRIVER, RunFolder
 MARGIN = 1.0
 """Seconds added to the lease, for a renewal that was in flight."""
 
-CLAIMS = "drivers"
+DRIVER_CLAIM = "driver.json"
 RENEW_EVERY = 5.0
 STALE = 215.0
 """Seconds after which a claim that is not renewed has ended: a driver stops if the store fails for three minutes, and its
@@ -66,8 +66,6 @@ class Fence:
 
 
 class _Claimed(msgspec.Struct, frozen=True):
-    """The content of `drivers/<number>.json`."""
-
     token: str
     where: str
     renewed: int = 0
@@ -75,37 +73,29 @@ class _Claimed(msgspec.Struct, frozen=True):
 
 
 class Claim:
-    """The claim of this process on a run whose journals are copied. The one with the highest number counts.
-
-    A claim is created, never taken: of two drivers, one gets the next number.
-    """
+    """The claim of this process on a run whose journals are copied: `driver.json` in the store, which it renews."""
 
     def __init__(self, folder: RunFolder, halt: Halt) -> None:
-        self._folder, self._halt, self._store = folder, halt, folder.store
-        holder = folder.own_holder()
-        self._mine, self._number = _Claimed(holder.token, str(holder)), 0
+        self._folder, self._halt, holder = folder, halt, folder.own_holder()
+        self._mine = _Claimed(holder.token, str(holder))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="camel-claim", daemon=True)
 
     async def acquire(self, tell: Tell) -> None:
         """Claim the run. Wait for a driver on another machine that may be dead, and raise an `InputError` if it is not."""
-        number, last = found = await asyncio.to_thread(self._last)
-        if last and not last.ended and last.token != self._mine.token:
-            tell(
-                "waiting",
-                f"waiting up to {STALE:.0f} s: the process of this run with {last.where} did not end properly, or is running",
-                seconds=STALE,
-            )
-            waited = 0.0
+        other, waited = await asyncio.to_thread(self._last), 0.0
+        if other and not other.ended and other.token != self._mine.token:
+            text = f"waiting {STALE:.0f} s: the process that works with {other.where} has not ended, or was killed"
+            tell("waiting", text, seconds=STALE)
             while waited < STALE and not self._halt.reason:
                 await asyncio.sleep(RENEW_EVERY)
                 waited += RENEW_EVERY
-                if await asyncio.to_thread(self._last) != found:
-                    raise self._refused(last)
-        self._number = number + 1
-        if not await asyncio.to_thread(self._store.create, self._name, msgspec.json.encode(self._mine)):
-            raise self._refused(self._mine)
-        self._store.remove([f"{CLAIMS}/{name}" for name in self._names() if int(name[:-5]) < self._number])
+                if await asyncio.to_thread(self._last) != other:
+                    raise InputError(
+                        f"another process is working on '{self._folder.address}' with {other.where}: wait for it, or stop it "
+                        f"with `camel run stop {self._folder.address}`"
+                    )
+        await asyncio.to_thread(self._put)
         self._thread.start()
 
     def release(self, *, ended: bool) -> None:
@@ -113,40 +103,26 @@ class Claim:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-        if ended and self._number:
-            with contextlib.suppress(CamelError):
-                self._put(replace(self._mine, ended=True))
+            if ended and not self._halt.is_revoked:
+                with contextlib.suppress(CamelError):
+                    self._put(ended=True)
 
-    @property
-    def _name(self) -> str:
-        return f"{CLAIMS}/{self._number:06d}.json"
+    def _last(self) -> _Claimed | None:
+        with contextlib.suppress(FileNotFoundError):
+            return self._folder.decoded(DRIVER_CLAIM, _Claimed)
+        return None
 
-    def _names(self) -> list[str]:
-        return sorted(name for name in self._store.names(CLAIMS) if name[:-5].isdecimal())
-
-    def _last(self) -> tuple[int, _Claimed | None]:
-        names = self._names()
-        if not names:
-            return 0, None
-        return int(names[-1][:-5]), self._folder.decoded(f"{CLAIMS}/{names[-1]}", _Claimed)
-
-    def _refused(self, other: _Claimed) -> InputError:
-        return InputError(
-            f"another process is working on '{self._folder.address}' with {other.where}: wait for it, or stop it with "
-            f"`camel run stop {self._folder.address}`"
-        )
-
-    def _put(self, claimed: _Claimed) -> None:
-        self._store.put(self._name, msgspec.json.encode(claimed))
+    def _put(self, *, ended: bool = False) -> None:
+        self._mine = replace(self._mine, renewed=self._mine.renewed + 1, ended=ended)
+        self._folder.store.put(DRIVER_CLAIM, msgspec.json.encode(self._mine))
 
     def _renew(self) -> None:
-        while not self._closing.wait(RENEW_EVERY):
-            try:
-                self._mine = replace(self._mine, renewed=self._mine.renewed + 1)
-                self._put(self._mine)
-                if int(self._names()[-1][:-5]) > self._number:
+        try:
+            while not self._closing.wait(RENEW_EVERY):
+                # Not the same process: a driver that was suspended must not continue after another has taken over.
+                if self._last() != self._mine:
                     self._halt.revoke("another process has taken over this run")
                     return
-            except CamelError as error:
-                self._halt.revoke(str(error))
-                return
+                self._put()
+        except CamelError as error:
+            self._halt.revoke(str(error))
