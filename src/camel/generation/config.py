@@ -59,11 +59,6 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     copy_bytes: int = CopyLimits().bytes
     """The same in bytes of replies, per shard."""
 
-    @property
-    def copy_limits(self) -> CopyLimits:
-        """The limits on replies that are not copied to the object store."""
-        return CopyLimits(self.copy_every, self.copy_bytes)
-
 
 class Figure(NamedTuple):
     """An estimated number: low, likely and high."""
@@ -152,7 +147,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def __post_init__(self) -> None:
         if (self.shard_size is not None and self.shard_size < 1) or self.run.concurrency < 1:
             raise InputError("shard_size and run.concurrency must be at least 1")
-        self.run.copy_limits.check()
+        if min(self.run.copy_every, self.run.copy_bytes) <= 0:
+            raise InputError("run.copy_every and run.copy_bytes must be above zero")
         prices: dict[str, ModelPrice | None] = {}
         for spec in (self.model, *models_at(self.models).values()):
             if prices.setdefault(spec.name, spec.cost()) != spec.cost():

@@ -50,7 +50,9 @@ class Generation(Job):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", self.config.where)
-        object.__setattr__(self, "copy_limits", self.config.run.copy_limits)
+        object.__setattr__(
+            self, "copy_limits", CopyLimits(self.config.run.copy_every, self.config.run.copy_bytes)
+        )
         object.__setattr__(self, "models", models_of(self.config, self.model))
         budgets = {
             f"models.{name}": ([one.model.name for one in seat.candidates], seat.budget)

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from camel.core.errors import InputError
 from camel.storage.inside import FileEntry
 from camel.storage.journal import Journal, is_finished
 from camel.storage.store import AT_ONCE, BucketStore, StoreFailed, ahead
@@ -41,12 +42,6 @@ class CopyLimits(NamedTuple):
     seconds: float = 2.0
     bytes: int = 1_000_000
 
-    def check(self) -> CopyLimits:
-        """Return the limits, or raise an `InputError` if they are not positive."""
-        if self.seconds <= 0 or self.bytes <= 0:
-            raise InputError(f"run.copy_every and run.copy_bytes must be above zero, not {tuple(self)}")
-        return self
-
 
 DEFAULT_LIMITS = CopyLimits()
 
@@ -54,106 +49,24 @@ DEFAULT_LIMITS = CopyLimits()
 def puts_per_second(
     workers: float, open_shards: float, bytes_per_second: float, limits: CopyLimits = DEFAULT_LIMITS
 ) -> float:
-    """Return the expected put requests of `workers` that each have `open_shards` and journal `bytes_per_second`.
-
-    A copy begins at half of either limit. Each request costs about as much as any other put.
-    """
+    """Return the put requests of `workers` that each have `open_shards` and journal `bytes_per_second`."""
     return workers * max(2 * open_shards / limits.seconds, 2 * bytes_per_second / limits.bytes)
 
 
-class Attempt:
+class CopiedAttempt:
     """The copies of one attempt's journal, as listed."""
 
     def __init__(self, entries: Iterable[FileEntry] = ()) -> None:
-        self.names: list[str] = []
-        """The usable copies, in order."""
-        self.size = 0
-        """Bytes in them. A copy after a gap does not count."""
-        self.modified = 0.0
-        self.ended = False
-        starts: dict[int, FileEntry] = {}
-        for one in entries:
-            start = one.name.rpartition("-")[2]
-            self.ended |= start == END
-            self.modified = max(self.modified, one.modified)
-            if start.isdecimal():
-                starts[int(start)] = one
-        while (piece := starts.get(self.size)) is not None and piece.size:
+        by_start = {one.name.rpartition("-")[2]: one for one in entries}
+        self.ended, self.modified = (
+            END in by_start,
+            max((one.modified for one in by_start.values()), default=0),
+        )
+        self.names, self.size = list[str](), 0
+        """The copies without a gap, in order, and the bytes in them."""
+        while (piece := by_start.get(f"{self.size:012d}")) is not None and piece.size:
             self.names.append(piece.name)
             self.size += piece.size
-
-
-class Copies:
-    """Reads and removes the copies of a run's journals."""
-
-    def __init__(self, store: BucketStore, root: Path) -> None:
-        self.store, self.root = store, root
-        self._born = time.time()
-
-    def listed(self, stage: str, shard: int) -> dict[str, Attempt]:
-        """Return the copies of a shard's journals, by attempt."""
-        found: dict[str, list[FileEntry]] = {}
-        for entry in self.store.entries(_folder(stage, shard)):
-            found.setdefault(entry.name.rpartition("/")[2].rpartition("-")[0], []).append(entry)
-        return {attempt: Attempt(entries) for attempt, entries in sorted(found.items())}
-
-    def shards(self, stage: str) -> dict[int, list[FileEntry]]:
-        """Return all copies of a stage, by shard."""
-        found: dict[int, list[FileEntry]] = {}
-        for entry in self.store.entries(f"{FOLDER}/{stage}"):
-            if (shard := entry.name.split("/")[-2]).isdecimal():
-                found.setdefault(int(shard), []).append(entry)
-        return found
-
-    def contents(self, stage: str, shard: int, local: Sequence[Path], *, waits: bool) -> dict[str, bytes]:
-        """Return the copied bytes of each attempt.
-
-        If `waits` is true, wait for attempts that another node has and that are not copied to their end.
-        """
-        there = {path.name.partition("-")[2] for path in local}
-        latest = time.time() + RESCUE if waits else 0.0
-        while True:
-            found = self.listed(stage, shard)
-            rest = [one for attempt, one in found.items() if not one.ended and attempt not in there]
-            until = min(latest, max((max(one.modified, self._born) + RESCUE for one in rest), default=0.0))
-            if time.time() >= until:
-                break
-            time.sleep(min(_LOOK_EVERY, max(0.0, until - time.time())))
-        names = [(attempt, name) for attempt, one in found.items() for name in one.names]
-        data: dict[str, bytearray] = {attempt: bytearray() for attempt in found}
-        for (attempt, _), piece in zip(
-            names, ahead(self.store.get, [name for _, name in names], AT_ONCE), strict=True
-        ):
-            data[attempt] += piece
-        return {attempt: bytes(one) for attempt, one in data.items() if one}
-
-    def remove(self, stage: str, shard: int) -> None:
-        """Remove the copies of a shard that is committed, or is to be made again."""
-        self.store.remove([entry.name for entry in self.store.entries(_folder(stage, shard))])
-
-    def publish(self, path: Path, start: int | None, end: int) -> int:
-        """Copy a journal from `start` to `end`, and return the offset up to which it is copied.
-
-        Another process may copy the same journal at the same time. None for `start`: from where the copies end.
-        """
-        stage, (shard, _, attempt) = path.parent.name, path.name.partition("-")
-        with path.open("rb") as file:
-            while True:
-                if start is None:
-                    start = self.listed(stage, int(shard)).get(attempt, Attempt()).size
-                if start >= end:
-                    return start
-                file.seek(start)
-                data = file.read(min(end - start, _PIECE))
-                if not data:
-                    raise StoreFailed(f"{path} is shorter than it was: its copy cannot be continued")
-                made = self.store.create(f"{_folder(stage, int(shard))}/{attempt}-{start:012d}", data)
-                start = start + len(data) if made else None
-
-    def end(self, path: Path) -> None:
-        """Record that a journal is completely copied."""
-        shard, _, attempt = path.name.partition("-")
-        self.store.create(f"{_folder(path.parent.name, int(shard))}/{attempt}-{END}", b"end")
 
 
 def _folder(stage: str, shard: int) -> str:
@@ -175,21 +88,82 @@ class _Followed:
         self.task: asyncio.Task[None] | None = None
 
 
-class Copier(Copies):
-    """Copies the journals of this process while it writes them, and those that dead processes left in the folder.
+class Copier:
+    """Copies the journals of this process while it writes them, and those that dead processes left in the folder. Reads and
+    removes copies.
 
-    Use it on one event loop. A call never waits for an upload, unless more is uncopied than the limits allow.
+    A call never waits for an upload, unless more is uncopied than the limits allow.
     """
 
     def __init__(self, store: BucketStore, root: Path) -> None:
-        super().__init__(store, root)
-        self.limits, self.active = DEFAULT_LIMITS, False
-        """`active`: whether journals are copied. Otherwise all nodes share them."""
+        self.store, self.root, self.limits = store, root, DEFAULT_LIMITS
+        self.active = False
+        """Whether journals are copied. Otherwise all nodes share them."""
+        self._born = time.time()
         self._open: dict[Path, _Followed] = {}
         self._done = asyncio.Event()
         """Set when an upload has ended."""
         self._error: Exception | None = None
         self._rescued: set[Path] = set()
+
+    def listed(self, stage: str, shard: int) -> dict[str, CopiedAttempt]:
+        """Return the copies of a shard's journals, by attempt."""
+        entries = sorted(self.store.entries(_folder(stage, shard)), key=attrgetter("name"))
+        by_attempt = groupby(entries, lambda one: one.name.rpartition("/")[2].rpartition("-")[0])
+        return {attempt: CopiedAttempt(its) for attempt, its in by_attempt}
+
+    def shards(self, stage: str) -> dict[int, list[FileEntry]]:
+        """Return all copies of a stage, by shard."""
+        entries = sorted(self.store.entries(f"{FOLDER}/{stage}"), key=attrgetter("name"))
+        by_shard = groupby(entries, lambda one: one.name.split("/")[-2])
+        return {int(shard): list(its) for shard, its in by_shard if shard.isdecimal()}
+
+    def contents(self, stage: str, shard: int, local: Sequence[Path], *, waits: bool) -> dict[str, bytes]:
+        """Return the copied bytes of each attempt.
+
+        If `waits` is true, wait for attempts that another node has and that are not copied to their end.
+        """
+        there = {path.name.partition("-")[2] for path in local}
+        latest = time.time() + RESCUE if waits else 0.0
+        while True:
+            found = self.listed(stage, shard)
+            rest = [one for attempt, one in found.items() if not one.ended and attempt not in there]
+            until = min(latest, max((max(one.modified, self._born) + RESCUE for one in rest), default=0.0))
+            if time.time() >= until:
+                break
+            time.sleep(min(_LOOK_EVERY, max(0.0, until - time.time())))
+        pieces = ahead(self.store.get, [name for one in found.values() for name in one.names], AT_ONCE)
+        return {
+            attempt: b"".join(islice(pieces, len(one.names))) for attempt, one in found.items() if one.names
+        }
+
+    def remove(self, stage: str, shard: int) -> None:
+        """Remove the copies of a shard that is committed, or is to be made again."""
+        self.store.remove([entry.name for entry in self.store.entries(_folder(stage, shard))])
+
+    def publish(self, path: Path, start: int | None, end: int) -> int:
+        """Copy a journal from `start` to `end`, and return the offset up to which it is copied.
+
+        Another process may copy the same journal at the same time. None for `start`: from where the copies end.
+        """
+        stage, (shard, _, attempt) = path.parent.name, path.name.partition("-")
+        with path.open("rb") as file:
+            while True:
+                if start is None:
+                    start = self.listed(stage, int(shard)).get(attempt, CopiedAttempt()).size
+                if start >= end:
+                    return start
+                file.seek(start)
+                data = file.read(min(end - start, _PIECE))
+                if not data:
+                    raise StoreFailed(f"{path} is shorter than it was: its copy cannot be continued")
+                made = self.store.create(f"{_folder(stage, int(shard))}/{attempt}-{start:012d}", data)
+                start = start + len(data) if made else None
+
+    def end(self, path: Path) -> None:
+        """Record that a journal is completely copied."""
+        shard, _, attempt = path.name.partition("-")
+        self.store.create(f"{_folder(path.parent.name, int(shard))}/{attempt}-{END}", b"end")
 
     def activate(self) -> None:
         """Copy from now on, also what the open journals contain."""

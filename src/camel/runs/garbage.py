@@ -121,7 +121,7 @@ def _find(
                     f"another process is working on '{folder.address}': wait until it has finished before you remove compacted files"
                 )
             replaced += _collect_compacted(folder, stage, found)
-    for stage in folder.journal_stages():
+    for stage in folder.open_stages():
         if named(stage).retry:
             _collect_journals(folder, stage, found)
     for entry in derived(folder, compacted) if derived else ():

@@ -160,8 +160,7 @@ class RunJournals(LocalFiles):
         if self.copier is None or not self.is_copied(stage):
             yield from super().contents(stage, shard, waits=waits)
             return
-        local = self.journals_of(stage, shard)
-        copies = self.copier.contents(stage, shard, local, waits=waits)
+        copies = self.copier.contents(stage, shard, self.journals_of(stage, shard), waits=waits)
         # A copy is the beginning of its journal, so both together have all bytes, even if the file is damaged.
         for path, data in super().contents(stage, shard):
             copy = copies.pop(path.name.partition("-")[2], b"")
@@ -176,10 +175,9 @@ class RunJournals(LocalFiles):
             shards |= self.copier.shards(stage).keys()
         return shards
 
-    def journal_stages(self) -> list[str]:
-        """Return the stages that have journals."""
-        copied = [] if self.copier is None else self.store.folders(FOLDER)
-        return sorted({*super().journal_stages(), *copied})
+    def open_stages(self) -> list[str]:
+        """Return the stages that have journals, here or in the store."""
+        return sorted({*self.journal_stages(), *self.store.folders(FOLDER)})
 
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""

@@ -101,7 +101,7 @@ class RunFolder(RunJournals):
             if (
                 self.stages()
                 or any(self.held_elsewhere(name[:-5]) for name in self.store.names("holders"))
-                or any(map(self._has_replies, self.journal_stages()))
+                or any(map(self._has_replies, self.open_stages()))
             ):
                 return False
             was = self.settings()
