@@ -10,7 +10,7 @@ witness. A call was lost if its reply had been sent before the kill and it was p
 not counted. Seconds are the age of the oldest lost reply, bytes those of the journals that were not in the store.
 
 Then the same conversations are generated with copies and without, in interleaved rounds: CPU time of the process and wall
-time. The S3 server runs on the same machine and is not counted as CPU time.
+time, the lowest of each. The S3 server runs on the same machine and is not counted as CPU time.
 
 Exits with 1 if the run is not complete, a loss exceeds the bound, or copies cost more than 5 % of the CPU time.
 """
@@ -23,7 +23,6 @@ import json
 import os
 import random
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -72,8 +71,8 @@ def main() -> int:
     losses, rounds = (3, 2) if given.short else (given.losses, given.rounds)
     with tempfile.TemporaryDirectory() as scratch, s3_faults.spawn() as store:
         os.environ.update(store.environment)
-        sound = _lose(Path(scratch), store, losses, random.Random(given.seed), given.record)
-        cheap = _compare(Path(scratch), store, rounds, given.record)
+        sound = not losses or _lose(Path(scratch), store, losses, random.Random(given.seed), given.record)
+        cheap = not rounds or _compare(Path(scratch), store, rounds, given.record)
     return int(not (sound and (cheap or given.short)))
 
 
@@ -179,12 +178,12 @@ def _compare(scratch: Path, store: s3_faults.Server, rounds: int, record: bool) 
                 out, _ = child.communicate()
             assert child.returncode == 0
             figures[copy].append(json.loads(out.splitlines()[-1]))
-    medians = {
-        what: {copy: statistics.median(one[what] for one in each) for copy, each in figures.items()}
+    lowest = {
+        what: {copy: min(one[what] for one in each) for copy, each in figures.items()}
         for what in ("cpu", "wall")
     }
-    cost = {what: each[True] / each[False] - 1 for what, each in medians.items()}
-    for what, each in medians.items():
+    cost = {what: each[True] / each[False] - 1 for what, each in lowest.items()}
+    for what, each in lowest.items():
         print(f"{what}: {each[False]:.2f} s without copies, {each[True]:.2f} s with: {cost[what]:+.1%}")
     if record:
         recorded.record("node_loss", {f"{what}_cost": round(value, 3) for what, value in cost.items()})
