@@ -18,7 +18,7 @@ shift
 
 # Ray and CAMEL must be found on every node; a virtual environment has to lie where all of them see it:
 # source /shared/venv/bin/activate
-# Of a run on s3://, the journals: an absolute path on a file system that all nodes see, the same at every start.
+# Of a run on s3://, the journals: an absolute path, the same at every start. Nodes may share it, or have their own.
 # export CAMEL_JOURNALS=/shared/journals
 
 export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=token

@@ -85,6 +85,9 @@ class BenchSite:
     def apply_share(self, share: WorkerShare) -> None:
         self.shares.append(share)
 
+    def copy_journals(self) -> None:
+        raise AssertionError("all workers share a folder")
+
     async def aclose(self) -> None:
         self.closed = True
 

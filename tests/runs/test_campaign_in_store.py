@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import hashlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -19,8 +21,10 @@ from camel import ChatModel, ScriptedModel
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.core.model import Request
-from camel.engine.fence import Fence
+from camel.engine import fence
+from camel.engine.fence import Claim, Fence
 from camel.engine.halt import Halt
+from camel.engine.stage import read_step
 from camel.engine.supervisor import StepPass, run_here
 from camel.formats import exporters
 from camel.generation.config import GenerateConfig, RunSection
@@ -38,7 +42,7 @@ from camel.jobs.status import find_runs, planned_shards, read_status
 from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
 from camel.models.spec import ModelSpec
-from camel.runs.run import open_folder
+from camel.runs.run import RunFolder, open_folder
 from camel.runs.verify import verify
 from camel.storage.store import BucketStore
 from tests.support.endpoints import serve
@@ -74,7 +78,7 @@ async def site_of(given: GenerateConfig) -> JobSite:
     return await JobFactory(Generation(given).absolute(), str(Path.cwd()), 4)()
 
 
-def start(given: GenerateConfig, *, stop_after: int | None = None) -> Runner:
+def start(given: GenerateConfig, *, stop_after: int | None = None, copying: bool = False) -> Runner:
     """Run until the end, or for so many shards of conversations."""
 
     async def work() -> Runner:
@@ -89,7 +93,7 @@ def start(given: GenerateConfig, *, stop_after: int | None = None) -> Runner:
                     if left <= 0:
                         campaign.halt.set("enough")
 
-            campaign.committed = committed
+            campaign.committed, campaign.copying = committed, copying
             await campaign.run()
             return campaign
 
@@ -263,8 +267,6 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
 ):
     given = config(endpoint, bucket("run"))
-    with pytest.raises(InputError, match="CAMEL_JOURNALS"):
-        await site_of(given)
     driver = generation(given)
     with driver.folder.locked():
         Fence(driver.folder, 0.1).renew()
@@ -297,6 +299,152 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
     await site.aclose()
     assert len(Run(given.where)) == 12
     assert [name for name in waited if name.startswith(("committed/", "data/"))] == []
+
+
+def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "of another machine"))
+
+
+def interrupted(given: GenerateConfig) -> GenerateConfig:
+    """The run, ended by its budget in the middle of conversations."""
+    return msgspec.structs.replace(given, budget=Budget(calls=40))
+
+
+def lose(campaign: Runner) -> None:
+    """Lose the machine with its disk."""
+    assert list(campaign.folder.root.glob("journal/*/*-*")), "no shard is open"
+    shutil.rmtree(campaign.folder.root)
+
+
+@pytest.mark.parametrize("before", ["copied from the start", "copied later"])
+def test_a_driver_on_another_machine_continues_from_the_copies(
+    s3: Server,
+    bucket: Bucket,
+    tmp_path: Path,
+    endpoint: SimulatorProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+):
+    given = config(endpoint, bucket("run"))
+    first = start(interrupted(given), copying=before == "copied from the start")
+    if (
+        before == "copied later"
+    ):  # the journals of a run on one machine are copied before other nodes get its shards
+        first.folder.hold_journals("conversations", copied=True)
+    left = {(item, step) for item, step in journaled_calls(first)}
+    lose(first)
+    another_machine(tmp_path, monkeypatch)
+    again = start(given)
+    assert len(Run(given.where)) == 12
+    assert left
+    assert endpoint.ledger().billed_repeats == 0
+    assert again.folder.root != first.folder.root
+    assert list(again.folder.store.entries("copies")) == []
+    assert again.folder.settings()
+    # Every later process copies, too.
+    holder = again.folder.holder("conversations")
+    assert holder
+    assert holder.copied
+    assert holder.folder == str(again.folder.root)
+
+
+def journaled_calls(campaign: Runner) -> list[tuple[int, int]]:
+    folder = campaign.folder
+    entries = [
+        read_step(record)
+        for shard in folder.journaled("conversations")
+        for record in folder.replay("conversations", shard)
+    ]
+    return [(entry.item, entry.step) for entry in entries]
+
+
+def test_settings_of_copied_calls_are_kept_on_another_machine(
+    s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+):
+    given = config(endpoint, bucket("run"))
+    first = start(interrupted(given), copying=True)
+    first.folder.remove_shards("conversations", first.folder.committed("conversations"))
+    another_machine(tmp_path, monkeypatch)
+    there = open_folder(given.where)
+    for stage in there.stages():
+        there.remove_shards(stage, there.committed(stage))
+    assert not there.reset_settings(there.settings())
+
+
+async def test_of_two_drivers_one_is_refused_and_one_that_woke_up_stops(
+    s3: Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(fence, "RENEW_EVERY", 0.02)
+    place, told, halts = bucket("run"), list[str](), (Halt(), Halt())
+
+    def claim(number: int) -> Claim:
+        return Claim(open_folder(place, tmp_path / f"machine {number}"), halts[number])
+
+    first = claim(0)
+    await first.acquire(lambda event, text, **more: told.append(event))
+    with pytest.raises(InputError, match="machine 0"):
+        await claim(1).acquire(lambda event, text, **more: told.append(event))
+    assert told == ["waiting"]
+    # A driver that does not renew its claim is followed once that is stale.
+    monkeypatch.setattr(fence, "STALE", 0.05)
+    first._closing.set()
+    await asyncio.to_thread(first._thread.join)
+    second = claim(1)
+    await second.acquire(lambda event, text, **more: told.append(event))
+    first._closing.clear()
+    await asyncio.to_thread(first._renew)
+    assert halts[0].is_revoked
+    assert not halts[1].reason
+    second.release(ended=True)
+    told.clear()
+    third = claim(0)
+    await third.acquire(lambda event, text, **more: told.append(event))
+    assert told == [], "who ended properly is not waited for"
+    third.release(ended=False)
+
+
+async def test_a_worker_with_another_folder_waits_until_the_drivers_journals_are_copied(
+    s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+):
+    given = config(endpoint, bucket("run"))
+    first = await asyncio.to_thread(start, interrupted(given))
+    driver = generation(given)
+    root, outline = driver.folder.root, driver.job.outline(driver.folder)
+    Fence(driver.folder, 0.1).renew()
+    monkeypatch.setattr("camel.jobs.cluster._POLL", 0.01)
+    another_machine(tmp_path, monkeypatch)
+    asked, holder = threading.Event(), RunFolder.holder
+
+    def noted(folder: RunFolder, stage: str) -> Any:
+        if folder.root != root:
+            asked.set()
+        return holder(folder, stage)
+
+    monkeypatch.setattr(RunFolder, "holder", noted)
+    site = await JobFactory(Generation(given).absolute(), str(Path.cwd()), 4, False, "of the driver")()
+    assert site.report().apart
+    assert not driver.folder.copies_journals()
+    number = [stage.name for stage in outline].index("conversations")
+    waiting = asyncio.create_task(asyncio.to_thread(site.workloads, (number,), 0))
+    await asyncio.to_thread(asked.wait, 60)
+    assert not waiting.done()
+    driver.state.begin(outline)
+    left = set(journaled_calls(first))
+    driver._folders.append(driver.folder)
+    await driver.copy_journals()
+    (workload,) = await waiting
+    copied = {
+        (entry.item, entry.step)
+        for shard in site.folder.journaled("conversations")
+        for record in site.folder.replay("conversations", shard)
+        for entry in [read_step(record)]
+    }
+    assert copied == left
+    assert left
+    assert workload.name == "conversations"
+    for claim in driver._claims.values():
+        claim.release(ended=True)
+    await site.aclose()
 
 
 def test_no_secret_is_stored(

@@ -68,7 +68,7 @@ def gc(
 
 def _show(found: Garbage, most: int | None) -> None:
 
-    names = [*found.losers, *found.journals, *found.compacted, *found.indexes]
+    names = [*found.losers, *found.journals, *found.copies, *found.compacted, *found.indexes]
     for name in names[:most]:
         typer.echo(visible(name))
     if len(names) > len(names[:most]):

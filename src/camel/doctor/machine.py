@@ -209,7 +209,7 @@ def _bucket(where: str) -> CheckResult:
     said = f"{where} answers{' and contains a run' if there else ''}; journals go to {journals().absolute()}"
     if os.environ.get(JOURNALS):
         return CheckResult("disk", "ok", said)
-    same = f"set {JOURNALS} to a folder that all nodes share under the same path, and keep it for later runs of the command"
+    same = f"set {JOURNALS} to an absolute path, and keep it for later runs of the command; nodes may share it, or have their own"
     return CheckResult("disk", "warning", said, same)
 
 

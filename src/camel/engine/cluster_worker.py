@@ -219,6 +219,8 @@ class ClusterWorker:
             self._halt.set(orders.halt)
         self._window.resize(orders.window)
         self._site.apply_share(orders.share)
+        if orders.copied:
+            self._site.copy_journals()
         self._apart = orders.apart
 
 

@@ -88,6 +88,8 @@ class Coordinator:
         """The node of each live worker."""
         self._retired: set[str] = set()
         """Nodes whose workers must exit."""
+        self._copied = False
+        """Whether a worker has reported another folder for journals than the driver's."""
 
     # --- for the driver ----------------------------------------------------------------------------------------------
 
@@ -174,6 +176,7 @@ class Coordinator:
         """Process a heartbeat and renew the worker's lease."""
         now, worker = self._now(), beat.worker
         self._reports[worker] = beat.report
+        self._copied |= beat.report.apart
         if beat.turn == self._turn.number:
             # A committed shard counts, even if the worker has no lease any more.
             self._committed += [shard for shard in beat.committed if self._leases.finish(shard)]
@@ -204,6 +207,7 @@ class Coordinator:
             window=self._window(worker, beat.open),
             share=self._share_of(worker, now),
             apart=min(len(self._leases.live) / QUESTIONS, self._ttl / 4),
+            copied=self._copied,
         )
 
     def _idle(self) -> list[str]:

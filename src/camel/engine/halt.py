@@ -65,7 +65,12 @@ class Halt:
         self.set(reason)
         self._until = -math.inf
 
+    @property
+    def is_revoked(self) -> bool:
+        """Whether no further calls may be made."""
+        return self._until < clock()
+
     def check_lease(self) -> None:
         """Raise `Halted` if the lease has expired or was revoked."""
-        if self._until < clock():
+        if self.is_revoked:
             raise Halted(self.reason)

@@ -77,6 +77,8 @@ class WorkerReport(msgspec.Struct, frozen=True):
     account: int | None = None
     """Number of times the worker's account was written. None: it has no account."""
     tools: ToolUse = ToolUse()
+    apart: bool = False
+    """Whether the worker's folder for journals is not the driver's, so that journals must be copied to the store."""
 
     @property
     def usage(self) -> Usage:
@@ -105,6 +107,7 @@ def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> Worker
         sum(one.in_flight for one in there),
         sum(one.starved for one in there),
         tools=sum((one.tools for one in reports.values()), ToolUse()),
+        apart=any(one.apart for one in there),
     )
 
 
@@ -182,6 +185,10 @@ class Site(Protocol):
         """Apply this worker's share of the cluster's limits."""
         ...
 
+    def copy_journals(self) -> None:
+        """Copy journals to the store from now on. May be called again."""
+        ...
+
     async def aclose(self) -> None:
         """Free all resources."""
         ...
@@ -245,6 +252,8 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
     share: WorkerShare = WorkerShare()
     apart: float = 0.0
     """Seconds between two requests or heartbeats without news. Grows with the number of workers."""
+    copied: bool = False
+    """Whether journals must be copied to the store, because a worker has another folder than the driver."""
 
 
 CallCoordinator = Callable[..., Awaitable[Any]]

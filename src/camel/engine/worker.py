@@ -134,7 +134,7 @@ class _Shard:
             raise CommitFailed(
                 f"shard {self.number} of stage '{self.stage.name}' cannot be written: {error}"
             ) from error
-        await self.journal.close()
+        await self.folder.close_journal(self.journal, finish=False)
         await loop.run_in_executor(_COMMITS, self.folder.drop_journals, self.stage.name, self.number)
 
     def _commit(self) -> None:
@@ -182,7 +182,8 @@ class _Steps:
                 self._forked = self._forked or len(kept) > 1 or entry.repaid
                 return entry.result
         repaid = self._check_new(step, kept)
-        if self._shard.halt.paused or self._shard.halt.reason:
+        copier = self._shard.folder.copier
+        if self._shard.halt.paused or self._shard.halt.reason or (copier and copier.behind):
             await self._unpaused()
         current_step.set((self._shard.stage.name, self._index, step))
         result = await make()
@@ -230,8 +231,10 @@ class _Steps:
         return repaid
 
     async def _unpaused(self) -> None:
-        """Wait while the run is paused. Raise `Halted` if it is stopping."""
-        halt = self._shard.halt
+        """Wait while the run is paused or too much is uncopied. Raise `Halted` if the run is stopping."""
+        halt, copier = self._shard.halt, self._shard.folder.copier
+        while copier and copier.behind and not halt.reason:
+            await copier.progress()
         if halt.paused:
             await halt.unpaused()
         if halt.reason:
@@ -281,8 +284,8 @@ async def run_worker(
             await shard.commit()
             committed(shard.stage, shard.number)
         else:
+            await folder.close_journal(shard.journal)
             left(shard.stage, shard.number)
-        await shard.journal.close()
         opened.remove(shard)
 
     async def begin(group: asyncio.TaskGroup) -> None:
@@ -304,6 +307,7 @@ async def run_worker(
                     break
                 group.create_task(item(shard, index))
 
+    rescue = asyncio.ensure_future(folder.copier.rescue(folder.is_committed)) if folder.copier else None
     try:
         with relaxed_collection():
             async with asyncio.TaskGroup() as group:
@@ -312,8 +316,9 @@ async def run_worker(
                 except Exception as error:
                     fail(error)  # do not raise: the task group would cancel steps in flight
     finally:
-        for shard in opened:
-            await shard.journal.close()
+        if rescue:
+            rescue.cancel()
+        await asyncio.gather(*(folder.close_journal(shard.journal) for shard in opened))
     if errors:
         # The first error stopped the rest; later ones usually have the same cause.
         raise errors[0]

@@ -123,7 +123,7 @@ class ScoreJob(Job):
     def _remove_changed(self, run: RunFolder, stage: str, name: str, scorer: Scorer) -> None:
         begun, wanted = run.begun_with(stage), msgspec.to_builtins(scorer.identity)
         differs = [key for key in wanted if begun and begun.get(key) != wanted[key]]
-        there = run.committed(stage) | set(run.by_shard("journal", stage))
+        there = run.committed(stage) | run.open_shards(stage)
         if not differs or not there:
             return
         if scorer.model is not None and not self.replace:

@@ -28,6 +28,7 @@ from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
+from camel.runs.copies import CopyLimits
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, RolePlay, Scenario, known, load, shipped
 from camel.scenarios.checking import columns_of
@@ -55,6 +56,10 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """Minutes to wait for an endpoint that does not answer; then the run stops."""
     cut_replies: Literal["fail", "keep"] = "fail"
     """What to do with a reply that was cut off at the token limit: `fail` the conversation, or `keep` the reply and mark it."""
+    copy_every: float = CopyLimits().seconds
+    """On a cluster without a shared disk: seconds of replies that the loss of a node may cost, apart from calls in flight."""
+    copy_bytes: int = CopyLimits().bytes
+    """The same in bytes of replies, per shard."""
 
 
 class Figure(NamedTuple):
@@ -145,6 +150,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def __post_init__(self) -> None:
         if (self.shard_size is not None and self.shard_size < 1) or self.run.concurrency < 1:
             raise InputError("shard_size and run.concurrency must be at least 1")
+        if min(self.run.copy_every, self.run.copy_bytes) <= 0:
+            raise InputError("run.copy_every and run.copy_bytes must be above zero")
         prices: dict[str, ModelPrice | None] = {}
         for spec in (self.model, *models_at(self.models).values()):
             if prices.setdefault(spec.name, spec.cost()) != spec.cost():

@@ -23,6 +23,7 @@ from camel.jobs.job import Job, Stage
 from camel.models.named import NamedModel
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
+from camel.runs.copies import CopyLimits
 from camel.runs.plan import RunPlan, read_plan
 from camel.runs.run import RunFolder
 from camel.scenarios.checking import columns_of
@@ -44,10 +45,14 @@ class Generation(Job):
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
     budgets: Mapping[str, tuple[Collection[str], Budget]] = field(init=False)
+    copy_limits: CopyLimits = field(init=False)
     variables: Collection[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", self.config.where)
+        object.__setattr__(
+            self, "copy_limits", CopyLimits(self.config.run.copy_every, self.config.run.copy_bytes)
+        )
         object.__setattr__(self, "models", models_of(self.config, self.model))
         budgets = {
             f"models.{name}": ([one.model.name for one in seat.candidates], seat.budget)

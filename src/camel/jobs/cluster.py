@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ import msgspec
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.engine.coordinator import Totals
-from camel.engine.halt import Halt
+from camel.engine.halt import Halt, Halted
 from camel.engine.notices import ignore_notice
 from camel.engine.site import StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import Workload
@@ -29,7 +30,7 @@ from camel.engine.supervisor import StepPass
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE
-from camel.jobs.job import Job, Step
+from camel.jobs.job import Job, Stage, Step
 from camel.jobs.ledger import Counted, Tally
 from camel.jobs.retry import open_retry
 from camel.jobs.runner import PASSES, RETRIED, Runner
@@ -43,6 +44,9 @@ from camel.models.spec import ModelSpec
 from camel.models.traced import flush
 from camel.runs.again import named
 from camel.runs.run import DRIVER, JOURNALS, RunFolder, journals, open_folder
+
+_POLL = 0.5
+"""Seconds between two looks whether the driver's journals are copied."""
 
 if TYPE_CHECKING:
     from camel.engine.ray.supervisor import RaySupervisor
@@ -73,12 +77,14 @@ class JobFactory(msgspec.Struct, frozen=True):
     concurrency: int
     budgeted: bool = False
     """Whether workers write accounts, because there is a budget."""
+    holder: str = ""
+    """The id of the driver's folder for journals. Empty for a run on a disk."""
 
     async def __call__(self, worker: str = "") -> JobSite:
         """Create the site, in the driver's working directory, because the job may name files there."""
         with contextlib.suppress(OSError):  # a node may lack the directory if the job names no file in it
             os.chdir(self.cwd)
-        return JobSite(self.job, self.concurrency, worker if self.budgeted else "")
+        return JobSite(self.job, self.concurrency, worker if self.budgeted else "", self.holder)
 
 
 class _Walk:
@@ -100,9 +106,11 @@ class _Walk:
 class JobSite:
     """A job in a worker."""
 
-    def __init__(self, job: Job, concurrency: int, account: str = "") -> None:
+    def __init__(self, job: Job, concurrency: int, account: str = "", holder: str = "") -> None:
         """`account` is the name of this worker's account. If empty, none is written."""
-        check_same_folder(open_folder(job.place))  # before anything is created there
+        self._apart = not shares_folder(open_folder(job.place), holder)  # before anything is created there
+        self._copies = False
+        """Whether journals are copied."""
         self.halt = Halt()
         self._share = WorkerShare()
         # Budgets belong to the driver; a worker only has its grant.
@@ -141,9 +149,31 @@ class JobSite:
         if step[-1] == RETRIED:
             state.retry = open_retry(state.folder)
             stages = state.retried(stages)
+        self._await_copies(state.folder, stages)
         state.begin(stages)
         state.tallies = {name: Tally(tally.planned) for name, tally in state.tallies.items()}
         return [state.workload(stage) for stage in stages]
+
+    def _await_copies(self, folder: RunFolder, stages: Sequence[Stage]) -> None:
+        """Copy journals if those of the run are copied. If this node cannot see the driver's, wait until they are."""
+        while folder.copier and not folder.copier.active:
+            holders = [folder.holder(named(one.name).stage) for one in stages]
+            if self._copies or any(one and one.copied for one in holders):
+                folder.copier.activate()
+            elif not self._apart:
+                return
+            elif self.halt.reason:
+                raise Halted(self.halt.reason)
+            else:
+                time.sleep(_POLL)
+
+    def copy_journals(self) -> None:
+        """Copy journals to the store from now on."""
+        # A worker with another folder has to wait for the driver's journals first.
+        if not (self._copies or self._apart):
+            self._copies = True
+            if self.folder.copier:
+                self.folder.copier.activate()
 
     def committed(self, stage: str, shard: int) -> None:
         """Stop counting the items of a committed shard here, because its marker counts them now."""
@@ -169,6 +199,7 @@ class JobSite:
             self._share.offer,
             self._account.number if self._account else None,
             self._meter.tools,
+            self._apart,
         )
 
     def apply_share(self, share: WorkerShare) -> None:
@@ -203,16 +234,19 @@ class JobSite:
         self.halt.check_lease()
 
 
-def check_same_folder(folder: RunFolder) -> None:
-    """Raise an error if the folder on this node is not the driver's, because the driver could not find the journals."""
+def shares_folder(folder: RunFolder, holder: str) -> bool:
+    """Return whether the folder on this node is the driver's, `holder`. Raise an error if it must be, but is not."""
     root = folder.root
     # List the folder instead of a lookup: a network file system may cache an old answer.
-    if root.is_dir() and DRIVER in os.listdir(root):  # noqa: PTH208 - a name is enough
-        return
-    repair = "store the run in" if folder.on_disk else f"set {JOURNALS} to"
-    raise InputError(
-        f"'{root}' on this node is not the folder that the driver uses: {repair} a folder that all nodes share under the same path"
-    )
+    if root.is_dir() and DRIVER in os.listdir(root) and holder in ("", folder.own_holder().token):  # noqa: PTH208 - a name is enough
+        return True
+    if folder.on_disk:
+        raise InputError(
+            f"'{root}' on this node is not the folder that the driver uses: store the run in a folder that all nodes share "
+            "under the same path, or in an object store"
+        )
+    folder.claim_journals()
+    return False
 
 
 # ---------------------------------------------------------------- in the driver
@@ -231,6 +265,8 @@ class Cluster:
         self._stack = contextlib.ExitStack()
         self._base: dict[str, Tally] = {}
         """Counts from the markers, by stage."""
+        self._switch: asyncio.Task[None] | None = None
+        """Begins to copy journals, because a worker has another folder."""
 
     def __enter__(self) -> Cluster:
         from camel.engine.ray.connect import connected
@@ -264,7 +300,11 @@ class Cluster:
         self._stack.callback(shutil.rmtree, folder.root / ACCOUNTS, ignore_errors=True)
         supervisor = RaySupervisor(
             JobFactory(
-                _checked(runner.job).absolute(), str(Path.cwd()), runner.concurrency, meter.budget.counts
+                _checked(runner.job).absolute(),
+                str(Path.cwd()),
+                runner.concurrency,
+                meter.budget.counts,
+                "" if folder.on_disk else folder.own_holder().token,
             ),
             folder,
             concurrency=runner.concurrency,
@@ -300,6 +340,8 @@ class Cluster:
         ]
         if over := runner.meter.over_budget():
             runner.halt.set(over)
+        if report.apart and self._switch is None:
+            self._switch = asyncio.ensure_future(runner.copy_journals())
 
 
 def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:

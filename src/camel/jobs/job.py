@@ -27,6 +27,7 @@ from camel.core.model import Model
 from camel.engine.stage import StageItems, Written
 from camel.jobs.budget import Budget
 from camel.models.spec import ModelSpec
+from camel.runs.copies import CopyLimits
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 
@@ -109,6 +110,8 @@ class Job:
     """Further budgets by name, each with the names of its models."""
     variables: Collection[str] = ()
     """Names of environment variables that workers need, in addition to those of the models."""
+    copy_limits: CopyLimits = CopyLimits()
+    """What the loss of a node may cost, if the nodes of a cluster share no disk (`camel.runs.copies`)."""
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield the steps in order. A step is a stage, several stages that share one limit on items in flight, or another job.

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from camel.core.errors import CamelError
 from camel.engine.controlled import controlled, look
-from camel.engine.fence import Fence
+from camel.engine.fence import Claim, Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, ignore_notice
 from camel.engine.supervisor import StepPass, Supervisor, run_here
@@ -96,6 +97,10 @@ class Runner:
         """The endpoints as reported by the workers of a cluster."""
         self.closes_given = False
         """Whether to close models that were passed as objects, because the event loop ends with the run."""
+        self.copying = False
+        """Whether workers on other nodes have their own folders, so that journals are copied to the object store."""
+        self._claims: dict[str, Claim] = {}
+        """Claims on runs whose journals are copied, by address."""
         self._retry_failed = retry_failed
         self._folders: list[RunFolder] = []
         """The folders of the current jobs, the outer one first."""
@@ -122,7 +127,7 @@ class Runner:
 
     async def _run(self, state: JobState, path: tuple[int, ...]) -> bool:
         """Run a job or a nested job. Return False if something stopped it."""
-        self.state, folder = state, state.folder
+        self.state, folder, ended = state, state.folder, False
         with folder.locked():
             if read_wish(folder) == "stop":  # meant for an earlier process
                 wish(folder, "go")
@@ -131,12 +136,18 @@ class Runner:
                 await look(self._folders, self.halt)
                 # Before counting the usage, because workers of a killed driver may still make calls.
                 await self._wait_for_others(folder)
+                if self.copying or await asyncio.to_thread(folder.copies_journals):
+                    await self._claim(folder)
                 self._begin_retry(state)
                 state.begin([*state.outline, *state.retried(state.outline)])
                 self._report_resume(state)
-                return await self._steps(state, path)
+                done = await self._steps(state, path)
+                ended = True
+                return done
             finally:
                 self._folders.remove(folder)
+                if claim := self._claims.pop(folder.address, None):
+                    await asyncio.to_thread(claim.release, ended=ended)
                 state.over = True
 
     async def _steps(self, state: JobState, path: tuple[int, ...]) -> bool:
@@ -172,7 +183,8 @@ class Runner:
         for stage in stages:
             # No other folder may use the journals of remaining items.
             if state.tallies[stage.name].committed < state.tallies[stage.name].planned:
-                state.folder.hold_journals(named(stage.name).stage)
+                base = named(stage.name).stage
+                await asyncio.to_thread(state.folder.hold_journals, base, copied=self.copying)
         if over := self.meter.out_of_time():
             self.halt.set(over)
         window = min((one.concurrency for one in stages if one.concurrency), default=self.concurrency)
@@ -214,6 +226,23 @@ class Runner:
             if named(stage.name).retry:  # the counts of its stage have changed
                 state.reset_count(named(stage.name).stage)
         return True
+
+    async def copy_journals(self) -> None:
+        """Copy journals to the store from now on, because a worker cannot see this process's folder."""
+        self.copying, state = True, self.state
+        try:
+            for folder in list(self._folders):
+                await self._claim(folder)
+            for name, tally in state.tallies.items():
+                if tally.committed < tally.planned and not named(name).retry:
+                    await asyncio.to_thread(state.folder.hold_journals, name, copied=True)
+        except CamelError as error:
+            self.halt.set(str(error))
+
+    async def _claim(self, folder: RunFolder) -> None:
+        if folder.copier and folder.address not in self._claims:
+            claim = self._claims[folder.address] = Claim(folder, self.halt)
+            await claim.acquire(self._tell)
 
     def _begin_retry(self, state: JobState) -> None:
         """Find the failed items to retry. An unfinished retry is resumed first."""

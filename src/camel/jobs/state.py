@@ -162,6 +162,8 @@ class JobState:
         self._seat = partial(models.seat, job)
         models.declare(job)
         self.folder = job.open(accept)
+        if self.folder.copier:
+            self.folder.copier.limits = job.copy_limits
         if not shared:
             job.prepare(self.folder)
         self.last_pass = False

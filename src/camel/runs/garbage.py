@@ -45,6 +45,8 @@ class Garbage(msgspec.Struct):
     """Data files that no marker names, for example of an attempt that another process overtook."""
     journals: list[str] = []
     """Journals of committed shards, and their local files that were uploaded."""
+    copies: list[str] = []
+    """Copies of journals of committed shards."""
     compacted: list[str] = []
     """Data files whose rows are also in a larger, compacted file."""
     indexes: list[str] = []
@@ -62,7 +64,9 @@ class Garbage(msgspec.Struct):
     @property
     def files(self) -> int:
         """Number of files in all lists."""
-        return len(self.losers) + len(self.journals) + len(self.compacted) + len(self.indexes)
+        return (
+            len(self.losers) + len(self.journals) + len(self.copies) + len(self.compacted) + len(self.indexes)
+        )
 
 
 def collect_garbage(
@@ -92,6 +96,7 @@ def collect_garbage(
             found.losers = [name for name in found.losers if name in still]
         folder.store.remove(found.losers)
         DiskStore(folder.root).remove(found.journals)
+        folder.store.remove(found.copies)
         # Markers of smaller compactions go before their files, because a marker without a file counts as damage.
         folder.store.remove(replaced)
         folder.store.remove(found.compacted)
@@ -104,7 +109,7 @@ def _find(
     folder: RunFolder, alone: bool, compacted: bool, older: float, derived: Derived | None
 ) -> tuple[Garbage, list[str]]:
     """Return the files that can be removed, and the markers of compactions within larger ones that must be removed with them."""
-    found, replaced = Garbage(folder.address, [], [], [], [], working=not alone), list[str]()
+    found, replaced = Garbage(folder.address, [], [], [], [], [], working=not alone), list[str]()
     # Workers of a dead driver may still be running, and one may be about to commit.
     idle = alone and folder.on_disk and not inside.exists(folder.root, DRIVER)
     found.age = min(older, IDLE) if idle else older
@@ -116,7 +121,7 @@ def _find(
                     f"another process is working on '{folder.address}': wait until it has finished before you remove compacted files"
                 )
             replaced += _collect_compacted(folder, stage, found)
-    for stage in folder.journal_stages():
+    for stage in folder.open_stages():
         if named(stage).retry:
             _collect_journals(folder, stage, found)
     for entry in derived(folder, compacted) if derived else ():
@@ -171,6 +176,10 @@ def _collect_journals(folder: RunFolder, stage: str, found: Garbage) -> None:
             if shard_of(entry.name) in committed:
                 found.journals.append(entry.name)
                 found.bytes += entry.size
+    for shard, copies in folder.copier.shards(stage).items() if folder.copier else ():
+        if shard in committed:
+            found.copies += [one.name for one in copies]
+            found.bytes += sum(one.size for one in copies)
 
 
 def shard_of(name: str) -> int | str:

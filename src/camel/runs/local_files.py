@@ -51,23 +51,26 @@ class LocalFiles:
         self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
     ) -> Generator[bytes]:
         """Yield all records that earlier attempts at a shard have journaled. `damaged` is called for each unreadable part."""
-        for path in self.journals_of(stage, shard):
-            settle(path)
-            for one in scan(path):
+        for path, data in self.contents(stage, shard):
+            for one in scan(path, data):
                 if isinstance(one, Damage):
                     damaged(one)
                 else:
                     yield one
 
     def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
-        """Yield, for each earlier attempt at a shard, an iterator over the journaled records.
+        """Yield, for each earlier attempt at a shard, an iterator over the journaled records."""
+        return (read(path, data) for path, data in self.contents(stage, shard, waits=True))
+
+    def contents(self, stage: str, shard: int, *, waits: bool = False) -> Iterator[tuple[Path, bytes]]:
+        """Yield path and content of each journal of a shard. If `waits` is true, wait for copies that are on their way.
 
         Syncs the files first: records that a killed process wrote but did not sync are readable now, but a power failure
         could remove them after later steps were based on them.
         """
         for path in self.journals_of(stage, shard):
             settle(path)
-            yield read(path)
+            yield path, path.read_bytes()
 
     def journal_stages(self) -> list[str]:
         """Return the stages that have journals."""

@@ -11,6 +11,7 @@
     stages/<stage>.json                 settings of a stage that are not in the run's configuration
     batches/*.json                      submissions to a batch API (`camel.jobs.batched`)
     holders/<stage>.json                in an object store: which folder has the journals of a stage
+    copies/<stage>/<shard>/*            in an object store: copies of journals, if nodes share no disk (`camel.runs.copies`)
 
 The one decision to know: a marker is created, never replaced. A second process, such as a paused worker or another
 machine, finds that it exists, and its own file is garbage.
@@ -26,7 +27,6 @@ import atexit
 import contextlib
 import fcntl
 import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
@@ -38,22 +38,19 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from camel.core.checks import closest
-from camel.core.errors import Damaged, InputError
+from camel.core.errors import InputError
 from camel.runs import again
 from camel.runs.bits import BitSet
+from camel.runs.journals import JOURNALS, USUAL_JOURNALS, RunJournals
 from camel.runs.listing import list_shards
-from camel.runs.local_files import LocalFiles, settle
+from camel.runs.local_files import settle
 from camel.runs.markers import Marker, marker_name, older_name
-from camel.runs.settings import SCHEMA, Holder, Settings
+from camel.runs.settings import SCHEMA, Settings
 from camel.storage import inside
 from camel.storage.files import make_folder, sync
 from camel.storage.inside import check_name
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
-JOURNALS, USUAL_JOURNALS = "CAMEL_JOURNALS", "runs/.journals"
-"""Name of the environment variable, and the default folder, for the journals of runs in object stores."""
-HOLDER = "holder.json"
-"""The file in a journal folder that identifies the folder."""
 _AT_HAND = 256
 """Maximum number of cached markers."""
 _FETCHES = 4
@@ -63,12 +60,11 @@ DRIVER = ".driver"
 T = TypeVar("T")
 
 
-class RunFolder(LocalFiles):
+class RunFolder(RunJournals):
     """A run: on a disk at `root`, or in `store` with its journals at `root`."""
 
     def __init__(self, root: Path, store: Store | None = None) -> None:
-        super().__init__(root)
-        self.store: Store = store or DiskStore(root)
+        super().__init__(root, store or DiskStore(root))
         self._known: dict[str, BitSet] = {}
         """Shards in an object store that are known to be committed, by stage."""
         self._recent: dict[tuple[str, int], Marker] = {}
@@ -107,8 +103,8 @@ class RunFolder(LocalFiles):
         with self.locked():
             if (
                 self.stages()
-                or self.store.folders("holders")
-                or any(map(self._has_replies, self.journal_stages()))
+                or any(self.held_elsewhere(name[:-5]) for name in self.store.names("holders"))
+                or any(map(self._has_replies, self.open_stages()))
             ):
                 return False
             was = self.settings()
@@ -179,7 +175,7 @@ class RunFolder(LocalFiles):
 
     def _has_replies(self, stage: str) -> bool:
         """Return whether the journals of a stage contain paid replies."""
-        return any(True for shard in self.by_shard("journal", stage) for _ in self.replay(stage, shard))
+        return any(True for shard in self.open_shards(stage) for _ in self.replay(stage, shard))
 
     def has_own_settings(self, stage: str) -> bool:
         """Return whether settings are stored for a stage in addition to the run's configuration."""
@@ -193,7 +189,7 @@ class RunFolder(LocalFiles):
         `hold_journals` excludes a process that uses another folder.
         """
         if isinstance(self.store, BucketStore):
-            self._claim_journals()
+            self.claim_journals()
         self.check_links()
         with inside.open_file(self.root, ".lock", inside.APPEND) as file:
             try:
@@ -208,48 +204,6 @@ class RunFolder(LocalFiles):
         """Raise `LinkInside` if there is a symbolic link directly in the run's folder. A run writes many files there."""
         with contextlib.suppress(OSError):
             inside.names(self.root)
-
-    def _claim_journals(self) -> None:
-        """Raise an `InputError` if the local journals belong to another run that was at the same address before."""
-        data = self.store.get("run.json") if self.exists else b""
-        beside = DiskStore(self.root)
-        if data and not beside.create("claim.json", data) and beside.get("claim.json") != data:
-            raise InputError(
-                f"'{self.root}' has the journals of another run that was at '{self.address}' before: remove {self.root}"
-            )
-        make_folder(self.root)
-
-    def hold_journals(self, stage: str) -> None:
-        """Record in the object store that this folder has the journals of a stage. Does nothing for a run on a disk.
-
-        A process with another folder would pay again for replies in these journals. The folder owns them, not the
-        process: a later process with this folder resumes, also after the folder was moved.
-        """
-        if self.on_disk:
-            return
-        beside = DiskStore(self.root)
-        # Locally first: after a kill in between, the store has this holder or none.
-        beside.create(HOLDER, msgspec.json.encode(Holder(platform.node(), str(self.root.absolute()))))
-        while not self.store.create(f"holders/{stage}.json", beside.get(HOLDER)):
-            if other := self.held_elsewhere(stage):
-                raise InputError(
-                    f"the journals of '{self.address}' are in {other}, and not in '{self.root}': run the command there, or set "
-                    f"{JOURNALS} to that folder's parent. If the journals are lost, remove "
-                    f"{self.address}/holders/{stage}.json; calls that are not committed are then paid for again"
-                )
-
-    def held_elsewhere(self, stage: str) -> Holder | None:
-        """Return the other folder that has the journals of a stage. Return None if there is none."""
-        if self.on_disk:
-            return None
-        try:
-            holder = self.decoded(f"holders/{stage}.json", Holder)
-        except FileNotFoundError:
-            return None
-        with contextlib.suppress(FileNotFoundError):
-            if msgspec.json.decode(inside.read(self.root, HOLDER), type=Holder) == holder:
-                return None
-        return holder
 
     def stages(self) -> list[str]:
         """Return the stages with committed shards. Retries are not listed separately."""
@@ -322,8 +276,8 @@ class RunFolder(LocalFiles):
         for name in (stage, *map(str, again.retries(self.store, stage))) if shards else ():
             named = [one(name, shard) for shard in sorted(shards) for one in (marker_name, older_name)]
             self.store.remove([one for one in named if one])
-            for shard, paths in self.by_shard("journal", name).items():
-                _remove(paths if shard in shards else ())
+            for shard in self.open_shards(name).intersection(shards):
+                self.remove_journals(name, shard)
         self._known.pop(stage, None)
         self._recent = {}
         self._look_for_retries(stage)
@@ -347,11 +301,6 @@ class RunFolder(LocalFiles):
         path.unlink(missing_ok=True)
         if not self.on_disk:
             self.store.remove([path.relative_to(self.root).as_posix()])
-
-    @property
-    def on_disk(self) -> bool:
-        """Whether the run's files are on a local disk."""
-        return isinstance(self.store, DiskStore)
 
     def read(self, file: str) -> bytes:
         """Return the content of a small file of the run."""
@@ -415,14 +364,8 @@ class RunFolder(LocalFiles):
 
     def journaled(self, stage: str) -> set[int]:
         """Return the shards in progress, now or when the run stopped: those with journals but without a marker."""
-        shards = set(self.by_shard("journal", stage))
+        shards = self.open_shards(stage)
         return shards - self.committed(stage) if shards else shards
-
-    def drop_journals(self, stage: str, shard: int) -> None:
-        """Remove the journals of a committed shard."""
-        if not self.is_committed(stage, shard):
-            raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are needed")
-        _remove(self.journals_of(stage, shard))
 
     def sweep(self, stage: str) -> None:
         """Remove the files of committed shards that a crash has left: journals, and data files that no marker names.
@@ -436,9 +379,9 @@ class RunFolder(LocalFiles):
             for made in (self.path(part), self.path(f"{part}/{stage}")):
                 if made.exists():
                     settle(made)
-        for shard, paths in self.by_shard("journal", stage).items():
+        for shard in sorted(self.open_shards(stage)):
             if self.is_committed(stage, shard):
-                _remove(paths)
+                self.remove_journals(stage, shard)
         if not self.on_disk:  # copies on their way to the store
             for shard, paths in self.by_shard("data", stage).items():
                 if self.is_committed(stage, shard):
@@ -450,23 +393,6 @@ class RunFolder(LocalFiles):
             if self.is_committed(stage, shard):
                 named = {self.root / one.file for one in self.versions(stage, shard)}
                 _remove([path for path in paths if path not in named])
-
-    def decoded(self, name: str, kind: type[T]) -> T:
-        """Return what a JSON file of the run contains. Raise `Damaged` if it is unreadable."""
-        where = f"{self.address}/{name}"
-        try:
-            return msgspec.json.decode(self.store.get(name), type=kind)
-        except FileNotFoundError:
-            raise
-        except NotADirectoryError:
-            raise InputError(f"'{self.address}' is a file, not the folder of a run") from None
-        except OSError as error:
-            raise InputError(f"cannot read '{where}': {error.strerror}") from None
-        except (msgspec.MsgspecError, RecursionError) as error:
-            advice = "restore it from a copy"
-            if name.startswith(("committed/", "compacted/")):
-                advice += f", or run `camel run verify {self.address}` for a list of all damage"
-            raise Damaged(f"{where} is damaged: {error}; {advice}") from None
 
 
 def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:

@@ -35,6 +35,8 @@ class Holder(msgspec.Struct, frozen=True):
     folder: str
     token: str = msgspec.field(default_factory=partial(secrets.token_hex, 8))
     """Unique id of this folder, even if several machines have the same name."""
+    copied: bool = False
+    """Whether the journals are copied to the store (`camel.runs.copies`), so that a process with another folder can resume."""
 
     def __str__(self) -> str:
         return f"{self.folder} on {self.host}"

@@ -139,7 +139,7 @@ def verify(
                     seen.clear()
             done += len(gone)
             report.problems += _compared(large, {marker.shard: marker for marker in markers}, stage)
-    for stage in sorted({*stages, *folder.journal_stages()}):
+    for stage in sorted({*stages, *folder.open_stages()}):
         report.problems += _journals(folder, stage)
     progress(total, total)
     report.notes = list(dict.fromkeys(report.notes))

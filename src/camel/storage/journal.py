@@ -16,11 +16,13 @@ returns once its bytes are on the disk.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import secrets
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +52,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.size = 0
+        """Number of durable bytes."""
+        self.grown: Callable[[], object] = int
+        """Called after records have become durable."""
         self._file: int | None = None
         self._waiting: list[bytes] = []
         self._waiters: list[asyncio.Future[None]] = []
@@ -88,7 +94,8 @@ class Journal:
             data, self._waiting, self._waiters = b"".join(self._waiting), [], []
             try:
                 if not self._broken:
-                    await loop.run_in_executor(None, self._put, data)
+                    self.size += await loop.run_in_executor(None, self._put, data)
+                    self.grown()
             except BaseException as error:
                 # The written part of this group is a torn tail; a frame after it would never be read.
                 self._broken = (isinstance(error, OSError) and error.strerror) or repr(error)
@@ -110,12 +117,15 @@ class Journal:
                     waiter.set_result(None)
         self._writer = None
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> int:
+        """Write bytes durably, and return their number with the header's."""
         made = self._file is None
         if self._file is None:
             make_folder(self.path.parent)
             # Create-only: two attempts never share a file.
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(self._file, fcntl.LOCK_EX)  # before the first byte, for `is_finished`
             data = _header(self._tag) + data
         view = memoryview(data)
         while view:
@@ -123,6 +133,7 @@ class Journal:
         os.fdatasync(self._file)
         if made:  # its name must be durable, too
             sync_folder(self.path.parent)
+        return len(data)
 
     async def close(self) -> None:
         """Reject further records, wait for pending writes and close the file."""
@@ -133,6 +144,16 @@ class Journal:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether no process writes a journal any more. On a file system without locks, return False."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return os.fstat(file.fileno()).st_size > 0
 
 
 def _header(tag: bytes) -> bytes:
@@ -206,9 +227,9 @@ def _tag_of(data: bytes) -> bytes:
     return tag if _frame(data, _HEADER.size, tag) else b""
 
 
-def scan(path: Path) -> Iterator[bytes | Damage]:
-    """Yield all intact payloads of a journal in order, and then the damage."""
-    data = path.read_bytes()
+def scan(path: Path, data: bytes | None = None) -> Iterator[bytes | Damage]:
+    """Yield all intact payloads of a journal in order, and then the damage. `data` replaces the content of the file."""
+    data = path.read_bytes() if data is None else data
     if data.startswith(_OLD_MAGIC):
         yield from _first_format(data)
         return
@@ -245,9 +266,9 @@ def scan(path: Path) -> Iterator[bytes | Damage]:
     yield from (damage for number, damage in holes if last is not None and number < last.first)
 
 
-def read(path: Path) -> Iterator[bytes]:
+def read(path: Path, data: bytes | None = None) -> Iterator[bytes]:
     """Yield the intact payloads of a journal."""
-    return (one for one in scan(path) if not isinstance(one, Damage))
+    return (one for one in scan(path, data) if not isinstance(one, Damage))
 
 
 def _first_format(data: bytes) -> Iterator[bytes]:
