@@ -63,5 +63,5 @@ def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
         gauges |= {f"failed.{name}": stage.failed, **stage.counts}
     gauges |= {f"shards.{state}": count for state, count in totals.shards.items()}
     for places in report.endpoints.values():
-        gauges |= {f"endpoint.{url}": one.in_flight for url, one in places.items()}
+        gauges |= {f"endpoint.{url}": one.in_flight for url, one in places.items() if one}
     return counters, gauges
