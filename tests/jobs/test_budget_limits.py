@@ -343,7 +343,7 @@ def test_a_silent_worker_keeps_its_part_until_its_lease_has_expired():
     assert part_of(first["a"]).ceiling == 16
     reports = {"a": silent, "b": endpoint()}
     share.hear("b", reports["b"])
-    share.tick(reports, ["a", "b"])
+    share.tick(reports, ["a", "b"], 2)
     assert part_of(share.share("b")).ceiling == 0, "all of it is still with the silent one"
     third, _ = divide(share, reports, ["b"])
     assert part_of(third["b"]).ceiling == 16

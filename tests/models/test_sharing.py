@@ -182,7 +182,7 @@ def test_nothing_is_divided_without_a_limit_and_without_refusals():
     endpoints, boxes = shared("a", "b")
     for worker in boxes:
         endpoints.hear(worker, {URL: EndpointReport(20, 50, -1, calls=100)}, None)
-    endpoints.tick(0.0)
+    endpoints.tick(0.0, 1)
     for worker, box in boxes.items():
         assert not endpoints.share(worker, 0.0).closed
         assert box.message()[1] == {}
@@ -193,11 +193,11 @@ def test_refusals_of_all_workers_make_one_limit():
     endpoints, boxes = shared("a", "b", "late")
     for number, worker in enumerate(("a", "b")):
         endpoints.hear(worker, {URL: EndpointReport(4, 50, -1, calls=10, refused=6)}, None)
-        endpoints.tick(number * 0.5)
+        endpoints.tick(number * 0.5, 1)
         endpoints.share(worker, number * 0.5)
     assert sum(boxes[worker].message()[1]["m", URL].ceiling for worker in ("a", "b")) <= 8
     endpoints.hear("late", {URL: EndpointReport(0, 50, 32)}, None)
-    endpoints.tick(1.0)
+    endpoints.tick(1.0, 1)
     endpoints.share("late", 1.0)
     assert boxes["late"].message()[1]["m", URL].ceiling <= 3, "it starts from what the others have learned"
 
@@ -275,10 +275,10 @@ def test_a_worker_is_asked_for_a_list_that_nobody_knows():
     digest = digest_of(urls)
     for worker in "ab":
         endpoints.hear(worker, {}, ReplicaList(digest))
-        endpoints.tick(0.0)
+        endpoints.tick(0.0, 1)
     assert [endpoints.share(worker, 0.0).send_list for worker in "ab"] == [True, False]
     endpoints.hear("a", {}, ReplicaList(digest, pack(urls)))
-    endpoints.tick(1.0)
+    endpoints.tick(1.0, 1)
     subsets = [box.message()[1]["m", ""] for box in boxes.values()]
     assert {place for subset in subsets for place in subset.positions} == set(range(50))
     assert not endpoints.share("b", 1.0).send_list

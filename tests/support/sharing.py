@@ -13,5 +13,5 @@ def divide(
     """A report of each live worker, then a tick; the share of each, and the reason to stop."""
     for worker in live:
         shares.hear(worker, reports.get(worker, WorkerReport()))
-    halt = shares.tick(reports, live)
+    halt = shares.tick(reports, live, len(live))
     return {worker: shares.share(worker) for worker in live}, halt

@@ -203,7 +203,7 @@ class Coordinator:
         if now - self._shared >= SHARE_EVERY or worker not in self._sharing:
             live = self._leases.live
             self._sharing, self._shared = set(live), now
-            if halt := self._share.tick(self._reports, live):
+            if halt := self._share.tick(self._reports, live, self._expected):
                 self.halt(halt)
         return self._share.share(worker)
 

@@ -210,10 +210,10 @@ class Divider(Protocol):
         """Take a report of a live worker."""
         ...
 
-    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
+    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
         """Divide the limits, about twice a second. Return the reason to stop the run, if there is one.
 
-        `reports` has the last report of every worker, including dead ones. Of endpoints, it has only the last changes.
+        `expected` is the number of workers that will be there soon. `reports` has the last report of every worker, including dead ones. Of endpoints, it has only the last changes.
         """
         ...
 
@@ -232,7 +232,7 @@ class NoLimits:
     def hear(self, worker: str, report: WorkerReport) -> None:
         """Ignore the report."""
 
-    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
+    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
         """Return no reason to stop."""
         return ""
 

@@ -189,7 +189,7 @@ class Shares:
                 self._models[name] = model
             model.hear(worker, report.endpoints.get(name, {}), report.lists.get(name))
 
-    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
+    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
         """Divide the limits. Return the reason to stop the run, if there is one."""
         now, mine = self._now(), {worker: reports.get(worker, WorkerReport()) for worker in live}
         self._tick += 1
@@ -206,7 +206,7 @@ class Shares:
             if budget.divide(claims, self._tick):
                 halt = used_up(name, budget.total)
         for model in self._models.values():
-            model.tick(now)
+            model.tick(now, expected)
         return self._failures(reports, live) or halt
 
     def share(self, worker: str) -> WorkerShare:

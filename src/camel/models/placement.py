@@ -27,7 +27,8 @@ class Placement:
         """`load` is the maximum number of conversations on a replica, as a multiple of its fair part."""
         self._load = load
         self.replicas: list[Replica] = []
-        self._ring = Ring[Replica]()
+        self._ring: Ring[Replica] | None = None
+        """Made when it is first needed."""
         self._ready: dict[Replica, None] = {}
         """Replicas that may accept a new conversation."""
         self._full: list[tuple[float, int, Replica]] = []
@@ -52,11 +53,16 @@ class Placement:
                 counted.append(replica)
         self.healthy, self._weight = len(counted), sum(replica.weight for replica in counted)
         self._open = sum(replica.open for replica in counted)
-        self._ring, self._ready, self._full = Ring(self.replicas), dict.fromkeys(self.replicas), []
+        self._ring, self._ready, self._full = None, dict.fromkeys(self.replicas), []
 
     def candidates(self, name: str) -> Iterator[Replica]:
         """Yield all replicas for a conversation that has to move, the preferred ones first."""
-        return chain(self._ring.draw(name), self.replicas)
+        return chain(self._draw(name), self.replicas)
+
+    def _draw(self, name: str) -> Iterator[Replica]:
+        if self._ring is None:
+            self._ring = Ring(self.replicas)
+        return self._ring.draw(name)
 
     def bound(self, replica: Replica) -> int:
         """Return how many conversations may be open on a replica."""
@@ -70,7 +76,7 @@ class Placement:
         if not self._ready:
             return None
         if name:
-            preferred: Iterable[Replica] = self._ring.draw(name)
+            preferred: Iterable[Replica] = self._draw(name)
         else:
             some = self.replicas
             if len(some) > LEAST_BUSY:

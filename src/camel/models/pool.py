@@ -357,7 +357,8 @@ class Pool:
         self._urls = tuple(urls)
         self._digest = digest_of(self._urls) if len(self._urls) > FEW else ""
         now, weights = self._clock(), dict.fromkeys(self._urls, 1.0)
-        if self._shared and self._digest:
+        listed, joined = set(self._urls), self._shared and self._digest
+        if joined:
             found = self._subset.weights(weights) if self._subset else {}
             # Until the coordinator knows the list, use what is left of the last subset.
             weights = found or {
@@ -367,10 +368,9 @@ class Pool:
             if url not in self._known:
                 replica = self._known[url] = Replica(url, self.settings, now)
                 replica.governor.allow(self._shares.get(url, self._default), now)
-        if self._known.keys() - self._urls:
-            listed = set(self._urls)
-            for url in [url for url in self._known if url not in listed]:
-                replica = self._known.pop(url)
+        for url, replica in list(self._known.items()):
+            if url not in listed or (joined and url not in weights and replica.is_unused):
+                del self._known[url]
                 replica.gone = True
                 self._strand(replica)
         for url, replica in self._known.items():

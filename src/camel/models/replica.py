@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 from collections import deque
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -90,7 +91,6 @@ class Replica:
 
     def __init__(self, url: str, settings: PoolSettings, now: float) -> None:
         self.url = url
-        self.proxy = proxy_for(url)
         self.governor = Governor(settings.rates, now=now)
         self.room = _Room(settings.open_per_replica)
         self.open = 0
@@ -113,6 +113,18 @@ class Replica:
         self.said = ""
         self.reached = False
         """Whether the replica ever answered, even with an error."""
+
+    @cached_property
+    def proxy(self) -> str | None:
+        """The proxy for its calls."""
+        return proxy_for(
+            self.url
+        )  # only when it is called: a lookup takes long, and there may be thousands of replicas
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it never had a call."""
+        return not (self.governor.calls or self.governor.in_flight or self.open or self.queue)
 
     def usable(self, now: float) -> bool:
         """Return whether the replica is healthy enough for a call."""

@@ -356,8 +356,8 @@ class SharedEndpoints:
                 table.pop(worker, None)
             self._unassigned = True
 
-    def tick(self, now: float) -> None:
-        """Divide the endpoints that need it."""
+    def tick(self, now: float, expected: int) -> None:
+        """Divide the endpoints that need it. `expected` is the number of workers that will be there soon."""
         for url in list(self._active):
             endpoint = self._endpoints[url]
             endpoint.tick(now)
@@ -367,7 +367,7 @@ class SharedEndpoints:
                     self._boxes[worker].put((self._model, url), None)
         if self._unassigned and now - self._assigned_at >= ASSIGN_EVERY:
             self._assigned_at = now
-            self._assign()
+            self._assign(max(expected, len(self._used)))
 
     def share(self, worker: str, now: float) -> PoolShare:
         """Put what has changed for a worker that has just reported into its box, and return the rest of its share."""
@@ -381,7 +381,7 @@ class SharedEndpoints:
             self._asked_at = now
         return PoolShare({}, workers=len(self._used), send_list=asks, closed=self._is_limited)
 
-    def _assign(self) -> None:
+    def _assign(self, workers: int) -> None:
         """Give workers with the same list of replicas subsets of it."""
         self._unassigned = False
         groups: dict[str, list[str]] = {}
@@ -391,7 +391,7 @@ class SharedEndpoints:
         self._lists = {digest: self._lists[digest] for digest in groups}
         for digest, group in groups.items():
             urls = self._lists[digest]
-            found = assign_subsets(group, urls, subset_size(len(self._used), len(urls)), self._subsets)
+            found = assign_subsets(group, urls, subset_size(workers, len(urls)), self._subsets)
             self._subsets.update(found)
             places = {url: place for place, url in enumerate(urls)}
             counts = Counter(url for its in found.values() for url in its)
