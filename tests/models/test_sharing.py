@@ -191,14 +191,16 @@ def test_nothing_is_divided_without_a_limit_and_without_refusals():
 
 def test_refusals_of_all_workers_make_one_limit():
     endpoints, boxes = shared("a", "b", "late")
-    for number, worker in enumerate(("a", "b")):
-        endpoints.hear(worker, {URL: EndpointReport(4, 50, -1, calls=10, refused=6)}, None)
+    for number in range(5):
+        for worker in ("a", "b"):
+            endpoints.hear(worker, {URL: EndpointReport(4, 50, -1, calls=10, refused=6 + number)}, None)
         endpoints.tick(number * 0.5, 1)
-        endpoints.share(worker, number * 0.5)
+        for worker in ("a", "b"):
+            endpoints.share(worker, number * 0.5)
     assert sum(boxes[worker].message()[1]["m", URL].ceiling for worker in ("a", "b")) <= 8
     endpoints.hear("late", {URL: EndpointReport(0, 50, 32)}, None)
-    endpoints.tick(1.0, 1)
-    endpoints.share("late", 1.0)
+    endpoints.tick(3.0, 1)
+    endpoints.share("late", 3.0)
     assert boxes["late"].message()[1]["m", URL].ceiling <= 3, "it starts from what the others have learned"
 
 

@@ -77,7 +77,7 @@ class Pool:
         self.gate: Callable[[], None] | None = None
         """Raises if nothing may be sent any more. Called before every attempt, and again when its bytes are written: a
         process that was suspended in between must not send them."""
-        self._shared = False
+        self.is_shared = False
         """Whether a coordinator assigns shares."""
         self._shares: dict[str, Share] = {}
         self._default: Share | None = None
@@ -264,7 +264,7 @@ class Pool:
     def allow(self, given: PoolShare) -> None:
         """Apply this worker's share of the endpoints, and renew what has not changed."""
         with self._lock:
-            joins, self._shared = not self._shared, True
+            joins, self.is_shared = not self.is_shared, True
             self._default = _NOTHING if given.closed else None
             for url, share in given.shares.items():
                 if share is None:
@@ -357,7 +357,7 @@ class Pool:
         self._urls = tuple(urls)
         self._digest = digest_of(self._urls) if len(self._urls) > FEW else ""
         now, weights = self._clock(), dict.fromkeys(self._urls, 1.0)
-        listed, joined = set(self._urls), self._shared and self._digest
+        listed, joined = set(self._urls), self.is_shared and self._digest
         if joined:
             found = self._subset.weights(weights) if self._subset else {}
             # Until the coordinator knows the list, use what is left of the last subset.

@@ -9,6 +9,7 @@ longer uses it, or has lost its lease. The caller passes the time, so it runs on
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Mapping
 
@@ -22,15 +23,19 @@ RENEWED = 5.0
 """Seconds for which a share is valid."""
 SETTLE = 3.0
 """Seconds after a change of a limit until all workers have received it and have reported its effect."""
+STORM = 1.5
+"""Seconds from the first refusals until the limit is set to the number of calls that the endpoint has accepted."""
 HOLD, LONGEST_HOLD = 3.0, 30.0
 """Seconds between two attempts to raise a learned limit. Doubles with each attempt that leads to refusals."""
-PROBED, PROBE_REFUSED = 60, 0.03
-"""Calls between two such attempts, or they come half as often; and the share of refusals after which one has failed."""
+PROBED = 60
+"""Calls between two such attempts, or they come half as often."""
+REFUSED = 0.03
+"""Share of refusals that leads to no further cut, because some endpoints refuse a few calls at random."""
 CUT, HEAVY = 0.95, 0.7
 """Factors by which a learned limit is cut; the second if most calls are refused."""
 LEAST = 0.05
 """Lowest limit. Below 1 there are pauses between calls."""
-CYCLE, SHORTEST_TURN, LONGEST_TURN = 200.0, 2.0, 10.0
+CYCLE, SHORTEST_TURN, LONGEST_TURN = 200.0, 2.0, 15.0
 """Seconds within which every waiting worker should have had a turn, and the limits of a turn's length."""
 UNUSED, UNUSED_SECONDS = 0.5, 30.0
 """If workers want less than this share of a learned limit for so many seconds, the endpoint is not divided any more."""
@@ -75,6 +80,8 @@ class SharedLimit:
         """End of the observation of a raised limit. 0: it is not being observed."""
         self._seen_served = self._seen_refused = 0
         """Calls since the last change."""
+        self.storm_until = self._accepted = 0.0
+        """Until when the calls in flight of an endpoint that begins to refuse calls are observed, and the most so far."""
         self._before = ceiling
         self._hold, self._step = HOLD, 1.0
         self._unused_since = math.inf
@@ -84,10 +91,11 @@ class SharedLimit:
         served, refused, self.served, self.refused = self.served, self.refused, 0, 0
         if now < self._blind_until:
             return  # workers do not have the new limit yet
-        self._score = max(0.0, self._score + refused - FORGIVEN * served)
+        forgiven = FORGIVEN if math.isinf(self.limit) else REFUSED
+        self._score = max(0.0, self._score + refused - forgiven * served)
         self._seen_served, self._seen_refused = self._seen_served + served, self._seen_refused + refused
         if self._probe_until:
-            if self._seen_refused > max(1.0, PROBE_REFUSED * self._seen_served):
+            if self._seen_refused > max(1.0, REFUSED * self._seen_served):
                 self._hold = min(LONGEST_HOLD, 2 * self._hold)
                 self._change(now, self._before)
             elif now >= self._probe_until:
@@ -95,11 +103,18 @@ class SharedLimit:
                 self._step = min(2 * self._step, max(1.0, self.limit / 4))
         elif self._score > tolerated(in_flight):
             if math.isinf(self.limit):
-                self._change(now, max(1.0, in_flight))  # what it has accepted
+                # What it accepts, once all workers have reported that.
+                self._accepted = max(self._accepted, in_flight)
+                self.storm_until = self.storm_until or now + STORM
+                if now >= self.storm_until:
+                    self._change(now, max(1.0, self._accepted))
+                    self.storm_until = self._accepted = 0
             elif refused > served:
                 self._change(now, max(LEAST, min(self.limit * HEAVY, max(1.0, in_flight))))
             else:
                 self._change(now, max(LEAST, self.limit * CUT))
+        else:
+            self.storm_until = self._accepted = 0
         if self.limit < self.ceiling:
             self._relax(now, in_flight, wanted)
 
@@ -264,7 +279,8 @@ class SharedEndpoint:
         elif have < high > low and (worker in self._called or not self._others_wait) and room > low:
             wanted = high
             self._called.discard(worker)
-            self._since[worker] = now
+            # Turns that end together would leave many slots unused for a moment.
+            self._since[worker] = now + self._turn * random.uniform(-0.25, 0.25)  # noqa: S311 - not a secret
         if wanted > have:
             wanted = max(have, min(wanted, room))
         if wanted < have:
@@ -361,7 +377,7 @@ class SharedEndpoints:
         for url in list(self._active):
             endpoint = self._endpoints[url]
             endpoint.tick(now)
-            if not endpoint.is_divided:
+            if not endpoint.is_divided and not endpoint.limit.storm_until:
                 self._active.discard(url)
                 for worker in self._used:
                     self._boxes[worker].put((self._model, url), None)
