@@ -51,7 +51,7 @@ other. If one call in twenty fails at random, a cut for each would reduce the li
 EXPIRED = 0.25
 """Share of an expired `Share` that may still be used for a while. After that, no call may be sent."""
 FIRST_PAUSE = 0.5
-"""Seconds without new calls after a refusal, if the coordinator sets the limit; doubles with each further refusal in a row."""
+"""Seconds without new calls after a second refusal in a row, if the coordinator sets the limit; doubles with each further one."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -282,13 +282,13 @@ class Governor:
         self.calls += 1
         self.refused_calls += 1
         if self.is_governed:
-            # The coordinator cuts the limit. The next call of this worker would soon be refused, too.
-            self._in_a_row += 1
-            asked = FIRST_PAUSE * 2 ** min(7, self._in_a_row - 1)
-            if self._in_a_row > 1:
-                asked = max(asked, min(retry_after or 0.0, LONGEST_PAUSE))
-            if others_wait:
-                self.paused_until = max(self.paused_until, now + asked)
+            # The coordinator cuts the limit. Calls that this worker sends before it hears of that may be refused, too.
+            if epoch == self._epoch:
+                self._epoch += 1
+                self._in_a_row += 1
+                if self._in_a_row > 1 and others_wait:
+                    asked = max(FIRST_PAUSE * 2 ** min(7, self._in_a_row - 2), retry_after or 0.0)
+                    self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
             self.in_flight -= 1
             return
         if epoch == self._epoch:  # calls sent before the last cut say nothing new
