@@ -98,7 +98,7 @@ class SharedLimit:
             if self._seen_refused > max(1.0, REFUSED * self._seen_served):
                 self._hold = min(LONGEST_HOLD, 2 * self._hold)
                 self._change(now, self._before)
-            elif now >= self._probe_until:
+            elif now >= self._probe_until + (0 if self._seen_served * REFUSED >= 1 else 2 * SETTLE):
                 self._probe_until, self._hold = 0.0, HOLD
                 self._step = min(2 * self._step, max(1.0, self.limit / 4))
         elif self._score > tolerated(in_flight):
