@@ -6,7 +6,7 @@
 
 A simulated endpoint takes 0.2 s a call and answers 429 with `Retry-After: 1` to whatever arrives above its capacity. Clients
 know nothing of it: each process keeps more calls wanting than the endpoint ever takes. Several clients are coordinated as the
-workers of a cluster are: each reports once a second, and `share_out` hands out shares of a ceiling above the real capacity.
+workers of a cluster are: each reports twice a second, and `SharedEndpoint` learns one limit below a ceiling and divides it.
 
 An oracle runs at the same time against an endpoint of its own. It is a client that receives every new capacity and is never
 refused. Goodput is what was served as a part of what the oracle was served, from the moment that the clients have adapted to
@@ -30,7 +30,7 @@ import msgspec
 from msgspec import structs
 
 from camel.models.governor import EndpointReport, Rates, Share
-from camel.models.sharing import share_out
+from camel.models.sharing import PoolShare, SharedEndpoint
 from camel.models.simulator import CapacityChange, Constant, SimulatorProcess, SimulatorSettings, spawn
 
 LATENCY, CAPACITIES = 0.2, (100, 25, 100)
@@ -139,6 +139,7 @@ async def _coordinate(
         for command in [*[arguments] * clients, oracle]
     ]
     reports: dict[str, dict[str, EndpointReport]] = {}
+    shared = SharedEndpoint(Rates(ceiling=1.5 * max(CAPACITIES)))
     for child in children:
         assert child.stdout
         assert (await child.stdout.readline()) == b"ready\n"
@@ -146,7 +147,6 @@ async def _coordinate(
     other.reset()
     started = time.monotonic()
     total = sum(phase.length for phase in phases)
-    shares: dict[str, dict[str, Share]] = {}
     bins: list[tuple[float, int]] = [(0.0, 0)]
     oracle_bins: list[tuple[float, int]] = [(0.0, 0)]
 
@@ -154,6 +154,11 @@ async def _coordinate(
         assert child.stdout
         while line := await child.stdout.readline():
             reports[name] = msgspec.json.decode(line, type=dict[str, EndpointReport])
+            if clients > 1 and int(name) < clients:
+                for url, report in reports[name].items():
+                    shared.hear(name, report)
+                    if share := shared.share(name, time.monotonic()):
+                        await tell(child, {url: share.ceiling})
 
     async def tell(child: asyncio.subprocess.Process, share: dict[str, Any]) -> None:
         assert child.stdin
@@ -171,12 +176,7 @@ async def _coordinate(
             oracle_bins.append((time.monotonic() - started, (await asyncio.to_thread(other.ledger)).served))
             begun = [p for n, p in enumerate(phases) if sum(q.length for q in phases[:n]) <= tick * BIN]
             await tell(children[-1], {other.base_url: begun[-1].capacity})
-            if clients > 1 and tick % 2 == 0:
-                limits = {"*": Rates(ceiling=1.5 * max(CAPACITIES))}
-                talking = {name: report for name, report in reports.items() if int(name) < clients}
-                shares = share_out(limits, talking, shares, tick // 2)
-                for name, its in shares.items():
-                    await tell(children[int(name)], {url: share.ceiling for url, share in its.items()})
+            shared.tick(time.monotonic())
             if time.monotonic() - started >= total:
                 break
         for child in children:
@@ -223,7 +223,7 @@ async def _child(url: str, wanted: int, shared: bool, rates: Rates) -> None:
         history = History("Be brief.")
         history.add("user", "Say something.")
         if shared:
-            model.pool.allow({})
+            model.pool.join()
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
@@ -244,7 +244,8 @@ async def _child(url: str, wanted: int, shared: bool, rates: Rates) -> None:
 
         async def apply_share() -> None:
             while line := await reader.readline():
-                model.pool.allow({url: Share(ceiling=ceiling) for url, ceiling in json.loads(line).items()})
+                given = {url: Share(ceiling=ceiling) for url, ceiling in json.loads(line).items()}
+                model.pool.allow(PoolShare(shares={**given}))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(report())

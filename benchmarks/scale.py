@@ -82,6 +82,8 @@ class PretendedSite:
             {"simulated": {"http://127.0.0.1:1/v1": EndpointReport(calls=done)}},
         )
 
+    has_freed_slots = False
+
     def apply_share(self, share: WorkerShare) -> None:
         pass
 

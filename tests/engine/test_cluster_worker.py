@@ -31,13 +31,18 @@ from camel.engine.site import (
     Heartbeat,
     HeartbeatReply,
     ModelReport,
+    NoLimits,
     StageReport,
     Turn,
     WorkerReport,
     WorkerShare,
 )
 from camel.engine.stage import ShardTable, Workload
+from camel.jobs.budget import Budget
+from camel.jobs.shares import Shares
 from camel.models.governor import EndpointReport, Share
+from camel.models.sharing import PoolShare
+from camel.models.subsets import ReplicaList, Subset
 from camel.runs.run import RunFolder
 from camel.storage.journal import JournalBroken
 from tests.support.bench import Bench
@@ -58,6 +63,8 @@ STEP = (0,)
 
 class BenchSite:
     """A worker's site on a bench."""
+
+    has_freed_slots = False
 
     def __init__(self, *benches: Bench) -> None:
         self._benches, self.folder, self.halt = benches, RunFolder(benches[0].folder.root), Halt()
@@ -505,6 +512,13 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     assert sorted(type(end).__name__ for end in ends) == ["RuntimeError", "WorkerEnd"]
 
 
+class SixtyCalls(NoLimits):
+    """A budget for one worker."""
+
+    def share(self, worker: str) -> WorkerShare:
+        return WorkerShare(3, Grant(60))
+
+
 @virtual_time
 async def test_a_worker_with_a_full_disk_hurts_only_itself(tmp_path: Path):
     bench = Bench(tmp_path, 80)
@@ -595,11 +609,7 @@ async def test_a_lone_caller_without_a_route_passes_its_shards_on(tmp_path: Path
 async def test_shares_reach_their_workers(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     team = Team(bench)
-    team.coordinator = Coordinator(
-        6,
-        share=lambda reports, live: ({name: WorkerShare(3, Grant(60 / len(live))) for name in live}, ""),
-        now=now,
-    )
+    team.coordinator = Coordinator(6, share=SixtyCalls(), now=now)
     team.hire("a")
     await team.run_pass()
     await team.close()
@@ -712,7 +722,7 @@ def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
 
 def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_are():
     now = 0.0
-    coordinator = Coordinator(10, ttl=5, now=lambda: now)
+    coordinator = Coordinator(10, ttl=5, share=Shares(Budget(), {}, now=lambda: now), now=lambda: now)
 
     def report(calls: int, words: str = "") -> WorkerReport:
         return WorkerReport(
@@ -731,17 +741,23 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
                 "small": ModelReport(Usage(calls=1), served=1),
             },
             {"conversations": StageReport(2, calls, 1, {"stop.done": calls})},
-            {"big": {"http://one": EndpointReport(1, 2, 3, calls, 1, 1, 100, 50, 2, calls == 2, calls)}},
-            4,
-            1,
-            9,
-            9,
+            {
+                "big": {
+                    "http://one": EndpointReport(1, 2, 3, calls, 1, 1, 100, 50, 2, int(calls > 1), calls > 1)
+                }
+            },
+            in_flight=4,
+            starved=1,
+            follows=9,
+            account=9,
         )
 
     coordinator.look(0, 3)
     for worker, calls in (("dead", 100), ("a", 1), ("b", 2)):
         coordinator.beat(Heartbeat(worker, 0, report(calls, "refused" if worker == "b" else "")))
     coordinator.lost("dead")
+    now = 1.0
+    coordinator.beat(Heartbeat("b", 0, report(2, "refused")))
     totals = coordinator.look(0, 2)
     assert sorted(totals.live) == ["a", "b"]
     assert totals.report == WorkerReport(
@@ -752,23 +768,27 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
             "small": ModelReport(Usage(calls=3), served=3),
         },
         {"conversations": StageReport(4, 3, 2, {"stop.done": 3})},
-        {"big": {"http://one": EndpointReport(2, 4, 6, 3, 2, 2, 200, 100, 4, True, 2)}},
-        8,
-        2,
+        {"big": {"http://one": EndpointReport(2, 4, 6, 3, 2, 2, 200, 100, 4, failing=1, broken=False)}},
+        in_flight=8,
+        starved=2,
     )
     assert totals.report.usage == Usage(1_030, 103, 0, 106, usd=51.5)
 
 
 def test_reports_and_shares_are_the_same_in_another_process():
-    endpoint = EndpointReport(3, 4, -1.0, 10, 1, 1, 100, 50, 2, True, 3, 0.5)
+    endpoint = EndpointReport(3, 4, -1, 10, 1, 1, 100, 50, 2, 3, True)
     report = WorkerReport(
         {"m": ModelReport(Usage(1, 2, 0, 3, 1, usd=0.5), {"ServerFailed": 1}, words="down")},
         {"conversations": StageReport(1, 2, 3, {"stop.done": 2})},
-        {"m": {"http://one": endpoint}},
+        {"m": {"http://one": endpoint, "http://gone": None}},
+        {"m": ReplicaList("d1", b"packed")},
+        7,
+        6,
         follows=0,
         account=7,
     )
-    share = WorkerShare(4, Grant(calls=10), {"m": {"http://one": Share(ceiling=5, rpm=60)}})
+    shares = {"http://one": Share(ceiling=5, rpm=60), "http://other": None}
+    share = WorkerShare(4, Grant(calls=10), {"m": PoolShare(shares, Subset("d1", (1, 4), (2, 2)))})
     for sent in (
         Heartbeat("w", 1, report, (1, 2)),
         HeartbeatReply(share=share),

@@ -14,6 +14,7 @@ from camel.jobs.budget import Budget
 from camel.jobs.shares import Shares
 from camel.models.prices import ModelPrice
 from tests.support.mortal_workers import Death, Ledger, MortalCluster
+from tests.support.sharing import divide
 
 KINDS: tuple[Death, ...] = ("killed", "silent", "frozen")
 WINDOW, MOST_TOKENS = 60, 150
@@ -119,10 +120,10 @@ def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
         for worker in live:
             if worker not in reports:
                 reports[worker] = reported(Account(tmp_path, worker))
-        shares(reports, live)
-    _, halt = shares(reports, [])
+        divide(shares, reports, live)
+    _, halt = divide(shares, reports, [])
     assert not halt
-    given, _ = shares({"last": WorkerReport()}, ["last"])
+    given, _ = divide(shares, {"last": WorkerReport()}, ["last"])
     grant = given["last"].grant
     assert grant is not None
     assert grant.calls == 500, "half of what is left, which is all of it"
@@ -135,7 +136,7 @@ def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
 def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: str, free: int):
     shares = Shares(Budget(calls=100), {}, accounts=tmp_path)
     path, own = tmp_path / ACCOUNTS / "dies", Account(tmp_path, "dies")
-    shares({"dies": WorkerReport()}, ["dies"])  # which grants it 50
+    divide(shares, {"dies": WorkerReport()}, ["dies"])  # which grants it 50
     own.write(Usage(calls=3), 1)
     older = path.read_bytes()
     report = reported(own, calls=3, in_flight=2)
@@ -150,7 +151,7 @@ def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: 
     elif account == "a link":
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
-    given, _ = shares({"dies": report, "other": WorkerReport()}, ["other"])
+    given, _ = divide(shares, {"dies": report, "other": WorkerReport()}, ["other"])
     grant = given["other"].grant
     assert grant is not None
     assert grant.calls == -(-free // 2)
@@ -193,10 +194,10 @@ def test_calls_in_flight_are_taken_for_as_large_as_the_others(tmp_path: Path):
 def test_calls_in_flight_of_a_dead_worker_are_taken_for_as_expensive_as_the_others(tmp_path: Path):
     shares = Shares(Budget(usd=10.0), {}, accounts=tmp_path)
     own = Account(tmp_path, "dies")
-    shares({"dies": WorkerReport()}, ["dies"])
+    divide(shares, {"dies": WorkerReport()}, ["dies"])
     own.write(Usage(prompt=1_000, calls=10, usd=2.0), 5)
     spent = ModelReport(Usage(prompt=1_000, calls=10, usd=2.0))
-    given, _ = shares({"dies": WorkerReport({"simulated": spent}, account=own.number)}, ["other"])
+    given, _ = divide(shares, {"dies": WorkerReport({"simulated": spent}, account=own.number)}, ["other"])
     grant = given["other"].grant
     assert grant is not None
     assert grant.usd == pytest.approx(3.5, abs=0.01), "half of what is left of 10 after 15 calls for 3"

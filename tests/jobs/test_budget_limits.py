@@ -19,6 +19,7 @@ from camel.jobs.shares import Shares
 from camel.models.governor import EndpointReport, Rates, Share
 from camel.models.prices import ModelPrice
 from camel.models.sharing import RENEWED
+from tests.support.sharing import divide
 
 PRICE = ModelPrice(input=1.0, output=2.0)
 MODEL, URL = "simulated", "http://127.0.0.1:1/v1"
@@ -260,7 +261,7 @@ def grant_of(share: WorkerShare) -> Grant:
 
 def test_a_worker_gets_a_part_of_every_budget_there_is():
     share = shares(Budget(calls=100, tokens=1000, usd=8.0), Usage(500_000, 250_000, 0, 20, usd=2.0))
-    given_out, halt = share({"w": used()}, ["w"])
+    given_out, halt = divide(share, {"w": used()}, ["w"])
     grant = grant_of(given_out["w"])
     assert grant.calls == pytest.approx(40, abs=1), "half of what is left of the calls"
     assert grant.tokens == 0, "more tokens were used before than there are"
@@ -274,17 +275,17 @@ def test_a_worker_gets_a_part_of_every_budget_there_is():
 def test_earlier_attempts_count_with_what_they_paid(before: Usage, left: float):
     """They paid 1 dollar, or 2 where half of their calls came without a count."""
     share = shares(Budget(usd=8.0), replace(before, usd=1.0))
-    grant = grant_of(share({"w": used()}, ["w"])[0]["w"])
+    grant = grant_of(divide(share, {"w": used()}, ["w"])[0]["w"])
     assert grant.usd == pytest.approx(left / 2, abs=0.01)
 
 
 def test_the_run_continues_while_there_is_a_call_left_to_give():
     share = shares(Budget(calls=3))
-    given_out, halt = share({"w": used(starved=1)}, ["w"])
+    given_out, halt = divide(share, {"w": used(starved=1)}, ["w"])
     assert (grant_of(given_out["w"]).calls, halt) == (2, ""), "the third call can still be given"
-    given_out, halt = share({"w": used(2, starved=1)}, ["w"])
+    given_out, halt = divide(share, {"w": used(2, starved=1)}, ["w"])
     assert (grant_of(given_out["w"]).calls, halt) == (3, ""), "and can be made"
-    assert "calls" in share({"w": used(3, starved=1)}, ["w"])[1]
+    assert "calls" in divide(share, {"w": used(3, starved=1)}, ["w"])[1]
 
 
 @pytest.mark.parametrize(
@@ -294,70 +295,70 @@ def test_budgets_that_are_used_up_halt_the_run_when_a_worker_needs_more(budget: 
     """100 tokens, which cost 100 millionths of a dollar."""
     share = shares(budget)
     for spent in (0, 50, 90):
-        assert share({"w": used(1, spent)}, ["w"])[1] == ""
-    assert share({"w": used(1, 100)}, ["w"])[1] == "", "nobody waits"
-    halt = share({"w": used(1, 100, starved=1)}, ["w"])[1]
+        assert divide(share, {"w": used(1, spent)}, ["w"])[1] == ""
+    assert divide(share, {"w": used(1, 100)}, ["w"])[1] == "", "nobody waits"
+    halt = divide(share, {"w": used(1, 100, starved=1)}, ["w"])[1]
     assert words in halt
 
 
 def test_calls_in_flight_are_used():
     share = shares(Budget(calls=100))
-    first = grant_of(share({"w": used()}, ["w"])[0]["w"])
-    again = grant_of(share({"w": used(in_flight=45)}, ["w"])[0]["w"])
+    first = grant_of(divide(share, {"w": used()}, ["w"])[0]["w"])
+    again = grant_of(divide(share, {"w": used(in_flight=45)}, ["w"])[0]["w"])
     assert again.calls > first.calls, "what is in flight is topped up"
 
 
 def test_a_starved_worker_is_no_reason_to_halt_while_there_is_room():
     share = shares(Budget(calls=100))
-    assert share({"w": used(50, starved=1)}, ["w"])[1] == ""
+    assert divide(share, {"w": used(50, starved=1)}, ["w"])[1] == ""
 
 
 def test_the_last_call_of_a_budget_is_given():
     share = shares(Budget(calls=2), Usage(calls=1))
-    given_out, halt = share({"w": used(starved=1)}, ["w"])
+    given_out, halt = divide(share, {"w": used(starved=1)}, ["w"])
     assert (grant_of(given_out["w"]).calls, halt) == (1, "")
-    assert "calls" in share({"w": used(1, starved=1)}, ["w"])[1]
+    assert "calls" in divide(share, {"w": used(1, starved=1)}, ["w"])[1]
 
 
 def test_a_worker_without_a_report_gets_its_part():
-    given_out, _ = shares(Budget(calls=100))({}, ["new"])
+    given_out, _ = divide(shares(Budget(calls=100)), {}, ["new"])
     assert grant_of(given_out["new"]).calls >= 1
 
 
-def endpoint(in_flight: float = 0.0, waiting: float = 20.0, has: float = 0.0) -> WorkerReport:
+def endpoint(in_flight: int = 0, waiting: int = 20, has: int = 0) -> WorkerReport:
     return WorkerReport(endpoints={MODEL: {URL: EndpointReport(in_flight, waiting, has)}})
 
 
-def allowed(share: WorkerShare) -> dict[str, Share]:
-    """A worker's parts of the endpoints."""
-    return share.endpoints.get(MODEL, {})
+def part_of(share: WorkerShare) -> Share:
+    """A worker's part of the endpoint."""
+    part = share.endpoints[MODEL].shares[URL]
+    assert part is not None
+    return part
 
 
-def test_a_silent_worker_keeps_its_part_until_it_has_expired():
-    clock = Clock()
-    share = shares(Budget(), now=clock)
-    silent = endpoint(has=16.0)
-    first, _ = share({"a": silent}, ["a"])
-    assert allowed(first["a"])[URL].ceiling == 16
-    clock.now += 4
-    second, _ = share({"a": silent, "b": endpoint()}, ["a", "b"])
-    assert URL not in allowed(second["a"]), "nothing new for a worker that said nothing"
-    assert allowed(second["b"])[URL].ceiling == 0, "all of it is still with the silent one"
-    clock.now += 20
-    third, _ = share({"a": silent, "b": endpoint(waiting=21.0)}, ["a", "b"])
-    assert allowed(third["b"])[URL].ceiling == 16
+def test_a_silent_worker_keeps_its_part_until_its_lease_has_expired():
+    share = shares(Budget())
+    silent = endpoint(has=16)
+    first, _ = divide(share, {"a": silent}, ["a"])
+    assert part_of(first["a"]).ceiling == 16
+    reports = {"a": silent, "b": endpoint()}
+    share.hear("b", reports["b"])
+    share.tick(reports, ["a", "b"], 2)
+    assert part_of(share.share("b")).ceiling == 0, "all of it is still with the silent one"
+    third, _ = divide(share, reports, ["b"])
+    assert part_of(third["b"]).ceiling == 16
 
 
 def test_a_part_says_how_long_it_holds_and_what_is_not_limited():
-    given_out, _ = shares(Budget())({"w": endpoint()}, ["w"])
-    part = allowed(given_out["w"])[URL]
+    given_out, _ = divide(shares(Budget()), {"w": endpoint()}, ["w"])
+    part = part_of(given_out["w"])
     assert (part.ceiling, part.rpm, part.tpm, part.seconds) == (16, None, None, RENEWED)
 
 
 def test_rates_are_divided_with_the_calls():
     share = Shares(Budget(), {MODEL: Rates(ceiling=16, rpm=60, tpm=6000)})
-    given_out, _ = share({"a": endpoint(), "b": endpoint()}, ["a", "b"])
-    parts = [allowed(given_out[worker])[URL] for worker in "ab"]
+    given_out, _ = divide(share, {"a": endpoint(), "b": endpoint()}, ["a", "b"])
+    parts = [part_of(given_out[worker]) for worker in "ab"]
     assert [(part.rpm, part.tpm) for part in parts] == [(30, 3000), (30, 3000)]
 
 

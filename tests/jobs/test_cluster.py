@@ -32,6 +32,7 @@ from camel.models.simulator import Constant, SimulatorSettings
 from camel.models.spec import ModelSpec
 from tests.support.endpoints import serve
 from tests.support.jobs import generation, stops
+from tests.support.sharing import divide
 from tests.support.virtual_time import now, virtual_time
 
 
@@ -61,7 +62,7 @@ def test_grants_never_exceed_the_budget_when_workers_die(budget: int, moves: lis
     alive = [f"w{number}" for number in range(5)]
     for number, (who, want, dies) in enumerate(moves):
         reports = {name: report(used[name]) for name in {*used, *alive}}
-        shares, _ = grants(reports, alive)
+        shares, _ = divide(grants, reports, alive)
         for name, share in shares.items():
             assert share.grant is not None
             assert share.grant.calls >= granted.get(name, 0.0), "what was given is not taken back"
@@ -79,7 +80,7 @@ def test_one_worker_can_use_all_of_it():
     used, why = 0, ""
     for _ in range(100):
         starved = used > 0
-        shares, why = grants({"a": report(used, starved=starved)}, ["a"])
+        shares, why = divide(grants, {"a": report(used, starved=starved)}, ["a"])
         grant = shares["a"].grant
         assert grant is not None
         used = int(grant.calls)
@@ -91,15 +92,15 @@ def test_one_worker_can_use_all_of_it():
 
 def test_money_and_tokens_are_granted_as_well():
     grants = Shares(Budget(usd=1.0, tokens=1_000_000), {}, before=Usage(prompt=100_000, usd=0.1))
-    shares, _ = grants({}, ["a", "b"])
+    shares, _ = divide(grants, {}, ["a", "b"])
     given_out = [share.grant for share in shares.values() if share.grant]
     assert given_out[0].usd == pytest.approx(0.9 / 4)
     assert sum(grant.tokens for grant in given_out) <= 900_000
 
 
 def test_without_a_budget_nothing_is_limited():
-    shares, halt = Shares(Budget(hours=1), {})({"a": report(10)}, ["a"])
-    assert (shares, halt) == ({"a": WorkerShare(1)}, "")
+    shares, halt = divide(Shares(Budget(hours=1), {}), {"a": report(10)}, ["a"])
+    assert (shares, halt) == ({"a": WorkerShare(1, number=1)}, "")
 
 
 @virtual_time
@@ -193,7 +194,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
         cluster = Cluster(driver, "local")
         Fence(driver.folder, 0.0).renew()
         site = await site_of(config)
-        given_out, _ = shares_of(config)({"w": site.report()}, ["w"])
+        given_out, _ = divide(shares_of(config), {"w": site.report()}, ["w"])
         site.apply_share(given_out["w"])  # without a word from the coordinator no call is made
         told: list[tuple[str, int]] = []
 
@@ -246,7 +247,7 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
         Fence(generation(config).folder, 0.0).renew()
         site = await site_of(config, "w1")
         shares = shares_of(config, accounts=site.folder.root)
-        given, _ = shares({"w1": site.report()}, ["w1"])
+        given, _ = divide(shares, {"w1": site.report()}, ["w1"])
         site.apply_share(given["w1"])
         assert site.report().follows == given["w1"].offer
 
@@ -270,6 +271,6 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
             await asyncio.sleep(0.01)
         assert sent() == endpoint.ledger().requests
         await site.aclose()
-        left, halt = shares({"w1": site.report(), "w2": WorkerReport()}, ["w2"])
+        left, halt = divide(shares, {"w1": site.report(), "w2": WorkerReport()}, ["w2"])
         assert not halt
         assert left["w2"].grant == Grant(calls=-(-(1_000 - sent()) // 2))

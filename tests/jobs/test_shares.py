@@ -18,12 +18,15 @@ from camel.jobs.budget import Budget, Meter
 from camel.jobs.shares import Claim, SharedBudget, Shares, _BudgetPiece
 from camel.models.governor import EndpointReport, Rates
 from camel.models.prices import ModelPrice
+from tests.support.sharing import divide
 
 MODEL, URL = "simulated", "http://127.0.0.1:1/v1"
 
 
 def ceiling_of(share: WorkerShare, model: str = MODEL) -> float:
-    return share.endpoints[model][URL].ceiling
+    part = share.endpoints[model].shares[URL]
+    assert part is not None
+    return part.ceiling
 
 
 class Worker:
@@ -46,8 +49,9 @@ class Worker:
             self.calls, self.tokens = self.calls + 1, self.tokens + 10
 
     def report(self, busy: int = 5) -> WorkerReport:
-        part = self.share.endpoints.get(MODEL, {}).get(URL) if self.share else None
-        ceiling = part.ceiling if part else 0.0
+        parts = self.share.endpoints if self.share else {}
+        part = parts[MODEL].shares.get(URL) if parts else None
+        ceiling = int(part.ceiling) if part else 0
         return WorkerReport(
             {MODEL: ModelReport(Usage(prompt=self.tokens, calls=self.calls))},
             endpoints={MODEL: {URL: EndpointReport(0, busy, ceiling)}},
@@ -81,7 +85,7 @@ def test_a_budget_of_calls_is_never_exceeded_when_workers_die(total: int, moves:
         else:
             reports[name] = workers[name].report()
         live = [worker for worker in workers if worker not in dead]
-        given_out, _ = share(reports, live)
+        given_out, _ = divide(share, reports, live)
         for worker, its in given_out.items():
             workers[worker].share = its
     assert sum(worker.calls for worker in workers.values()) <= total
@@ -91,7 +95,9 @@ def test_a_budget_is_used_to_the_end_and_then_the_run_halts():
     share, workers = shares(Budget(calls=100), Usage(calls=40)), {f"w{n}": Worker() for n in range(4)}
     halt = ""
     for _ in range(60):
-        given_out, halt = share({name: worker.report() for name, worker in workers.items()}, list(workers))
+        given_out, halt = divide(
+            share, {name: worker.report() for name, worker in workers.items()}, list(workers)
+        )
         for name, worker in workers.items():
             worker.share = given_out[name]
             worker.work(7)
@@ -108,7 +114,7 @@ def test_endpoints_are_divided_and_the_parts_of_the_dead_are_given_away():
         given_out: Mapping[str, WorkerShare] = {}
         for _ in range(rounds):
             reports = {name: workers[name].report(busy=20) for name in live}
-            given_out, halt = share(reports, live)
+            given_out, halt = divide(share, reports, live)
             assert not halt
             assert sum(map(ceiling_of, given_out.values())) <= 16
             for name in live:
@@ -121,7 +127,7 @@ def test_endpoints_are_divided_and_the_parts_of_the_dead_are_given_away():
 
 def test_without_limits_nothing_is_granted_but_endpoints():
     worker = Worker()
-    given_out, halt = shares(Budget())({"w": worker.report()}, ["w"])
+    given_out, halt = divide(shares(Budget()), {"w": worker.report()}, ["w"])
     assert given_out["w"].grant is None
     assert ceiling_of(given_out["w"]) == 16
     assert not halt
@@ -129,16 +135,17 @@ def test_without_limits_nothing_is_granted_but_endpoints():
 
 def test_each_model_has_limits_of_its_own_at_the_same_address():
     share = Shares(Budget(), {"small": Rates(ceiling=16, rpm=60), "big": Rates(ceiling=4)}, now=lambda: 0.0)
-    busy = {URL: EndpointReport(waiting=20)}
+    busy: dict[str, EndpointReport | None] = {URL: EndpointReport(waiting=20)}
     reports = {
         "a": WorkerReport(endpoints={"small": busy, "big": busy}),
         "b": WorkerReport(endpoints={"small": busy}),
     }
-    given_out, _ = share(reports, ["a", "b"])
+    given_out, _ = divide(share, reports, ["a", "b"])
     assert [ceiling_of(given_out[worker], "small") for worker in "ab"] == [8, 8]
-    assert [given_out[worker].endpoints["small"][URL].rpm for worker in "ab"] == [30, 30]
+    rates = [given_out[worker].endpoints["small"].shares[URL] for worker in "ab"]
+    assert [one.rpm for one in rates if one] == [30, 30]
     assert ceiling_of(given_out["a"], "big") == 4
-    assert URL not in given_out["b"].endpoints.get("big", {})
+    assert "big" not in given_out["b"].endpoints
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 3), st.integers(1, 1_000))
@@ -164,7 +171,7 @@ def test_a_worker_and_the_coordinator_agree_on_when_a_budget_of_dollars_is_used_
             )
             for worker, meter in meters.items()
         }
-        given_out, halt = share(reports, list(meters))
+        given_out, halt = divide(share, reports, list(meters))
         if halt:
             break
         for worker, meter in meters.items():

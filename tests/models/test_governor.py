@@ -1,4 +1,4 @@
-"""The governor on a clock of its own: where its limit goes, what it lets through, and what a coordinator makes of many."""
+"""The governor on a clock of its own: where its limit goes, and what it lets through."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from camel import InputError
 from camel.models.governor import LONGEST_PAUSE, EndpointReport, Governor, Rates, Share
-from camel.models.sharing import RENEWED, SILENT, share_out
 
 
 class Endpoint:
@@ -190,88 +189,46 @@ def test_rates_are_above_zero(name: str):
             Rates(**{name: wrong})
 
 
-# --- shares ----------------------------------------------------------------------------------------------------------
-
-workers = st.dictionaries(
-    st.sampled_from([f"w{number}" for number in range(12)]),
-    st.builds(
-        EndpointReport,
-        in_flight=st.integers(0, 30),
-        waiting=st.integers(0, 200),
-        allowed=st.integers(0, 30),
-        age=st.sampled_from([0.0, 1.0, 3.0, 7.0, 12.0, 60.0]),
-    ),
-)
+def test_a_worker_does_not_learn_a_limit_that_the_coordinator_sets():
+    governor = Governor(Rates(ceiling=64))
+    governor.allow(Share(ceiling=4), 0.0)
+    for _ in range(3):
+        governor.refused(0.0, governor.begin())
+    assert governor.limit == 64
+    assert governor.wait(0.0) > 0, "the next call would be refused, too"
+    assert governor.wait(10.0) == 0
+    governor.allow(None, 10.0)
+    assert governor.allowed(10.0) == 4, "it starts from the last share"
 
 
-@given(workers=workers, ceiling=st.integers(1, 200), rpm=st.floats(1, 1e5), tick=st.integers(0, 99))
-def test_shares_never_exceed_the_limits(
-    workers: dict[str, EndpointReport], ceiling: int, rpm: float, tick: int
-):
-    reports = {worker: {"url": report} for worker, report in workers.items()}
-    limits = {"url": Rates(ceiling=ceiling, rpm=rpm)}
-    before = {worker: {"url": Share(ceiling=report.allowed)} for worker, report in workers.items()}
-    shares = share_out(limits, reports, before, tick)
-    given_now = {worker: its["url"] for worker, its in shares.items() if its}
-    silent = [w for w, r in workers.items() if w not in given_now and r.age < SILENT]
-    assert all(workers[w].age < RENEWED for w in given_now)
-    held = sum(before[w]["url"].ceiling for w in silent)
-    assert sum(share.ceiling for share in given_now.values()) + min(held, ceiling) <= ceiling
-    assert sum(share.rpm or 0 for share in given_now.values()) <= rpm * (1 + 1e-9)
-    # Together with what the others may still be doing under their last shares, nobody gets more than is free.
-    if held + sum(max(workers[w].in_flight, workers[w].allowed) for w in given_now) <= ceiling:
-        busy = sum(max(s.ceiling, workers[w].in_flight, workers[w].allowed) for w, s in given_now.items())
-        assert held + busy <= ceiling
+def test_below_one_call_at_a_time_there_are_pauses():
+    governor, now, sent = Governor(), 0.0, 0
+    governor.served(0.0, governor.begin(), 1.0, 1, 1, 0, 0)
+    governor.allow(Share(ceiling=0.25, seconds=1e9), 0.0)
+    while now < 400:
+        if (wait := governor.wait(now)) <= 0:
+            epoch = governor.begin(now=now)
+            governor.served(now + 1, epoch, 1.0, 1, 1, 0, 0)
+            sent, now = sent + 1, now + 1
+        else:
+            now += wait
+    assert 95 <= sent <= 105
 
 
-@given(
-    demands=st.lists(st.integers(0, 300), min_size=1, max_size=9),
-    ceiling=st.integers(1, 300),
-    calls=st.integers(1, 4),
-)
-@settings(max_examples=20)
-def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, calls: int):
-    """Workers that keep wanting what they want, with calls that take a few ticks; a newcomer joins half-way."""
-    in_flight = {f"w{number}": 0 for number in range(len(demands))}
-    wants = dict(zip(in_flight, demands, strict=True))
-    allowed = dict.fromkeys(in_flight, 0.0)
-    ages: dict[str, list[int]] = {worker: [] for worker in in_flight}
-    ever: dict[str, int] = dict.fromkeys(in_flight, 0)
-    for tick in range(2 * 5 * 10):
-        if tick == 40:
-            in_flight["new"], wants["new"], allowed["new"], ages["new"], ever["new"] = 0, 50, 0.0, [], 0
-        reports = {
-            w: {"url": EndpointReport(in_flight[w], max(0, wants[w] - in_flight[w]), allowed[w])}
-            for w in in_flight
-        }
-        shares = share_out({"url": Rates(ceiling=ceiling)}, reports, None, tick)
-        for worker, its in shares.items():
-            allowed[worker] = its["url"].ceiling
-            ages[worker] = [age + 1 for age in ages[worker] if age + 1 < calls]
-            start = int(min(allowed[worker], wants[worker])) - len(ages[worker])
-            ages[worker] += [0] * max(0, start)
-            ever[worker] += max(0, start)
-            in_flight[worker] = len(ages[worker])
-        assert sum(in_flight.values()) <= ceiling
-    assert all(ever[worker] for worker in wants if wants[worker])
-    # Max-min fair in the end: a worker with less than it wants has at least as much as any other, up to rounding.
-    if ceiling >= len(in_flight):
-        poorest = min((allowed[w] for w in wants if allowed[w] < wants[w]), default=math.inf)
-        assert poorest >= max((min(allowed[w], wants[w]) for w in wants), default=0) - 5 or math.isinf(
-            poorest
-        )
-        assert sum(allowed.values()) >= min(ceiling, sum(wants.values())) - len(in_flight)
+def test_workers_that_begin_together_divide_the_first_calls():
+    governor = Governor(Rates(start=32))
+    governor.divide_start(20)
+    assert governor.allowed(0.0) == pytest.approx(1.6)
+    governor.begin()
+    governor.divide_start(1)
+    assert governor.allowed(0.0) == pytest.approx(1.6), "it has begun"
 
 
-def test_what_all_workers_see_of_an_endpoint():
+def test_what_a_worker_reports_of_an_endpoint():
     governor = Governor(Rates(ceiling=8))
     assert governor.report(0.0) == EndpointReport(allowed=8)
     governor.allow(Share(ceiling=4), 0.0)
     served, _, _ = governor.begin(), governor.begin(), governor.begin()
     governor.served(0.0, served, 0.1, 100, 10, 50, 0)
-    first = governor.report(0.0, waiting=3)
-    assert first == EndpointReport(2, 3, 4, calls=1, prompt=100, cached=50)
+    assert governor.report(0.0, waiting=3) == EndpointReport(2, 3, 4, calls=1, prompt=100, cached=50)
     assert Governor().report(0.0).allowed == -1, "as many as it likes"
-    other = EndpointReport(1, 1, 2, 10, 2, 3, 400, 100, 5, True, 4, 60.0)
-    together = EndpointReport(3, 4, 6, 11, 2, 3, 500, 150, 5, True, 4)
-    assert EndpointReport.summed([first, other]) == together

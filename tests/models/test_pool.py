@@ -27,11 +27,13 @@ from camel.core.errors import (
     Unreachable,
 )
 from camel.core.history import History
-from camel.models import pool
+from camel.models import sessions
 from camel.models.discovery import DnsName, Given, Listed, find_replicas
 from camel.models.governor import Rates, Share
-from camel.models.pool import IDLE, Pool
-from camel.models.replica import FAILURES, LONGEST_PAUSE, PAUSE, PoolSettings, Slot
+from camel.models.pool import Pool
+from camel.models.replica import FAILURES, LONGEST_PAUSE, PAUSE, PoolSettings, Slot, Waiter
+from camel.models.sessions import IDLE
+from camel.models.sharing import PoolShare
 from camel.models.simulator import Constant, LedgerRow, Simulator, SimulatorSettings, read_rows
 from tests.support.virtual_time import virtual_time
 
@@ -125,13 +127,13 @@ def test_calls_without_a_session_go_to_the_least_busy_replica():
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pool, "REMEMBERED", 100)
+    monkeypatch.setattr(sessions, "REMEMBERED", 100)
     clock = Clock()
     its = _pool(clock=clock)
     for number in range(1_000):
         clock.now += 1
         _call(its, f"c{number}")
-    assert len(its._sessions) + len(its._ended) <= 200
+    assert len(its._sessions.open) + len(its._sessions.ended) <= 200
     assert sum(state.open for state in its.states()) <= IDLE + 1
     its.release("c999")
     its.release("never heard of")
@@ -236,12 +238,12 @@ def test_a_probe_given_to_an_event_loop_that_has_ended_is_given_to_the_next():
 
     async def leave() -> None:
         """Wait for a place, and end without taking it."""
-        its._enqueue(pool.Waiter("gone", 0.0, asyncio.get_running_loop().create_future()), clock.now)
+        its._enqueue(Waiter("gone", 0.0, asyncio.get_running_loop().create_future()), clock.now)
 
     asyncio.run(leave())
     clock.now += 2 * LONGEST_PAUSE
     with its._lock:
-        its._pump(its._replicas)
+        its._pump(its._placement.replicas)
     assert len(_all_from(its, URLS[0])) == len(_all_from(its, URLS[1])) == 1
 
 
@@ -266,9 +268,9 @@ def test_the_pause_has_jitter():
         clock = Clock()
         its = _pool(URLS[:2], clock)
         for _ in range(FAILURES):
-            slot = its._admit(its._replicas[0], "", None, clock.now, 0)
+            slot = its._admit(its._placement.replicas[0], "", None, clock.now, 0)
             its.failed(slot, Unreachable("gone"))
-        pauses.add(its._replicas[0].until - clock.now)
+        pauses.add(its._placement.replicas[0].until - clock.now)
     assert len(pauses) == 20
     assert all(PAUSE / 2 <= pause <= PAUSE * 1.5 for pause in pauses)
 
@@ -384,7 +386,7 @@ def test_the_cap_is_learnt_from_what_is_cached():
     born = 0
     warm = total = 0
     for step in range(40_000):
-        while len(talking) < 40 and len(talking) < its._replicas[0].room.most:
+        while len(talking) < 40 and len(talking) < its._placement.replicas[0].room.most:
             talking.append(f"c{born}")
             born += 1
         name = talking.pop(0)
@@ -415,12 +417,12 @@ def test_a_cache_that_nothing_helps_is_left_as_it_was():
     its = _pool(URLS[:1])
     names = [f"c{number}" for number in range(32)]
     for _ in range(400):
-        for name in names[: int(min(32, its._replicas[0].room.most))]:
+        for name in names[: int(min(32, its._placement.replicas[0].room.most))]:
             _call(its, name, Usage(1_000, 50, 100, 1))
-        if its._replicas[0].room.most < 32:
-            for name in names[int(its._replicas[0].room.most) :]:
+        if its._placement.replicas[0].room.most < 32:
+            for name in names[int(its._placement.replicas[0].room.most) :]:
                 its.release(name)
-    assert its._replicas[0].room._rest > 0
+    assert its._placement.replicas[0].room._rest > 0
     assert its.states()[0].most_open is None
 
 
@@ -448,12 +450,12 @@ async def test_rates_hold_calls_back_and_time_lets_them_go():
 @virtual_time
 async def test_a_worker_of_a_cluster_has_nothing_until_it_is_given_a_share():
     its = Pool(Given(URLS[:2]))
-    its.allow({})
+    its.join()
     assert its.take(_request("a"), b"") is None
     waiting = asyncio.create_task(its.wait(_request("a"), b"", asyncio.get_running_loop().time() + 5))
     await asyncio.sleep(0)
     assert sum(report.waiting for report in its.report().values()) >= 1
-    its.allow({url: Share(ceiling=1) for url in URLS})
+    its.allow(PoolShare(shares={url: Share(ceiling=1) for url in URLS}))
     slot = await waiting
     assert its.report()[slot.replica.url].in_flight == 1
     its.left(slot)

@@ -48,6 +48,7 @@ from camel.storage.store import BucketStore
 from tests.support.endpoints import serve
 from tests.support.jobs import generation, stops
 from tests.support.s3_faults import Faults, Server
+from tests.support.sharing import divide
 
 Bucket = Callable[[str], str]
 COUNTS = {"assistant_role": 3, "user_role": 2, "task": 2}
@@ -275,7 +276,7 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
 
     async def coordinate() -> None:
         while True:
-            site.apply_share(share_out({"w": site.report()}, ["w"])[0]["w"])
+            site.apply_share(divide(share_out, {"w": site.report()}, ["w"])[0]["w"])
             await asyncio.sleep(0.2)
 
     waited: list[str] = []

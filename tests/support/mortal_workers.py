@@ -191,7 +191,7 @@ class SimulatedWorker:
         self.window = orders.window
         share = orders.share
         self.meter.grant, self.offer = share.grant, share.offer
-        part = share.endpoints.get(MODEL, {}).get(URL)
+        part = share.endpoints[MODEL].shares.get(URL)
         self.ceiling = int(part.ceiling) if part else 0
         self.meter.starved = 0  # all of them look again
         self.go_on()

@@ -23,6 +23,8 @@ from camel.engine.worker import Window, run_worker
 BEAT_EVERY = 1.0
 PATIENCE = 2.0
 """Seconds after which an unanswered heartbeat is sent again."""
+SOON = 0.2
+"""Seconds between two heartbeats if other workers wait for what this one has stopped using."""
 PAUSE = 0.2
 """Seconds before a worker without a shard asks again."""
 OUT, GONE = "the coordinator counts this worker as dead", "the driver has stopped"
@@ -183,9 +185,13 @@ class ClusterWorker:
         while self._halt.reason not in _OWN:
             self._news.clear()
             await self._tell()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(BEAT_EVERY, _about(self._apart))):
-                    await self._news.wait()
+            end = clock() + max(BEAT_EVERY, _about(self._apart))
+            while (left := end - clock()) > 0 and not self._news.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, SOON)):
+                        await self._news.wait()
+                if self._site.has_freed_slots:
+                    break
 
     async def _beat(self) -> None:
         async with self._one_beat:

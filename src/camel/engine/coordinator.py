@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.engine.halt import clock
 from camel.engine.leases import Leases
 from camel.engine.nodes import NodeFault, Routes
 from camel.engine.site import (
     WAIT,
-    Divide,
+    Divider,
     Heartbeat,
     HeartbeatReply,
+    NoLimits,
     Turn,
     WorkerReport,
     WorkerShare,
-    no_limits,
     summed,
 )
 
@@ -59,10 +60,10 @@ class Coordinator:
         concurrency: int,
         *,
         ttl: float = 10.0,
-        share: Divide = no_limits,
+        share: Divider | None = None,
         now: Callable[[], float] = clock,
     ) -> None:
-        self._concurrency, self._share, self._now, self._ttl = concurrency, share, now, ttl
+        self._concurrency, self._share, self._now, self._ttl = concurrency, share or NoLimits(), now, ttl
         self._leases = Leases(0, ttl=ttl)
         self._turn = Turn(0)
         self._closed = False
@@ -81,7 +82,8 @@ class Coordinator:
         self._reports: dict[str, WorkerReport] = {}
         self._windows: dict[str, int] = {}
         """Maximum number of items in flight of each worker, or the actual number if that is higher."""
-        self._shares: dict[str, WorkerShare] = {}
+        self._sharing: set[str] = set()
+        """Workers of the last division of the shared limits."""
         self._shared = -SHARE_EVERY
         self._routes = Routes()
         self._node: dict[str, str] = {}
@@ -142,7 +144,7 @@ class Coordinator:
             turn=self._turn.number,
             over=over,
             committed=tuple(self._committed[seen:]),
-            report=summed(self._reports, live),
+            report=replace(summed(self._reports, live), endpoints=self._share.endpoints()),
             live=tuple(live),
             shards={"done": done, "held": held, "waiting": leases.shards - done - held},
             halt=self._halt,
@@ -225,13 +227,13 @@ class Coordinator:
         return window
 
     def _share_of(self, worker: str, now: float) -> WorkerShare:
-        if now - self._shared >= SHARE_EVERY or worker not in self._shares:
-            shares, halt = self._share(self._reports, self._leases.live)
-            self._shares = dict(shares)
-            self._shared = now
-            if halt:
+        self._share.hear(worker, self._reports[worker])
+        if now - self._shared >= SHARE_EVERY or worker not in self._sharing:
+            live = self._leases.live
+            self._sharing, self._shared = set(live), now
+            if halt := self._share.tick(self._reports, live, self._expected):
                 self.halt(halt)
-        return self._shares.get(worker, WorkerShare())
+        return self._share.share(worker)
 
     def _expire(self) -> None:
         for worker, shards in self._leases.expired(self._now()).items():

@@ -16,7 +16,9 @@ import msgspec
 from camel.core.message import Usage
 from camel.engine.halt import Halt
 from camel.engine.stage import Workload
-from camel.models.governor import EndpointReport, Share
+from camel.models.governor import EndpointReport
+from camel.models.sharing import PoolShare
+from camel.models.subsets import ReplicaList
 from camel.runs.run import RunFolder
 
 T = TypeVar("T")
@@ -67,8 +69,14 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
     models: dict[str, ModelReport] = {}
     stages: dict[str, StageReport] = {}
-    endpoints: dict[str, dict[str, EndpointReport]] = {}
-    """Reports on endpoints, by model name and address."""
+    endpoints: dict[str, dict[str, EndpointReport | None]] = {}
+    """Changed reports on endpoints, by model name and address. `None`: the worker does not use it any more."""
+    lists: dict[str, ReplicaList] = {}
+    """The replicas of models that have many."""
+    number: int = 0
+    """The number of this report, which the next share repeats."""
+    received: int = 0
+    """The number of the last share that the worker has."""
     in_flight: int = 0
     starved: int = 0
     """Number of calls that wait for a larger share of the budget."""
@@ -87,7 +95,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
 
 def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> WorkerReport:
-    """Combine reports: sum the totals over all workers, and the current state over the live ones."""
+    """Combine reports: sum the totals over all workers, and the current state over the live ones. Without endpoints."""
     there = [reports[worker] for worker in live if worker in reports]
     return WorkerReport(
         {name: _summed_model(all) for name, all in _by_name(one.models for one in reports.values()).items()},
@@ -100,12 +108,8 @@ def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> Worker
             )
             for name, all in _by_name(one.stages for one in there).items()
         },
-        {
-            model: {url: EndpointReport.summed(all) for url, all in _by_name(its).items()}
-            for model, its in _by_name(one.endpoints for one in there).items()
-        },
-        sum(one.in_flight for one in there),
-        sum(one.starved for one in there),
+        in_flight=sum(one.in_flight for one in there),
+        starved=sum(one.starved for one in there),
         tools=sum((one.tools for one in reports.values()), ToolUse()),
         apart=any(one.apart for one in there),
     )
@@ -155,8 +159,12 @@ class WorkerShare(msgspec.Struct, frozen=True):
     """The number of this share. The worker repeats it in its reports."""
     grant: Grant | None = None
     """The worker's part of the budget. None: there is no budget."""
-    endpoints: dict[str, dict[str, Share]] = {}
-    """Shares of endpoints, by model name and address."""
+    endpoints: dict[str, PoolShare] = {}
+    """The worker's part of endpoints, by model name."""
+    number: int = 0
+    """The number of these changes of endpoints. The worker repeats it in its next report."""
+    heard: int = 0
+    """The number of the last report that the coordinator has."""
 
 
 class Site(Protocol):
@@ -189,6 +197,11 @@ class Site(Protocol):
         """Copy journals to the store from now on. May be called again."""
         ...
 
+    @property
+    def has_freed_slots(self) -> bool:
+        """Whether other workers wait for what this worker has stopped using, so that its next heartbeat should come soon."""
+        ...
+
     async def aclose(self) -> None:
         """Free all resources."""
         ...
@@ -197,17 +210,48 @@ class Site(Protocol):
 Factory = Callable[[str], Awaitable[Site]]
 """Creates the site of a worker, given by name, in this process. The cluster stores the factory as plain pickle, so it must
 not contain secrets."""
-Divide = Callable[[Mapping[str, WorkerReport], Collection[str]], tuple[Mapping[str, WorkerShare], str]]
-"""Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator about once a second; may keep state.
-The arguments are the last report of every worker, including dead ones, and the names of the live workers. Returns the share
-of each live worker, and the reason to stop the run, if there is one."""
 
 
-def no_limits(
-    reports: Mapping[str, WorkerReport], live: Collection[str]
-) -> tuple[Mapping[str, WorkerShare], str]:
-    """Return no shares and no reason to stop, because nothing is limited."""
-    return {}, ""
+class Divider(Protocol):
+    """Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator; may keep state."""
+
+    def hear(self, worker: str, report: WorkerReport) -> None:
+        """Take a report of a live worker."""
+        ...
+
+    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
+        """Divide the limits, about twice a second. Return the reason to stop the run, if there is one.
+
+        `expected` is the number of workers that will be there soon. `reports` has the last report of every worker, including dead ones. Of endpoints, it has only the last changes.
+        """
+        ...
+
+    def share(self, worker: str) -> WorkerShare:
+        """Return the share of a worker that has just reported."""
+        ...
+
+    def endpoints(self) -> dict[str, dict[str, EndpointReport | None]]:
+        """Return the sums of the reports on endpoints, by model name and address."""
+        ...
+
+
+class NoLimits:
+    """Divides nothing, because nothing is limited."""
+
+    def hear(self, worker: str, report: WorkerReport) -> None:
+        """Ignore the report."""
+
+    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
+        """Return no reason to stop."""
+        return ""
+
+    def share(self, worker: str) -> WorkerShare:
+        """Return an empty share."""
+        return WorkerShare()
+
+    def endpoints(self) -> dict[str, dict[str, EndpointReport | None]]:
+        """Return nothing."""
+        return {}
 
 
 class Turn(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from camel.core.errors import InputError
 from camel.core.model import Model
@@ -37,7 +38,8 @@ from camel.jobs.runner import PASSES, RETRIED, Runner
 from camel.jobs.shares import Shares
 from camel.jobs.state import JobState, Models, name_of
 from camel.models.connect import pool_of
-from camel.models.governor import Rates
+from camel.models.governor import EndpointReport, Rates
+from camel.models.outbox import Outbox
 from camel.models.pool import Pool
 from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec
@@ -118,6 +120,8 @@ class JobSite:
         self._models = Models(self._meter, concurrency)
         self._models.opened = self._opened
         self._pools: dict[str, Pool] = {}
+        self._outbox: Outbox[tuple[str, str], EndpointReport] = Outbox()
+        """The reports on endpoints, by model and address."""
         self._walk = _Walk(self._state(job))
         self._current = self._walk.state
         self._account: Account | None = None
@@ -187,13 +191,30 @@ class JobSite:
 
     def report(self) -> WorkerReport:
         """Return the current counts of calls and items, for the coordinator."""
+        tables = {name: pool.report() for name, pool in self._pools.items()}
+        for name, table in tables.items():
+            for url, one in table.items():
+                self._outbox.put((name, url), one)
+        self._outbox.keep({(name, url) for name, table in tables.items() for url in table})
+        number, changes = self._outbox.message()
+        endpoints: dict[str, dict[str, EndpointReport | None]] = {name: {} for name in self._pools}
+        for (name, url), one in changes.items():
+            endpoints[name][url] = one
+        parts = self._share.endpoints
+        lists = {
+            name: pool.listed(packed=name in parts and parts[name].send_list)
+            for name, pool in self._pools.items()
+        }
         return WorkerReport(
             {name: one.report() for name, one in self._meter.models.items()},
             {
                 name: StageReport(tally.open, tally.finished, tally.failed, dict(tally.counts))
                 for name, tally in self._current.tallies.items()
             },
-            {name: pool.report() for name, pool in self._pools.items()},
+            endpoints,
+            {name: listed for name, listed in lists.items() if listed},
+            number,
+            self._share.number,
             self._meter.in_flight,
             self._meter.starved,
             self._share.offer,
@@ -205,8 +226,14 @@ class JobSite:
     def apply_share(self, share: WorkerShare) -> None:
         """Apply this worker's share of budget and endpoints."""
         self._share, self._meter.grant = share, share.grant
-        for name, pool in self._pools.items():
-            pool.allow(share.endpoints.get(name, {}))
+        self._outbox.acknowledge(share.heard)
+        for name, part in share.endpoints.items():
+            self._pools[name].allow(part)
+
+    @property
+    def has_freed_slots(self) -> bool:
+        """Whether other workers wait for what this worker has stopped using."""
+        return any(pool.has_freed_slots for pool in self._pools.values())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -222,14 +249,14 @@ class JobSite:
 
     def _opened(self, name: str, model: Model) -> None:
         if (pool := pool_of(model)) is not None:
-            pool.allow(self._share.endpoints.get(name, {}))  # nothing, until the coordinator assigns a share
+            pool.join()
             pool.gate = self._gate
             self._pools[name] = pool
 
     def _gate(self) -> None:
         """Write the account, then check the lease. In this order, every call that is sent is in the account."""
         if self._account:
-            in_flight = sum(one.in_flight for pool in self._pools.values() for one in pool.states())
+            in_flight = sum(pool.in_flight for pool in self._pools.values())
             self._account.write(self._meter.usage, in_flight)
         self.halt.check_lease()
 
@@ -337,6 +364,7 @@ class Cluster:
             ReplicaState.from_report(url, one)
             for places in report.endpoints.values()
             for url, one in sorted(places.items())
+            if one is not None
         ]
         if over := runner.meter.over_budget():
             runner.halt.set(over)
@@ -347,7 +375,10 @@ class Cluster:
 def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:
     """Return the rate limits of each model's endpoints, for all workers together."""
     return {
-        name_of(spec): spec.rates(concurrency) for spec in job.models.values() if isinstance(spec, ModelSpec)
+        # The run's concurrency is divided as windows of items, so it is no limit of an endpoint.
+        name_of(spec): structs.replace(spec.rates(concurrency), ceiling=None)
+        for spec in job.models.values()
+        if isinstance(spec, ModelSpec)
     }
 
 

@@ -1,9 +1,9 @@
 """The share of each worker of a cluster: its piece of the run's budget, and its part of every endpoint.
 
-The coordinator computes shares about once a second from the workers' reports and returns them with the heartbeat. The one
-decision to know: both are fail-safe. A piece of the budget counts as spent until its worker reports that it uses a smaller
-one, or until the worker is dead and its account shows what it spent. A part of an endpoint expires at the worker; only when
-its lease has expired, and it has stopped calling, do others get its part.
+The coordinator computes shares twice a second from the workers' reports and returns what has changed with the heartbeat.
+The one decision to know: both are fail-safe. A piece of the budget counts as spent until its worker reports that it uses a
+smaller one, or until the worker is dead and its account shows what it spent. A part of an endpoint is given to others only
+when its worker has reported that it does not use it any more, or when its lease has expired and it has stopped calling.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from camel.engine.site import Grant, WorkerReport, WorkerShare
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, used_up
 from camel.jobs.failures import PATIENCE, ClusterFailures
-from camel.models.governor import Rates, Share
-from camel.models.sharing import share_out
+from camel.models.governor import EndpointReport, Rates, Share
+from camel.models.outbox import Outbox
+from camel.models.sharing import SharedEndpoints
+from camel.models.subsets import Subset
 
 
 class Claim(NamedTuple):
@@ -166,22 +168,36 @@ class Shares:
             for name, used in known.items()
             if (total := getattr(budget, name)) is not None
         }
-        self._heard: dict[str, tuple[WorkerReport, float]] = {}
-        self._given: dict[str, dict[str, dict[str, Share]]] = {}
-        """Shares of endpoints, by model and worker."""
+        self._boxes: dict[str, Outbox[tuple[str, str], Share | Subset]] = {}
+        """What has changed for each worker, by model and address."""
+        self._heard: dict[str, int] = {}
+        """The number of each worker's last report."""
+        self._models: dict[str, SharedEndpoints] = {}
         self._tick = 0
 
-    def __call__(
-        self, reports: Mapping[str, WorkerReport], live: Collection[str]
-    ) -> tuple[Mapping[str, WorkerShare], str]:
-        """Return the share of each live worker, and the reason to stop the run, if there is one."""
+    def hear(self, worker: str, report: WorkerReport) -> None:
+        """Take a report of a live worker."""
+        if worker not in self._boxes:
+            self._boxes[worker] = Outbox()
+        elif report.number < self._heard[worker]:
+            return  # late
+        self._heard[worker] = report.number
+        self._boxes[worker].acknowledge(report.received)
+        for name in {*report.endpoints, *report.lists}:
+            if (model := self._models.get(name)) is None:
+                model = SharedEndpoints(name, self._rates.get(name, Rates()), self._boxes)
+                self._models[name] = model
+            model.hear(worker, report.endpoints.get(name, {}), report.lists.get(name))
+
+    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
+        """Divide the limits. Return the reason to stop the run, if there is one."""
         now, mine = self._now(), {worker: reports.get(worker, WorkerReport()) for worker in live}
         self._tick += 1
-        self._heard = {
-            worker: heard if (heard := self._heard.get(worker)) and heard[0] is report else (report, now)
-            for worker, report in mine.items()
-        }
         halt = ""
+        for worker in self._boxes.keys() - mine.keys():
+            for model in self._models.values():
+                model.leave(worker)
+            del self._boxes[worker], self._heard[worker]
         known = {worker for budget in self._budgets.values() for worker in budget.pieces}
         for worker in sorted(known.difference(mine)):
             self._settle(worker, reports.get(worker, WorkerReport()))
@@ -189,10 +205,27 @@ class Shares:
             claims = {worker: self._claim(name, report) for worker, report in mine.items()}
             if budget.divide(claims, self._tick):
                 halt = used_up(name, budget.total)
-        endpoints = self._divide(mine, now)
-        return {
-            worker: WorkerShare(self._tick, self._grant(worker), endpoints.get(worker, {})) for worker in mine
-        }, self._failures(reports, live) or halt
+        for model in self._models.values():
+            model.tick(now, expected)
+        return self._failures(reports, live) or halt
+
+    def share(self, worker: str) -> WorkerShare:
+        """Return the share of a worker that has just reported."""
+        box, now = self._boxes[worker], self._now()
+        parts = {
+            name: model.share(worker, now) for name, model in self._models.items() if model.is_used_by(worker)
+        }
+        number, changes = box.message()
+        for (name, url), change in changes.items():
+            if isinstance(change, Subset):
+                parts[name] = replace(parts[name], subset=change)
+            else:
+                parts[name].shares[url] = change
+        return WorkerShare(self._tick, self._grant(worker), parts, number, self._heard[worker])
+
+    def endpoints(self) -> dict[str, dict[str, EndpointReport | None]]:
+        """Return the sums of the reports on endpoints, by model name and address."""
+        return {name: {**model.sums} for name, model in self._models.items()}
 
     def _grant(self, worker: str) -> Grant | None:
         offered = {name: budget.pieces[worker].offered for name, budget in self._budgets.items()}
@@ -212,25 +245,6 @@ class Shares:
         for name, budget in self._budgets.items():
             if worker in budget.pieces:
                 budget.settle(worker, None if spent is None else _amount_of(name, spent.usage))
-
-    def _divide(self, mine: Mapping[str, WorkerReport], now: float) -> dict[str, dict[str, dict[str, Share]]]:
-        """Divide the endpoints' limits among workers, by worker and model."""
-        shares: dict[str, dict[str, dict[str, Share]]] = {worker: {} for worker in mine}
-        for model in {name for report in mine.values() for name in report.endpoints}:
-            told = {
-                worker: {
-                    url: replace(one, age=now - self._heard[worker][1])
-                    for url, one in report.endpoints.get(model, {}).items()
-                }
-                for worker, report in mine.items()
-            }
-            before = self._given.get(model, {})
-            given = share_out({"*": self._rates.get(model, Rates())}, told, before, self._tick)
-            # A worker without a recent report keeps its share until it expires there.
-            self._given[model] = {worker: {**before.get(worker, {}), **given[worker]} for worker in mine}
-            for worker, its in given.items():
-                shares[worker][model] = its
-        return shares
 
 
 def _amount_of(name: str, usage: Usage) -> float:

@@ -230,7 +230,9 @@ class ChatModel(Model):
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _wait_before_retry(self, error: ModelError, attempt: int) -> float | None:
-        if not error.retryable or attempt >= self._max_attempts:
+        # The workers of a cluster may have to learn first how many calls an endpoint accepts from all of them.
+        counts = not (self.pool.is_shared and isinstance(error, RateLimited))
+        if not error.retryable or (counts and attempt >= self._max_attempts):
             return None
         # Full jitter, so that clients that failed together do not retry together.
         backoff = random.uniform(0, min(30.0, 0.5 * 2 ** min(attempt, 6)))  # noqa: S311 - not for secrets

@@ -11,7 +11,6 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -51,6 +50,8 @@ BUSY = 1 / 3
 other. If one call in twenty fails at random, a cut for each would reduce the limit to a tenth."""
 EXPIRED = 0.25
 """Share of an expired `Share` that may still be used for a while. After that, no call may be sent."""
+FIRST_PAUSE = 0.5
+"""Seconds without new calls after a second refusal in a row, if the coordinator sets the limit; doubles with each further one."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,22 +74,26 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One worker's part of an endpoint's limits, assigned by the coordinator about once a second."""
+    """One worker's part of an endpoint's limits, assigned by the coordinator."""
 
     ceiling: float = math.inf
+    """Maximum number of calls in flight. If it is finite, the worker learns no limit of its own. Below 1, there are pauses
+    between calls."""
     rpm: float | None = None
     tpm: float | None = None
     seconds: float = 5.0
     """Seconds for which the share is valid. For as many seconds after that, only a part of it is."""
+    scarce: bool = False
+    """Whether other workers wait for calls that this worker does not make."""
 
 
-class EndpointReport(msgspec.Struct, frozen=True, gc=False):
-    """One worker's report on one endpoint; counts are since the worker started."""
+class EndpointReport(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One worker's report on one endpoint, or the sum of all reports; counts are since the worker started."""
 
-    in_flight: float = 0
-    waiting: float = 0
+    in_flight: int = 0
+    waiting: int = 0
     """Number of waiting calls."""
-    allowed: float = 0
+    allowed: int = 0
     """Number of calls that the worker may have in flight. -1: no limit."""
     calls: int = 0
     refused: int = 0
@@ -97,20 +102,10 @@ class EndpointReport(msgspec.Struct, frozen=True, gc=False):
     cached: int = 0
     open: int = 0
     """Number of open conversations on the endpoint."""
-    broken: bool = False
     failing: int = 0
-    """Number of failures in a row."""
-    age: float = 0.0
-    """Age of the report in seconds, by the coordinator's clock."""
-
-    @staticmethod
-    def summed(reports: Sequence[EndpointReport]) -> EndpointReport:
-        """Return the sum of all workers' reports."""
-        return EndpointReport(
-            *(sum(getattr(one, name) for one in reports) for name in EndpointReport.__struct_fields__[:9]),
-            broken=any(one.broken for one in reports),
-            failing=max(one.failing for one in reports),
-        )
+    """Number of workers whose circuit breaker for the endpoint is open, or that had as many failures in a row."""
+    broken: bool = False
+    """Whether that is so for most of the workers that use it."""
 
 
 class _Bucket:
@@ -144,6 +139,7 @@ class Governor:
     def __init__(self, rates: Rates | None = None, *, now: float = 0.0) -> None:
         rates = rates or Rates()
         self.ceiling = math.inf if rates.ceiling is None else max(1.0, rates.ceiling)
+        self._start = rates.start
         self.limit = min(self.ceiling, math.inf if rates.start is None else max(1.0, rates.start))
         self.in_flight = 0
         self.calls = self.refused_calls = self.failed_calls = 0
@@ -179,22 +175,35 @@ class Governor:
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
+    @property
+    def is_governed(self) -> bool:
+        """Whether the coordinator sets the limit."""
+        return self.share is not None and self.share.ceiling < math.inf
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether other workers wait for what this one does not use."""
+        return self.share is not None and self.share.scarce
+
     def allowed(self, now: float) -> float:
         """Return how many calls may be in flight now."""
         share = self.share
         if share is None:
             return self.limit
-        late = now - self._share_at
+        most, late = (
+            math.ceil(share.ceiling) if share.ceiling < math.inf else self.limit,
+            now - self._share_at,
+        )
         if late <= share.seconds:
-            return min(self.limit, share.ceiling)
+            return most
         # Not renewed: the coordinator may have assigned this share to others, or be dead.
         if late <= 2 * share.seconds:
-            return min(self.limit, math.floor(share.ceiling * EXPIRED) if math.isfinite(share.ceiling) else 1)
+            return min(most, math.floor(most * EXPIRED) if self.is_governed else 1)
         return 0.0
 
     def wait(self, now: float, tokens: float = 0.0) -> float:
         """Return the seconds until a call may be sent. 0 means now, infinity means not before another call has ended."""
-        if self.in_flight >= self.limit or (self.share and self.in_flight >= self.allowed(now)):
+        if self.in_flight >= (self.limit if self.share is None else self.allowed(now)):
             return math.inf
         wait = self.paused_until - now if self.paused_until > now else 0.0
         if self._spacing:
@@ -257,11 +266,12 @@ class Governor:
             self._window_calls += 1
             self._window_seconds += latency
             self._window_tokens += completion
-            if self._window_calls >= 20 and self._window_calls >= self.in_flight:
+            full = self._window_calls >= 20 and self._window_calls >= self.in_flight
+            if full and not self.is_governed:
                 self._judge_latency(now)
         self._proven = max(self.in_flight, self._proven + (self.in_flight - self._proven) * 0.01)
         self._latency += (latency - self._latency) * 0.05 if self._latency else latency
-        if math.isfinite(self.limit):
+        if self.limit < math.inf and not self.is_governed:
             self._grow(now)
         self.in_flight -= 1
 
@@ -271,12 +281,22 @@ class Governor:
         """Count a call that the endpoint refused because of overload: 429, or 503 with `Retry-After`."""
         self.calls += 1
         self.refused_calls += 1
+        if self.is_governed:
+            # The coordinator cuts the limit. Calls that this worker sends before it hears of that may be refused, too.
+            if epoch == self._epoch:
+                self._epoch += 1
+                self._in_a_row += 1
+                if self._in_a_row > 1 and others_wait:
+                    asked = max(FIRST_PAUSE * 2 ** min(7, self._in_a_row - 2), retry_after or 0.0)
+                    self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
+            self.in_flight -= 1
+            return
         if epoch == self._epoch:  # calls sent before the last cut say nothing new
             self._refusals += 1
-            if self._refusals > _tolerated(self.in_flight):
+            if self._refusals > tolerated(self.in_flight):
                 self._in_a_row += 1
                 self._cut(now)
-                self._refusals = _tolerated(self.limit) / 2
+                self._refusals = tolerated(self.limit) / 2
                 self._spacing = min(LONGEST_PAUSE, self._latency / (SLACK * self.limit))
         # The call itself waits in the client; this delays the calls that would take its place.
         closed = self._unserved_cuts >= 2 and (retry_after or 0.0) > VAGUE
@@ -285,15 +305,27 @@ class Governor:
             self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
         self.in_flight -= 1
 
-    def allow(self, share: Share, now: float) -> None:
-        """Set this worker's share."""
-        self.share, self._share_at = share, now
-        for name, rate in (("_requests", share.rpm), ("_tokens", share.tpm)):
+    def allow(self, share: Share | None, now: float) -> None:
+        """Set or renew this worker's share. `None`: the coordinator sets no limit."""
+        before, self.share, self._share_at = self.share, share, now
+        if before is share:
+            return
+        if share is not None and self.is_governed:
+            self._spacing = max(self._latency, 0.1) / share.ceiling if 0 < share.ceiling < 1 else 0.0
+        elif before is not None and 0 < before.ceiling < math.inf:
+            self._spacing = 0.0
+            self.limit, self._top = min(self.ceiling, max(1.0, before.ceiling)), None
+        for name, rate in (("_requests", share.rpm), ("_tokens", share.tpm)) if share else ():
             bucket: _Bucket | None = getattr(self, name)
             if rate is not None and bucket is None:
                 setattr(self, name, _Bucket(max(rate, 1e-6), now))
             elif rate is not None and bucket is not None:
                 bucket.set_rate(max(rate, 1e-6))
+
+    def divide_start(self, workers: int) -> None:
+        """Begin with a part of the calls in flight at first, because so many workers begin at the endpoint together."""
+        if not self.calls and not self.in_flight and self._start:
+            self.limit = min(self.ceiling, max(1.0, self._start / workers))
 
     def report(self, now: float, waiting: int = 0) -> EndpointReport:
         """Return a report for the coordinator."""
@@ -301,7 +333,7 @@ class Governor:
         return EndpointReport(
             self.in_flight,
             waiting,
-            allowed if math.isfinite(allowed) else -1.0,
+            math.ceil(allowed) if allowed < math.inf else -1,
             self.calls,
             self.refused_calls,
             self.failed_calls,
@@ -369,6 +401,6 @@ class Governor:
             self._cut(now)
 
 
-def _tolerated(in_flight: float) -> float:
+def tolerated(in_flight: float) -> float:
     """Return the number of refusals that do not lead to a cut. The last term allows for calls sent at once."""
     return min(2.5, 0.5 + in_flight / 4) + 0.03 * in_flight

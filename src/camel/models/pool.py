@@ -1,11 +1,12 @@
 """The pool: which replica a call goes to, and when.
 
 The one decision to know: a conversation stays on its replica, whose prefix cache holds its prompt. Load decides only where
-a conversation *starts* (rendezvous hashing of its session over the healthy replicas, none with more than 1.25 times its
+a conversation *starts* (a consistent hash of its session over the healthy replicas, none with more than 1.25 times its
 fair part), and only a failure moves it. The session is the conversation, not the speaker: both agents' prompts contain the
 same messages, and a failing replica should move a conversation once.
 
-The pool is passive: it sends and retries nothing. The client takes a slot for each attempt and reports how it ended.
+The pool is passive: it sends and retries nothing. The client takes a slot for each attempt and reports how it ended. No
+call looks at all replicas: replicas that cannot accept a conversation now are set aside until an event or a timer.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import asyncio
 import math
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from camel.core.errors import (
     DeadlineExceeded,
@@ -29,6 +30,7 @@ from camel.core.message import Usage
 from camel.core.model import Request
 from camel.models.discovery import Source
 from camel.models.governor import EndpointReport, Share
+from camel.models.placement import Placement
 from camel.models.replica import (
     PoolSettings,
     Replica,
@@ -36,16 +38,13 @@ from camel.models.replica import (
     Session,
     Slot,
     Waiter,
-    by_affinity,
     give_back,
     is_misplaced,
     running_loop,
 )
-
-IDLE = 30.0
-"""Seconds without a call after which an unreleased conversation counts as ended."""
-REMEMBERED = 65_536
-"""Maximum number of conversations whose replica is remembered."""
+from camel.models.sessions import OpenSessions
+from camel.models.sharing import PoolShare
+from camel.models.subsets import FEW, ReplicaList, Subset, digest_of, pack
 
 _NOTHING = Share(ceiling=0)
 
@@ -62,11 +61,14 @@ class Pool:
     ) -> None:
         self.settings = settings or PoolSettings()
         self._source, self._clock = source, clock
-        self._replicas: list[Replica] = []
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
-        """Open conversations, least recently used first."""
-        self._ended: OrderedDict[str, Session] = OrderedDict()
-        """Conversations that have been idle, whose replica is remembered in case they continue."""
+        self._urls: tuple[str, ...] = ()
+        """The current list of replicas."""
+        self._known: dict[str, Replica] = {}
+        """Replicas of the list on which a conversation could start at any time so far, by address."""
+        self._placement = Placement(self.settings.load)
+        self._queued: set[Replica] = set()
+        """Replicas for which calls wait."""
+        self._sessions = OpenSessions(self._placement)
         self._stranded: deque[Waiter] = deque()
         """Waiting calls of started conversations, while no replica is healthy."""
         self._fresh: deque[Waiter] = deque()
@@ -75,8 +77,14 @@ class Pool:
         self.gate: Callable[[], None] | None = None
         """Raises if nothing may be sent any more. Called before every attempt, and again when its bytes are written: a
         process that was suspended in between must not send them."""
-        self._shared = False
+        self.is_shared = False
         """Whether a coordinator assigns shares."""
+        self._shares: dict[str, Share] = {}
+        self._default: Share | None = None
+        """The share of a replica without one."""
+        self._subset: Subset | None = None
+        self._scarce: list[tuple[Replica, float]] = []
+        """Replicas for whose slots other workers wait, with the number of slots in the last report."""
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
         # Several threads, each with an event loop, may use a model.
         self._lock = threading.Lock()
@@ -90,13 +98,15 @@ class Pool:
         """Return a slot for an attempt if one is free now, or None."""
         now = self._clock()
         with self._lock:
+            if self._placement.next_timer <= now:
+                self._pump(self._placement.due(now))
             name = request.session
             guess = self._guess(request, body) if self._counts_tokens else 0.0
-            session = self._sessions.get(name) or self._ended.get(name) if name else None
+            session = self._sessions.find(name)
             if session is None:
                 if self._fresh or self._stranded:
                     return None
-                replica = self._start(by_affinity(name, self._replicas), now, guess)
+                replica = self._placement.start(name, now, guess)
                 return None if replica is None else self._admit(replica, name, None, now, guess)
             replica = self._home(session, now)
             if replica is None or replica.queue or replica.governor.wait(now, guess) > 0:
@@ -108,8 +118,8 @@ class Pool:
         loop = asyncio.get_running_loop()
         with self._lock:
             waiter = Waiter(request.session, self._guess(request, body), loop.create_future())
-            self._enqueue(waiter, self._clock())
-            self._pump(self._replicas)
+            home = self._enqueue(waiter, self._clock())
+            self._pump((home,) if home else ())
         future = waiter.future
         try:
             while not future.done():
@@ -139,6 +149,7 @@ class Pool:
             replica.reached = True
             if replica.until:
                 replica.answered()
+                self._placement.recount(replica)
             if session is not None:
                 session.busy -= 1
                 session.failures = 0
@@ -146,14 +157,13 @@ class Pool:
                     if expected := session.prompts.get(speaker, 0):
                         replica.room.note(min(expected, usage.prompt), usage.cached, replica.open)
                     session.prompts[speaker] = usage.prompt
-            if replica.queue or self._fresh or self._stranded:
-                self._pump((replica,))
+            self._pump((replica,))
 
     def failed(self, slot: Slot, error: ModelError, *, hung: bool = False) -> None:
         """Record a failed attempt. `hung` is true if it timed out without an answer."""
         now, replica, session = self._clock(), slot.replica, slot.session
         unavailable = isinstance(error, ServerFailed) and error.status == 503
-        alone = len(self._replicas) <= 1
+        alone = len(self._placement.replicas) <= 1
         misplaced = not alone and is_misplaced(error)
         broken = hung or misplaced or isinstance(error, Unreachable | ServerFailed)
         with self._lock:
@@ -176,20 +186,25 @@ class Pool:
                     replica.probing = False
                 else:
                     replica.answered(str(error) if isinstance(error, RateLimited) else "")
+                    self._placement.recount(replica)
             else:
                 if replica.failure(now, f"{type(error).__name__}: {error}", alone):
+                    self._placement.recount(replica)
                     self._strand(replica)
+                    self._placement.wake(replica, replica.until)
                 if session is not None and not alone and session.replica is replica:
                     session.failures += 1
                     if hung or misplaced or session.failures >= 2:
                         session.fled = replica
-            self._pump(self._replicas if broken else (replica,))
+            self._pump((replica,))
 
     def has_other(self, replica: Replica) -> bool:
         """Return whether a call that failed at a replica can go to another one."""
         now = self._clock()
         with self._lock:
-            return any(one is not replica and one.usable(now) for one in self._replicas)
+            if self._placement.healthy > replica.counted:
+                return True
+            return any(one is not replica and one.usable(now) for one in self._placement.replicas)
 
     def left(self, slot: Slot) -> None:
         """Record an attempt that the caller abandoned."""
@@ -200,13 +215,9 @@ class Pool:
     def release(self, name: str) -> None:
         """Forget a conversation that has ended, so that its replica can accept another one."""
         with self._lock:
-            session = self._sessions.pop(name, None)
-            self._ended.pop(name, None)
-            if session is not None and session.open:
-                session.open = False
-                session.replica.open -= 1
-                if self._fresh:
-                    self._pump((session.replica,))
+            session = self._sessions.release(name)
+            if session is not None and self._fresh:
+                self._pump((session.replica,))
 
     async def refresh(self) -> None:
         """Update the list of replicas if it is due."""
@@ -224,40 +235,72 @@ class Pool:
 
     # --- the coordinator's side -----------------------------------------------------------------------------------
 
+    def join(self) -> None:
+        """Become the pool of a worker in a cluster. It sends nothing until the coordinator has assigned a share."""
+        self.allow(PoolShare(closed=True))
+
     def report(self) -> dict[str, EndpointReport]:
         """Return a report on each endpoint for the coordinator."""
         now = self._clock()
         with self._lock:
-            spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
-            return {replica.url: replica.report(now, spread) for replica in self._replicas}
+            spread = math.ceil(
+                (len(self._fresh) + len(self._stranded)) / max(1, len(self._placement.replicas))
+            )
+            known = self._known.values()
+            self._scarce = [(one, one.used(now)) for one in known if one.governor.is_scarce]
+            return {url: one.report(now, spread if one.inside else 0) for url, one in self._known.items()}
 
-    def allow(self, shares: Mapping[str, Share]) -> None:
-        """Set this worker's share of each endpoint. A worker of a cluster begins with `allow({})`, which allows no call."""
-        now = self._clock()
+    @property
+    def has_freed_slots(self) -> bool:
+        """Whether this worker uses fewer slots than it has reported, and others wait for them."""
         with self._lock:
-            self._shared = True
-            for replica in self._replicas:
-                share = shares.get(replica.url)
-                if share is not None or replica.governor.share is None:
-                    replica.governor.allow(share or _NOTHING, now)
-            self._counts_tokens = self._counts_tokens or any(share.tpm for share in shares.values())
-            self._pump(self._replicas)
+            waiting, now = len(self._fresh) + len(self._stranded), self._clock()
+            return any(one.used(now, waiting) < reported for one, reported in self._scarce)
+
+    def listed(self, packed: bool) -> ReplicaList | None:
+        """Return the list of replicas for the coordinator, or None if it is short."""
+        return ReplicaList(self._digest, pack(self._urls) if packed else b"") if self._digest else None
+
+    def allow(self, given: PoolShare) -> None:
+        """Apply this worker's share of the endpoints, and renew what has not changed."""
+        with self._lock:
+            joins, self.is_shared = not self.is_shared, True
+            self._default = _NOTHING if given.closed else None
+            for url, share in given.shares.items():
+                if share is None:
+                    self._shares.pop(url, None)
+                else:
+                    self._shares[url] = share
+                    self._counts_tokens = self._counts_tokens or share.tpm is not None
+            self._subset = given.subset or self._subset
+            if given.subset or joins:
+                self._set(self._urls)
+            now = self._clock()
+            for url, replica in self._known.items():
+                replica.governor.allow(self._shares.get(url, self._default), now)
+                replica.governor.divide_start(round(1 / replica.weight) if self._subset else given.workers)
+            self._pump(self._placement.replicas)
+
+    @property
+    def in_flight(self) -> int:
+        """Number of calls in flight."""
+        return sum(replica.governor.in_flight for replica in self._known.values())
 
     @property
     def size(self) -> int:
         """Number of known replicas."""
-        return len(self._replicas)
+        return len(self._urls)
 
     @property
     def unreached(self) -> bool:
         """Whether every replica was tried and none was ever reached."""
-        return all(replica.failures and not replica.reached for replica in self._replicas)
+        return all(replica.failures and not replica.reached for replica in self._placement.replicas)
 
     def states(self) -> list[ReplicaState]:
         """Return the current state of the replicas."""
         now = self._clock()
         with self._lock:
-            return [replica.state(now) for replica in self._replicas]
+            return [replica.state(now) for replica in self._known.values()]
 
     def described(self) -> str:
         """Return the replicas with their last errors, in one line."""
@@ -276,39 +319,27 @@ class Pool:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
 
-    def _bound(self, usable: list[Replica]) -> int:
-        total = sum(replica.open for replica in usable)
-        return math.ceil(self.settings.load * (total + 1) / len(usable))
-
-    def _start(self, order: list[Replica], now: float, guess: float) -> Replica | None:
-        """Return the first replica in `order` that can accept a new conversation now, or None."""
-        usable = [replica for replica in order if replica.usable(now)]
-        if not usable:
-            return None
-        bound = self._bound(usable)
-        for replica in usable:
-            if replica.open < min(bound, replica.room.most) and replica.governor.wait(now, guess) <= 0:
-                return replica
-        return None
-
     def _home(self, session: Session, now: float) -> Replica | None:
         """Return the replica of a conversation in progress. If it is unhealthy, the conversation moves to the next healthy one."""
-        home = session.replica
-        if home.usable(now) and home is not session.fled:
+        home, fled = session.replica, session.fled
+        if home.usable(now) and home is not fled:
             return home
-        usable = [one for one in by_affinity(session.name, self._replicas) if one.usable(now)]
-        others = [replica for replica in usable if replica is not session.fled]
-        if not others:
+        new = None
+        for one in self._placement.candidates(session.name):
+            if one is not fled and one.usable(now):
+                new = new or one
+                if one.open < self._placement.bound(one):
+                    new = one
+                    break
+        if new is None:
             if home.usable(now):
                 return home
-            others = usable
-        if not others:
-            return None
-        bound = self._bound(others)
-        new = next((replica for replica in others if replica.open < bound), others[0])
+            if fled is None or not fled.usable(now):
+                return None
+            new = fled
         if session.open:
-            home.open -= 1
-            new.open += 1
+            self._placement.add_open(home, -1)
+            self._placement.add_open(new, 1)
         session.replica, session.failures, session.prompts = new, 0, {}
         return new
 
@@ -316,110 +347,103 @@ class Pool:
         if name:
             if session is None:
                 session = Session(name, replica)
-            session.busy += 1
-            session.used_at = now
-            if session.open:
-                self._sessions.move_to_end(name)
-            else:
-                self._ended.pop(name, None)
-                session.open = True
-                replica.open += 1
-                self._sessions[name] = session
-                self._sweep(now)
+            self._sessions.use(session, now)
         if replica.until:
             replica.probing = True
         return Slot(replica, session, now, guess, replica.governor.begin(guess, now))
 
-    def _sweep(self, now: float) -> None:
-        """Treat conversations that have been idle for too long as ended."""
-        for _ in range(len(self._sessions)):
-            name, session = next(iter(self._sessions.items()))
-            full = len(self._sessions) > REMEMBERED
-            if not full and session.used_at > now - IDLE:
-                break
-            if session.busy:
-                session.used_at = now
-                self._sessions.move_to_end(name)
-                continue
-            del self._sessions[name]
-            session.open = False
-            session.replica.open -= 1
-            self._ended[name] = session
-            if len(self._ended) > REMEMBERED:
-                self._ended.popitem(last=False)
-
     def _set(self, urls: Iterable[str]) -> None:
-        known = {replica.url: replica for replica in self._replicas}
-        now = self._clock()
-        self._replicas = [known.pop(url, None) or Replica(url, self.settings, now) for url in urls]
-        for replica in self._replicas:
-            if self._shared and replica.governor.share is None:
-                replica.governor.allow(_NOTHING, now)
-        for waiter in self._fresh:
-            waiter.order = None
-        for replica in known.values():
-            replica.gone = True
-            self._strand(replica)
-        self._pump(self._replicas)
+        """Use a list of replicas, or the worker's subset of it."""
+        self._urls = tuple(urls)
+        self._digest = digest_of(self._urls) if len(self._urls) > FEW else ""
+        now, weights = self._clock(), dict.fromkeys(self._urls, 1.0)
+        listed, joined = set(self._urls), self.is_shared and self._digest
+        if joined:
+            found = self._subset.weights(weights) if self._subset else {}
+            # Until the coordinator knows the list, use what is left of the last subset.
+            weights = found or {
+                one.url: 1.0 for one in self._placement.replicas if self._subset and one.url in weights
+            }
+        for url in weights:
+            if url not in self._known:
+                replica = self._known[url] = Replica(url, self.settings, now)
+                replica.governor.allow(self._shares.get(url, self._default), now)
+        for url, replica in list(self._known.items()):
+            if url not in listed or (joined and url not in weights and replica.is_unused):
+                del self._known[url]
+                replica.gone = True
+                self._strand(replica)
+        for url, replica in self._known.items():
+            replica.inside, replica.weight, replica.counted = url in weights, weights.get(url, 1.0), False
+        self._placement.set(self._known[url] for url in weights)
+        self._pump(self._placement.replicas)
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, waiter: Waiter, now: float) -> None:
+    def _enqueue(self, waiter: Waiter, now: float) -> Replica | None:
+        """Let a call wait. Return the replica that it waits for, if that is known."""
         name = waiter.name
-        session = self._sessions.get(name) or self._ended.get(name) if name else None
-        if session is None:
-            self._fresh.append(waiter)
-        elif (home := self._home(session, now)) is None:
-            self._stranded.append(waiter)
-        else:
+        session = self._sessions.find(name)
+        home = None if session is None else self._home(session, now)
+        if home is not None:
             home.queue.append(waiter)
+            self._queued.add(home)
+        else:
+            (self._fresh if session is None else self._stranded).append(waiter)
+        return home
 
     def _strand(self, replica: Replica) -> None:
         """Move the calls that wait for an unusable replica to the common queue."""
         self._stranded.extend(replica.queue)
         replica.queue.clear()
+        self._queued.discard(replica)
+
+    def _drain(self, replica: Replica, now: float) -> None:
+        """Send the calls that wait for a replica, as far as it can accept them."""
+        while replica.queue and replica.usable(now):
+            if not self._give(replica.queue, replica, now):
+                if (wait := replica.governor.wait(now, replica.queue[0].guess)) < math.inf:
+                    self._placement.wake(replica, now + wait)
+                return
+        if not replica.queue:
+            self._queued.discard(replica)
 
     def _pump(self, replicas: Iterable[Replica]) -> None:
         """Send waiting calls to replicas that can accept them. Conversations in progress come first."""
         now = self._clock()
         for replica in replicas:
-            while replica.queue and replica.usable(now):
-                if not self._give(replica.queue, replica, now):
-                    break
+            self._placement.mark_ready(replica)
+            self._drain(replica, now)
         while self._stranded:
             waiter = self._stranded[0]
             if waiter.future.done():
                 self._stranded.popleft()
                 continue
-            session = self._sessions.get(waiter.name) or self._ended.get(waiter.name)
+            session = self._sessions.find(waiter.name)
             home = self._home(session, now) if session else None
             if home is None:
                 if session is None:  # released while waiting
                     self._fresh.append(self._stranded.popleft())
                     continue
                 break
-            if home.governor.wait(now, waiter.guess) > 0:
-                home.queue.append(self._stranded.popleft())
-            else:
-                self._give(self._stranded, home, now)
+            home.queue.append(self._stranded.popleft())
+            self._queued.add(home)
+            self._drain(home, now)
         while self._fresh:
             waiter = self._fresh[0]
             if waiter.future.done():
                 self._fresh.popleft()
                 continue
-            if (known := self._sessions.get(waiter.name)) is not None:
+            if waiter.name in self._sessions.open:
                 # Another call has started its conversation meanwhile.
                 self._fresh.popleft()
-                self._enqueue(waiter, now)
-                if known.replica.queue and known.replica.queue[-1] is waiter and known.replica.usable(now):
-                    self._give(known.replica.queue, known.replica, now)
+                if (home := self._enqueue(waiter, now)) is not None:
+                    self._drain(home, now)
                 continue
-            if waiter.order is None:
-                waiter.order = by_affinity(waiter.name, self._replicas)
-            home = self._start(waiter.order, now, waiter.guess)
+            home = self._placement.start(waiter.name, now, waiter.guess)
             if home is None or not self._give(self._fresh, home, now):
                 break
-        if self._stranded or self._fresh or any(replica.queue for replica in self._replicas):
+        if self._stranded or self._fresh or self._queued:
             self._arm(now)
 
     def _give(self, queue: deque[Waiter], replica: Replica, now: float) -> bool:
@@ -431,7 +455,7 @@ class Pool:
         if replica.governor.wait(now, waiter.guess) > 0:
             return False
         queue.popleft()
-        session = self._sessions.get(waiter.name) or self._ended.get(waiter.name) if waiter.name else None
+        session = self._sessions.find(waiter.name)
         slot = self._admit(replica, waiter.name, session, now, waiter.guess)
         loop = waiter.future.get_loop()
         if loop is running_loop():
@@ -452,7 +476,9 @@ class Pool:
     def _arm(self, now: float) -> None:
         """Set the timer to the next time at which a waiting call may become possible."""
         loop = running_loop()
-        wait = min(self._changes(now), default=math.inf)
+        wait = self._placement.next_timer - now
+        if self._fresh:
+            wait = min(wait, self._sessions.next_end - now)
         if loop is None or math.isinf(wait):
             return
         if self._timer is not None:
@@ -468,16 +494,6 @@ class Pool:
     def _alarm(self) -> None:
         with self._lock:
             self._timer = None
-            self._sweep(self._clock())
-            self._pump(self._replicas)
-
-    def _changes(self, now: float) -> Iterator[float]:
-        """Yield the seconds until each event that may make a waiting call possible."""
-        for replica in self._replicas:
-            if replica.until > now:
-                yield replica.until - now
-            guess = replica.queue[0].guess if replica.queue else self._fresh[0].guess if self._fresh else 0.0
-            if 0 < (wait := replica.governor.wait(now, guess)) < math.inf:
-                yield wait
-        if self._fresh and self._sessions:
-            yield next(iter(self._sessions.values())).used_at + IDLE - now
+            now = self._clock()
+            self._sessions.sweep(now)
+            self._pump(self._placement.due(now))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import random
 from collections import deque
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -63,7 +63,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     cached: float
     """Share of prompt tokens that were in the replica's cache."""
     failing: int = 0
-    """Number of failures in a row."""
+    """Number of failures in a row. On a cluster: number of workers that get no answer."""
     said: str = ""
     """Text of the last failure or refusal."""
 
@@ -74,8 +74,8 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
             url=url,
             state="open" if report.broken else "closed",
             limit=report.allowed if report.allowed >= 0 else None,
-            in_flight=int(report.in_flight),
-            waiting=int(report.waiting),
+            in_flight=report.in_flight,
+            waiting=report.waiting,
             open=report.open,
             most_open=None,
             calls=report.calls,
@@ -91,10 +91,17 @@ class Replica:
 
     def __init__(self, url: str, settings: PoolSettings, now: float) -> None:
         self.url = url
-        self.proxy = proxy_for(url)
         self.governor = Governor(settings.rates, now=now)
         self.room = _Room(settings.open_per_replica)
         self.open = 0
+        self.weight = 1.0
+        """Its part of the load of an average replica."""
+        self.inside = True
+        """Whether conversations can start on it. False: it is not in this worker's subset."""
+        self.counted = False
+        """Whether it is in the pool's totals."""
+        self.wakes = math.inf
+        """Time of its next timer."""
         self.queue: deque[Waiter] = deque()
         """Waiting calls of conversations on this replica."""
         self.gone = False
@@ -107,21 +114,39 @@ class Replica:
         self.reached = False
         """Whether the replica ever answered, even with an error."""
 
+    @cached_property
+    def proxy(self) -> str | None:
+        """The proxy for its calls."""
+        return proxy_for(
+            self.url
+        )  # only when it is called: a lookup takes long, and there may be thousands of replicas
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it never had a call."""
+        return not (self.governor.calls or self.governor.in_flight or self.open or self.queue)
+
     def usable(self, now: float) -> bool:
         """Return whether the replica is healthy enough for a call."""
         return not self.gone and (not self.until or (now >= self.until and not self.probing))
 
+    def used(self, now: float, waiting: float = math.inf) -> float:
+        """Return how many slots this worker uses or can use at once. `waiting` is the number of further waiting calls."""
+        busy = self.governor.in_flight
+        return max(busy, min(self.governor.allowed(now), busy + len(self.queue) + waiting))
+
     def report(self, now: float, waiting: int = 0) -> EndpointReport:
         """Return a report on the replica. `waiting` is the number of further calls that may wait for it."""
         found = self.governor.report(now, len(self.queue) + waiting)
-        return replace(found, open=self.open, broken=not self.usable(now), failing=self.failures)
+        tripped = not self.usable(now) or self.failures >= FAILURES
+        return replace(found, open=self.open, broken=tripped, failing=int(tripped))
 
     def state(self, now: float) -> ReplicaState:
         """Return the current state."""
         state = "closed" if not self.until else "open" if now < self.until else "half-open"
         most = None if math.isinf(self.room.most) else int(self.room.most)
         found = ReplicaState.from_report(self.url, self.report(now))
-        return replace(found, state=state, most_open=most, said=self.said)
+        return replace(found, state=state, most_open=most, failing=self.failures, said=self.said)
 
     def answered(self, said: str = "") -> None:
         """Record an answer. `said` is the text of a refusal, shown in the error of calls that time out while they wait."""
@@ -224,33 +249,12 @@ class Waiter(msgspec.Struct, eq=False):
     name: str
     guess: float
     future: asyncio.Future[Slot]
-    order: list[Replica] | None = None
 
 
 def is_misplaced(error: ModelError) -> bool:
     """Return whether an error may be specific to one replica, such as a wrong model or key."""
     rejected = isinstance(error, RequestRejected) and error.status in (404, 405)
     return rejected or isinstance(error, MalformedReply | NotAuthorized)
-
-
-def by_affinity(name: str, replicas: list[Replica]) -> list[Replica]:
-    """Return replicas in the order of rendezvous hashing for a session, the same in every process. Without a session, idle
-    replicas come first."""
-    if len(replicas) == 1:
-        return replicas
-    if not name:
-        return sorted(replicas, key=lambda replica: replica.governor.in_flight)
-    key = name.encode("utf-8", "replace")
-    return sorted(
-        replicas,
-        key=lambda replica: hashlib.blake2b(key, digest_size=8, key=_key(replica.url)).digest(),
-        reverse=True,
-    )
-
-
-def _key(url: str) -> bytes:
-    encoded = url.encode("utf-8", "replace")
-    return encoded if len(encoded) <= 64 else hashlib.blake2b(encoded, digest_size=32).digest()
 
 
 def give_back(slot: Slot) -> None:

@@ -22,7 +22,7 @@ from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator
 from camel.engine.nodes import NodeFault, disk_fault, release
 from camel.engine.ray.metrics import Metrics
-from camel.engine.site import CallCoordinator, CoordinatorGone, Divide, Factory
+from camel.engine.site import CallCoordinator, CoordinatorGone, Divider, Factory
 
 ray: Any = import_module("ray")  # its types are incomplete
 
@@ -38,7 +38,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
 class CoordinatorActor:
     """The coordinator in its own process."""
 
-    def __init__(self, concurrency: int, ttl: float, share: Divide, run: str) -> None:
+    def __init__(self, concurrency: int, ttl: float, share: Divider, run: str) -> None:
         _settle()
         gc.set_threshold(YOUNG)
         self._coordinator = Coordinator(concurrency, ttl=ttl, share=share)

@@ -70,7 +70,10 @@ def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
         gauges |= {f"failed.{name}": stage.failed, **stage.counts}
     gauges |= {f"shards.{state}": count for state, count in totals.shards.items()}
     states = [
-        ReplicaState.from_report(url, one) for its in report.endpoints.values() for url, one in its.items()
+        ReplicaState.from_report(url, one)
+        for its in report.endpoints.values()
+        for url, one in its.items()
+        if one
     ]
     gauges |= {f"endpoints.{name}": count for name, count in asdict(ReplicaTotals.of(states)).items()}
     gauges |= {f"endpoint.{one.url}": one.in_flight for one in worst_replicas(states)}
