@@ -206,8 +206,7 @@ class RayCluster:
 
     def _node(self, last: int, *options: str) -> Node:
         log = self.root / f"node{last}.log"
-        # Ray gives a node 30 s, which is not enough on a machine that is busy.
-        for left in reversed(range(6)):
+        for left in (2, 1, 0):
             # Ports that nodes on one machine would fight over. Another process may take one before the node does.
             agent, metrics, environments = _free_ports(3)
             self._metrics[last] = metrics
