@@ -243,7 +243,7 @@ def test_three_hundred_million_take_no_longer():
     plan = make_plan(config(), counts={"assistant_role": 5_000, "user_role": 6_000})
     assert time.process_time() - started < 0.5
     assert plan.items == 300_000_000
-    assert plan.stages[-1].shards == 585_938
+    assert plan.stages[-1].shards == 100_000
     assert plan.stages[-2].items == 30_000_000
     # 12 billion calls in 30 days is 4,630 a second: 91 workers of 256 at 5 s a call.
     calls = Need(calls=12e9)

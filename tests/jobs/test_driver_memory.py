@@ -39,7 +39,7 @@ class Counting(Job):
 
 
 def test_the_memory_of_a_resume_is_flat_in_the_number_of_shards(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr("camel.jobs.state.missing_files", lambda folder, stage: [])
+    monkeypatch.setattr("camel.jobs.state.missing_files", lambda *given: [])
     monkeypatch.setattr(RunFolder, "markers", lambda self, stage, shards: iter(()))
     held: dict[int, int] = {}
     for shards in (1_000, 20_000):

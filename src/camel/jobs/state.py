@@ -225,14 +225,19 @@ class JobState:
     def begin(self, stages: Iterable[Stage]) -> None:
         """Add stages that are not known yet, and count their existing results."""
         new = [stage for stage in stages if stage.name not in self.tallies]
+        committed: dict[str, BitSet] = {}
         for stage in new:
             self.stages[stage.name] = stage
             self.tallies[stage.name], self._counted[stage.name] = Tally(stage.planned), Counted()
-            if not self._shared and (lost := missing_files(self.folder, named(stage.name).stage)):
+            if self._shared:
+                continue
+            name, there = named(stage.name), self.folder.committed(stage.name)
+            committed[stage.name] = there & BitSet.of_range(0, stage.layout.shards)
+            if lost := missing_files(self.folder, name.stage, None if name.retry else there):
                 more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
                 raise damaged(self.folder, lost[0], f"is missing{more}")
         if new and not self._shared:
-            self._begin_counting([stage.name for stage in new])
+            self._begin_counting(committed)
 
     def retried(self, stages: Iterable[Stage]) -> list[Stage]:
         """Return the stages of the unfinished retry, limited to the items to retry."""
@@ -321,8 +326,9 @@ class JobState:
         """Return the model that a stage calls, or None."""
         return self.job.models.get(stage.seat) or self.job.models.get("")
 
-    def _begin_counting(self, names: Sequence[str]) -> None:
+    def _begin_counting(self, committed: Mapping[str, BitSet]) -> None:
         """Count committed items: now, or in the background if there are many markers and no budget."""
+        names = list(committed)
         for name in names:
             price = self._price(name)
             for by, used, tools in journaled(self.folder, name, self._tell_of_damage):
@@ -332,7 +338,6 @@ class JobState:
                 if by in self.meter.models:
                     self.meter.models[by].before += usage
                 self.journaled += 1
-        committed = {name: committed_shards(self.folder, self.stages[name]) for name in names}
         few = sum(map(len, committed.values())) <= COUNTED_FIRST
         for name, shards in committed.items():
             self._tally_names(name, shards)

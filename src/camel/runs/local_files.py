@@ -24,6 +24,8 @@ class LocalFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.several: dict[str, BitSet] = {}
+        """The shards of each stage with several data files, as of a listing, until they are swept."""
 
     def path(self, name: str) -> Path:
         """Return the path of a file or folder below `root`. Raise `LinkInside` if it leads through a symbolic link."""
@@ -86,13 +88,14 @@ class LocalFiles:
                 found.setdefault(shard, []).append(self.root / part / stage / name)
         return found
 
-    def shards_with_files(self, part: str, stage: str) -> tuple[BitSet, BitSet]:
-        """Return the shards with files in the subfolder `part`, and those with several."""
+    def shards_with_data(self, stage: str) -> BitSet:
+        """Return the shards with data files here, and note in `several` which have more than one."""
         found, several = BitSet(), BitSet()
-        for name in self._files(part, stage):
+        for name in self._files("data", stage):
             if (shard := shard_in(name.partition("-")[0])) is not None:
                 (several if shard in found else found).add(shard)
-        return found, several
+        self.several[stage] = several
+        return found
 
     def files(self, part: str, stage: str) -> list[Path]:
         """Return the files that attempts at a stage have written to the subfolder `part` (`journal` or `data`), unordered."""

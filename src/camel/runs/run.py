@@ -388,7 +388,9 @@ class RunFolder(RunJournals):
                     _remove(paths)
             return
         # Usually a shard has one file, so resuming a large run does not read every marker.
-        _, several = self.shards_with_files("data", stage)
+        if stage not in self.several:
+            self.shards_with_data(stage)
+        several = self.several.pop(stage)
         for shard, paths in self.by_shard("data", stage, several).items() if several else ():
             if self.is_committed(stage, shard):
                 named = {self.root / one.file for one in self.versions(stage, shard)}

@@ -18,6 +18,7 @@ import msgspec
 from camel.core.errors import CamelError, InputError
 from camel.record.arrow import read_shard
 from camel.record.parquet import shape_of
+from camel.runs.bits import BitSet
 from camel.runs.compact import Compaction, compactions
 from camel.runs.layout import Layout
 from camel.runs.markers import Marker, marker_name
@@ -163,14 +164,16 @@ def _journals(folder: RunFolder, stage: str) -> list[Fault]:
     ]
 
 
-def missing_files(folder: RunFolder, stage: str) -> list[str]:
+def missing_files(folder: RunFolder, stage: str, committed: BitSet | None = None) -> list[str]:
     """Return the names of missing data files of committed shards, on a local disk. Object stores are not checked.
 
-    For the check before a run is reported as complete: fast, but finds no other damage.
+    For the check before a run is reported as complete: fast, but finds no other damage. `committed` has the committed shards
+    if they are known.
     """
     if not folder.on_disk:
         return []
-    lost = folder.committed(stage) - folder.shards_with_files("data", stage)[0]
+    committed = folder.committed(stage) if committed is None else committed
+    lost = committed - folder.shards_with_data(stage)
     if not lost:
         return []
     held = {
