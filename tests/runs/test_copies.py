@@ -373,6 +373,25 @@ def test_a_reader_waits_for_the_rest_that_another_process_on_the_node_copies(
     assert len(slept) == 1
 
 
+def test_a_journal_that_is_removed_meanwhile_is_not_missed(
+    tmp_path: Path, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "journal" / STAGE
+    folder.mkdir(parents=True)
+    for name in ("000001-aa", "000002-bb"):
+        (folder / name).write_bytes(b"journal")
+    real = copies.is_finished
+
+    def remove_first(path: Path) -> bool:
+        (folder / "000001-aa").unlink(missing_ok=True)
+        return real(path)
+
+    monkeypatch.setattr(copies, "is_finished", remove_first)
+    copier = copier_of(tmp_path, shelf)
+    copier.copy_left(lambda stage, shard: False)
+    assert copier.shards(STAGE).keys() == {2}
+
+
 def test_what_it_costs_and_what_is_refused():
     assert puts_per_second(100, 2, 60_000) == 200
     assert puts_per_second(100, 2, 5_000_000) == 1_000

@@ -236,7 +236,7 @@ class Runner:
             for name, tally in state.tallies.items():
                 if tally.committed < tally.planned and not named(name).retry:
                     await asyncio.to_thread(state.folder.hold_journals, name, copied=True)
-        except CamelError as error:
+        except (CamelError, OSError) as error:
             self.halt.set(str(error))
 
     async def _claim(self, folder: RunFolder) -> None:

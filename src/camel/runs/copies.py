@@ -58,10 +58,8 @@ class CopiedAttempt:
 
     def __init__(self, entries: Iterable[FileEntry] = ()) -> None:
         by_start = {one.name.rpartition("-")[2]: one for one in entries}
-        self.ended, self.modified = (
-            END in by_start,
-            max((one.modified for one in by_start.values()), default=0),
-        )
+        self.ended = END in by_start
+        self.modified = max((one.modified for one in by_start.values()), default=0.0)
         self.names, self.size = list[str](), 0
         """The copies without a gap, in order, and the bytes in them."""
         while (piece := by_start.get(f"{self.size:012d}")) is not None and piece.size:
@@ -221,15 +219,16 @@ class Copier:
 
     def copy_left(self, committed: Committed) -> None:
         """Copy the finished journals in this folder to their end."""
-        for path in sorted((self.root / "journal").glob("*/*-*")):
-            if path in self._rescued or path in self._open or not is_finished(path):
-                continue
-            if committed(path.parent.name, int(path.name.partition("-")[0])):
-                path.unlink(missing_ok=True)
-                continue
-            self.publish(path, None, path.stat().st_size)
-            self.end(path)
-            self._rescued.add(path)
+        for path in sorted((self.root / "journal").glob("*/[0-9]*-*")):
+            with contextlib.suppress(FileNotFoundError):  # removed after its shard was committed
+                if path in self._rescued or path in self._open or not is_finished(path):
+                    continue
+                if committed(path.parent.name, int(path.name.partition("-")[0])):
+                    path.unlink()
+                    continue
+                self.publish(path, None, path.stat().st_size)
+                self.end(path)
+                self._rescued.add(path)
 
     def _grown(self, one: _Followed) -> None:
         if not self.active:
