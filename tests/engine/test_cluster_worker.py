@@ -25,11 +25,11 @@ from camel.engine.halt import LEASE_LOST, Halt, Unfinished
 from camel.engine.site import (
     WAIT,
     CoordinatorGone,
+    Divider,
     Grant,
     Heartbeat,
     HeartbeatReply,
     ModelReport,
-    NoLimits,
     StageReport,
     Turn,
     WorkerReport,
@@ -503,7 +503,7 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     assert sorted(type(end).__name__ for end in ends) == ["RuntimeError", "WorkerEnd"]
 
 
-class SixtyCalls(NoLimits):
+class SixtyCalls(Divider):
     """A budget for one worker."""
 
     def share(self, worker: str) -> WorkerShare:
