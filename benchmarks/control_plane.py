@@ -32,7 +32,6 @@ from typing import Any
 
 import psutil
 
-from benchmarks import recorded
 from camel.core.errors import DeadlineExceeded, RateLimited
 from camel.core.history import History
 from camel.core.message import Usage
@@ -75,7 +74,6 @@ def main() -> int:
     )
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--ray", action="store_true")
-    recorded.option(parser)
     args = parser.parse_args()
     good = True
     print(
