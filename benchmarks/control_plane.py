@@ -32,7 +32,6 @@ from typing import Any
 
 import psutil
 
-from benchmarks import recorded
 from camel.core.errors import DeadlineExceeded, RateLimited
 from camel.core.history import History
 from camel.core.message import Usage
@@ -75,7 +74,6 @@ def main() -> int:
     )
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--ray", action="store_true")
-    recorded.option(parser)
     args = parser.parse_args()
     good = True
     print(
@@ -101,12 +99,13 @@ def main() -> int:
         "| scarce endpoints, 200 workers | refused after 10 s | capacity used | longest wait, s | given up | before |"
     )
     print("|---|---|---|---|---|---|")
-    seconds = 60 if args.short else 120
     for endpoints, slots, conversations, before in (
         (5 if args.short else 20, 32, 1_600 if args.short else 6_400, "88% refused, 94-98% used"),
         (1, 8, 400, "98% refused, one worker halts the run"),
     ):
-        scarce = run_virtual(_scarce(endpoints, slots, conversations, seconds))
+        scarce = run_virtual(
+            _scarce(endpoints, slots, conversations, 60 if args.short and endpoints > 1 else 120)
+        )
         refused, used = scarce.refused / max(1, scarce.refused + scarce.served), scarce.used
         print(
             f"| {endpoints} with {slots} slots, {conversations:,} conversations | {refused:.1%} | {used:.1%} | "

@@ -27,11 +27,11 @@ from camel.engine.halt import LEASE_LOST, Halt, Unfinished
 from camel.engine.site import (
     WAIT,
     CoordinatorGone,
+    Divider,
     Grant,
     Heartbeat,
     HeartbeatReply,
     ModelReport,
-    NoLimits,
     StageReport,
     Turn,
     WorkerReport,
@@ -512,7 +512,26 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     assert sorted(type(end).__name__ for end in ends) == ["RuntimeError", "WorkerEnd"]
 
 
-class SixtyCalls(NoLimits):
+@virtual_time
+async def test_what_others_wait_for_is_reported_before_the_next_heartbeat_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(member, "BEAT_EVERY", 5.0)
+    team = Team(Bench(tmp_path, 8), ttl=60.0)
+    team.hire("a")
+    await asyncio.sleep(1.0)
+    site = team.sites["a"]
+    before = len(site.shares)
+    await asyncio.sleep(1.0)
+    assert len(site.shares) == before
+    site.has_freed_slots = True
+    await asyncio.sleep(1.0)
+    assert before < len(site.shares) <= before + 1.0 / member.SOON + 1
+    site.has_freed_slots = False
+    await team.close()
+
+
+class SixtyCalls(Divider):
     """A budget for one worker."""
 
     def share(self, worker: str) -> WorkerShare:

@@ -16,7 +16,7 @@ from camel.engine.halt import Halt
 from camel.engine.site import ModelReport, WorkerReport, WorkerShare
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.shares import Claim, SharedBudget, Shares, _BudgetPiece
-from camel.models.governor import EndpointReport, Rates
+from camel.models.governor import EndpointReport, Rates, Share
 from camel.models.prices import ModelPrice
 from tests.support.sharing import divide
 
@@ -146,6 +146,33 @@ def test_each_model_has_limits_of_its_own_at_the_same_address():
     assert [one.rpm for one in rates if one] == [30, 30]
     assert ceiling_of(given_out["a"], "big") == 4
     assert "big" not in given_out["b"].endpoints
+
+
+@given(st.lists(st.sampled_from(["", "reply lost", "arrives"]), max_size=20))
+def test_shares_that_did_not_arrive_are_sent_again(fates: list[str]):
+    """Only what has changed is sent, and a worker whose last reply arrived has the coordinator's present state."""
+    share = Shares(Budget(), {MODEL: Rates(rpm=600)}, now=lambda: 0.0)
+    known: Share | None = None
+    received, number = 0, 0
+    for others, fate in enumerate([*fates, "arrives"]):
+        number += 1
+        mine: dict[str, dict[str, EndpointReport | None]] = {MODEL: {URL: EndpointReport(1)}}
+        share.hear("w", WorkerReport(endpoints=mine, number=number, received=received))
+        share.hear(f"other{others}", WorkerReport(endpoints=mine, number=1))
+        share.tick({}, ["w", *(f"other{before}" for before in range(others + 1))], 1)
+        if not fate:
+            continue
+        sent = share.share("w")
+        assert sent.heard == number
+        if fate == "arrives":
+            received = sent.number
+            known = sent.endpoints[MODEL].shares.get(URL, known)
+            assert known is not None
+            assert known.rpm == pytest.approx(600 / (others + 2))
+    share.hear("w", WorkerReport(number=number + 1, received=received))
+    assert share.share("w").endpoints[MODEL].shares == {}, "what has arrived is not sent again"
+    share.hear("w", WorkerReport(endpoints={MODEL: {URL: EndpointReport(9)}}, number=1))
+    assert share.endpoints()[MODEL][URL] == EndpointReport(len(fates) + 2), "a late report changes nothing"
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 3), st.integers(1, 1_000))

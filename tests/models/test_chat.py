@@ -460,7 +460,7 @@ def test_two_event_loops_in_sequence() -> None:
             if not model_at:
                 model_at.append(ChatModel("m", base_url=server.url))
             model = model_at[0]
-            model.pool._replicas[0].url = server.url
+            model.pool._placement.replicas[0].url = server.url
             await talk(model, server)
 
     kept: list[ChatModel] = []

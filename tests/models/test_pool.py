@@ -27,12 +27,12 @@ from camel.core.errors import (
     Unreachable,
 )
 from camel.core.history import History
-from camel.models import sessions
+from camel.models import placement
 from camel.models.discovery import DnsName, Given, Listed, find_replicas
 from camel.models.governor import Rates, Share
+from camel.models.placement import IDLE
 from camel.models.pool import Pool
 from camel.models.replica import FAILURES, LONGEST_PAUSE, PAUSE, PoolSettings, Slot, Waiter
-from camel.models.sessions import IDLE
 from camel.models.sharing import PoolShare
 from camel.models.simulator import Constant, LedgerRow, Simulator, SimulatorSettings, read_rows
 from tests.support.virtual_time import virtual_time
@@ -127,7 +127,7 @@ def test_calls_without_a_session_go_to_the_least_busy_replica():
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sessions, "REMEMBERED", 100)
+    monkeypatch.setattr(placement, "REMEMBERED", 100)
     clock = Clock()
     its = _pool(clock=clock)
     for number in range(1_000):

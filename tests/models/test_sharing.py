@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from camel.models.governor import EndpointReport, Rates
 from camel.models.outbox import Outbox
-from camel.models.ring import Ring
+from camel.models.placement import Ring
+from camel.models.replica import PoolSettings, Replica
 from camel.models.sharing import (
     LONGEST_TURN,
-    SETTLE,
     UNUSED_SECONDS,
     SharedEndpoint,
     SharedEndpoints,
@@ -332,13 +332,8 @@ def test_no_change_is_lost_with_a_message(moves: list[tuple[int, int | None, str
 # --- the ring --------------------------------------------------------------------------------------------------------
 
 
-class Named:
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-
 def test_a_replica_that_comes_or_goes_moves_only_its_own_conversations():
-    replicas = [Named(f"http://r{number}/v1") for number in range(50)]
+    replicas = [Replica(f"http://r{number}/v1", PoolSettings(), 0.0) for number in range(50)]
     names = [f"c{number}" for number in range(500)]
     one, fewer = Ring(replicas), Ring(replicas[1:])
     for name in names:
@@ -348,7 +343,3 @@ def test_a_replica_that_comes_or_goes_moves_only_its_own_conversations():
     assert max(counts.values()) < 1.7 * 400
     assert len(counts) == 50
     assert not list(Ring([]).draw("c"))
-
-
-def test_settling_is_longer_than_two_heartbeats():
-    assert SETTLE > 2 * 1.25

@@ -20,7 +20,6 @@ from camel.engine.site import (
     Divider,
     Heartbeat,
     HeartbeatReply,
-    NoLimits,
     Turn,
     WorkerReport,
     WorkerShare,
@@ -63,7 +62,7 @@ class Coordinator:
         share: Divider | None = None,
         now: Callable[[], float] = clock,
     ) -> None:
-        self._concurrency, self._share, self._now, self._ttl = concurrency, share or NoLimits(), now, ttl
+        self._concurrency, self._share, self._now, self._ttl = concurrency, share or Divider(), now, ttl
         self._leases = Leases(0, ttl=ttl)
         self._turn = Turn(0)
         self._closed = False

@@ -212,45 +212,26 @@ Factory = Callable[[str], Awaitable[Site]]
 not contain secrets."""
 
 
-class Divider(Protocol):
-    """Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator; may keep state."""
+class Divider:
+    """Divides the cluster's limits (rates, budgets) among the workers. Runs in the coordinator. This one divides nothing."""
 
     def hear(self, worker: str, report: WorkerReport) -> None:
         """Take a report of a live worker."""
-        ...
 
     def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
         """Divide the limits, about twice a second. Return the reason to stop the run, if there is one.
 
-        `expected` is the number of workers that will be there soon. `reports` has the last report of every worker, including dead ones. Of endpoints, it has only the last changes.
+        `expected` is the number of workers that will be there soon. `reports` has the last report of every worker, including
+        dead ones. Of endpoints, it has only the last changes.
         """
-        ...
-
-    def share(self, worker: str) -> WorkerShare:
-        """Return the share of a worker that has just reported."""
-        ...
-
-    def endpoints(self) -> dict[str, dict[str, EndpointReport | None]]:
-        """Return the sums of the reports on endpoints, by model name and address."""
-        ...
-
-
-class NoLimits:
-    """Divides nothing, because nothing is limited."""
-
-    def hear(self, worker: str, report: WorkerReport) -> None:
-        """Ignore the report."""
-
-    def tick(self, reports: Mapping[str, WorkerReport], live: Collection[str], expected: int) -> str:
-        """Return no reason to stop."""
         return ""
 
     def share(self, worker: str) -> WorkerShare:
-        """Return an empty share."""
+        """Return the share of a worker that has just reported."""
         return WorkerShare()
 
     def endpoints(self) -> dict[str, dict[str, EndpointReport | None]]:
-        """Return nothing."""
+        """Return the sums of the reports on endpoints, by model name and address."""
         return {}
 
 

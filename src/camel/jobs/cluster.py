@@ -191,20 +191,14 @@ class JobSite:
 
     def report(self) -> WorkerReport:
         """Return the current counts of calls and items, for the coordinator."""
-        tables = {name: pool.report() for name, pool in self._pools.items()}
-        for name, table in tables.items():
-            for url, one in table.items():
-                self._outbox.put((name, url), one)
-        self._outbox.keep({(name, url) for name, table in tables.items() for url in table})
+        pools = self._pools.items()
+        self._outbox.replace({(name, url): one for name, pool in pools for url, one in pool.report().items()})
         number, changes = self._outbox.message()
         endpoints: dict[str, dict[str, EndpointReport | None]] = {name: {} for name in self._pools}
         for (name, url), one in changes.items():
             endpoints[name][url] = one
         parts = self._share.endpoints
-        lists = {
-            name: pool.listed(packed=name in parts and parts[name].send_list)
-            for name, pool in self._pools.items()
-        }
+        lists = {name: pool.listed(name in parts and parts[name].send_list) for name, pool in pools}
         return WorkerReport(
             {name: one.report() for name, one in self._meter.models.items()},
             {

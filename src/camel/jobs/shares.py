@@ -18,7 +18,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from camel.core.message import Usage
-from camel.engine.site import Grant, WorkerReport, WorkerShare
+from camel.engine.site import Divider, Grant, WorkerReport, WorkerShare
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, used_up
 from camel.jobs.failures import PATIENCE, ClusterFailures
@@ -142,7 +142,7 @@ class SharedBudget:
             piece.offered, piece.lowered = piece.used + keeps, number
 
 
-class Shares:
+class Shares(Divider):
     """Divides a job's budget and its endpoints among the workers, and decides when the run stops. Runs in the coordinator."""
 
     def __init__(

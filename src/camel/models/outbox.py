@@ -6,6 +6,7 @@ receiver needs no history, and neither side needs to know whether a message or i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -28,11 +29,10 @@ class Outbox(Generic[K, V]):
             self._rows[key] = value
             self._unsure[key] = self.number + 1
 
-    def keep(self, keys: set[K]) -> None:
-        """Remove all rows except those of `keys`."""
-        if len(self._rows) > len(keys):
-            for key in self._rows.keys() - keys:
-                self.put(key, None)
+    def replace(self, rows: Mapping[K, V]) -> None:
+        """Set all rows, and remove the others."""
+        for key in [*rows, *(self._rows.keys() - rows.keys())]:
+            self.put(key, rows.get(key))
 
     def message(self) -> tuple[int, dict[K, V | None]]:
         """Return the number of the next message and the rows that it must contain."""

@@ -7,17 +7,56 @@ conversations that its part has grown.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import math
 import random
+import struct
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
 
-from camel.models.replica import Replica
-from camel.models.ring import Ring
+from camel.models.replica import Replica, Session
 
+IDLE = 30.0
+"""Seconds without a call after which an unreleased conversation counts as ended."""
+REMEMBERED = 65_536
+"""Maximum number of conversations whose replica is remembered."""
+POINTS = 48
+"""Points of each replica. More of them make the parts of the ring more even."""
+DRAWS = 8
+"""Candidates per conversation."""
 LEAST_BUSY = 8
 """Number of replicas of which a call without a session gets the least busy one."""
+
+
+class Ring:
+    """A consistent hash of conversations to replicas, the same in every process.
+
+    Each replica has some points on a ring, and each draw is a hash of the conversation's name, which stands for the next point.
+    So a replica that comes or goes moves only its own conversations.
+    """
+
+    def __init__(self, replicas: Iterable[Replica] = ()) -> None:
+        self._owners: dict[int, Replica] = {point: one for one in replicas for point in _points(one.url)}
+        self._places = sorted(self._owners)
+
+    def draw(self, name: str) -> Iterator[Replica]:
+        """Yield candidates for a name, best first. Some may be repeated."""
+        places, owners = self._places, self._owners
+        if not places:
+            return
+        digest = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8 * DRAWS).digest()
+        for place in struct.iter_unpack(">Q", digest):
+            yield owners[places[bisect_right(places, place[0]) % len(places)]]
+
+
+@lru_cache(8_192)
+def _points(url: str) -> tuple[int, ...]:
+    digest = hashlib.shake_128(url.encode("utf-8", "replace")).digest(8 * POINTS)
+    return struct.unpack(f">{POINTS}Q", digest)
 
 
 class Placement:
@@ -27,7 +66,7 @@ class Placement:
         """`load` is the maximum number of conversations on a replica, as a multiple of its fair part."""
         self._load = load
         self.replicas: list[Replica] = []
-        self._ring: Ring[Replica] | None = None
+        self._ring: Ring | None = None
         """Made when it is first needed."""
         self._ready: dict[Replica, None] = {}
         """Replicas that may accept a new conversation."""
@@ -146,3 +185,61 @@ class Placement:
                 replica.wakes = math.inf
                 due.append(replica)
         return due
+
+
+class OpenSessions:
+    """The conversations of a pool. One without calls for a while counts as ended, so that its replica can accept another one."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self.open: OrderedDict[str, Session] = OrderedDict()
+        """Open conversations, least recently used first."""
+        self.ended: OrderedDict[str, Session] = OrderedDict()
+        """Ended conversations, whose replica is remembered in case they continue."""
+
+    @property
+    def next_end(self) -> float:
+        """Time at which the next conversation may count as ended."""
+        return next(iter(self.open.values())).used_at + IDLE if self.open else math.inf
+
+    def find(self, name: str) -> Session | None:
+        """Return a conversation that has begun."""
+        return (self.open.get(name) or self.ended.get(name)) if name else None
+
+    def use(self, session: Session, now: float) -> None:
+        """Count a call of a conversation that begins."""
+        session.busy += 1
+        session.used_at = now
+        if session.open:
+            self.open.move_to_end(session.name)
+        else:
+            self.ended.pop(session.name, None)
+            session.open = True
+            self._placement.add_open(session.replica, 1)
+            self.open[session.name] = session
+            self.sweep(now)
+
+    def release(self, name: str) -> Session | None:
+        """Forget a conversation. Return it if it was open."""
+        self.ended.pop(name, None)
+        session = self.open.pop(name, None)
+        if session is not None:
+            session.open = False
+            self._placement.add_open(session.replica, -1)
+        return session
+
+    def sweep(self, now: float) -> None:
+        """Treat conversations that have been idle for too long as ended."""
+        for _ in range(len(self.open)):
+            name, session = next(iter(self.open.items()))
+            full = len(self.open) > REMEMBERED
+            if not full and session.used_at > now - IDLE:
+                break
+            if session.busy:
+                session.used_at = now
+                self.open.move_to_end(name)
+                continue
+            self.release(name)
+            self.ended[name] = session
+            if len(self.ended) > REMEMBERED:
+                self.ended.popitem(last=False)

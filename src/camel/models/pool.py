@@ -30,7 +30,7 @@ from camel.core.message import Usage
 from camel.core.model import Request
 from camel.models.discovery import Source
 from camel.models.governor import EndpointReport, Share
-from camel.models.placement import Placement
+from camel.models.placement import OpenSessions, Placement
 from camel.models.replica import (
     PoolSettings,
     Replica,
@@ -42,7 +42,6 @@ from camel.models.replica import (
     is_misplaced,
     running_loop,
 )
-from camel.models.sessions import OpenSessions
 from camel.models.sharing import PoolShare
 from camel.models.subsets import FEW, ReplicaList, Subset, digest_of, pack
 

@@ -28,7 +28,7 @@ from camel.engine.halt import Halt
 from camel.engine.nodes import NodeFault, NodeHealth
 from camel.engine.notices import Tell, describe_release, ignore_notice
 from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
-from camel.engine.site import Divider, Factory, NoLimits, Turn
+from camel.engine.site import Divider, Factory, Turn
 from camel.engine.stage import ShardTable
 from camel.engine.supervisor import StepPass
 from camel.runs.bits import BitSet
@@ -94,7 +94,7 @@ class RaySupervisor:
         set itself, and is not stored. `watch` gets the overall state and `tell` gets notices of workers that died, both on
         the event loop of the stage.
         """
-        self._factory, self._folder, self._share = factory, folder, share or NoLimits()
+        self._factory, self._folder, self._share = factory, folder, share or Divider()
         self._concurrency, self._workers, self._ttl = concurrency, workers, ttl
         self._environment, self._watch, self._tell = environment or {}, watch, tell
         self._fence = Fence(folder, ttl)
