@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks import recorded
 from camel import ChatModel, InputError, plan_cluster
-from camel.generation.capacity import COPY_BYTES, COPY_EVERY, journaled, segment_puts
+from camel.generation.capacity import journaled
 from camel.generation.config import Assumptions, Figure, GenerateConfig, RunSection
 from camel.generation.guesses import Need
 from camel.generation.plan import WORKER
@@ -23,6 +21,7 @@ from camel.jobs.log import LOG, RunLog
 from camel.models.prices import ModelPrice
 from camel.models.simulator import LogNormal, SimulatorSettings
 from camel.models.spec import ModelSpec
+from camel.runs.copies import puts_per_second
 from tests.support import in_process
 from tests.support.endpoints import serve
 from tests.support.jobs import generation
@@ -90,16 +89,14 @@ def test_requests_to_the_store():
     assert size > 5 * 2**20
     parts = ceil(size / (5 * 2**20))
     assert large.shard_puts == 2 * large.plan.shards + last.shards * (parts + 1)
-    assert large.segment_puts == pytest.approx(93 * 720 * 3600 / COPY_EVERY)
-
-
-@given(st.floats(0, 1e7), st.integers(1, 500), st.integers(0, 10**10), st.floats(0, 1e14))
-def test_copies_of_journals(seconds: float, busy: int, calls: int, written: float):
-    puts = segment_puts(seconds, busy, calls, written)
-    assert puts <= calls, "without a new reply there is nothing to copy"
-    assert puts <= busy * seconds / COPY_EVERY + written / COPY_BYTES
-    assert puts in (calls, busy * seconds / COPY_EVERY, written / COPY_BYTES)
-    assert puts <= segment_puts(2 * seconds, busy, calls, written)
+    seconds = 720 * 3600
+    assert large.copy_puts == pytest.approx(seconds * puts_per_second(93, large.shards_per_worker, 0))
+    rare = plan_cluster(config(run=RunSection(copy_every=20, copy_bytes=10**9)), hours=720, rate=10)
+    assert rare.copy_puts == pytest.approx(large.copy_puts / 10)
+    all_calls = plan_cluster(config(run=RunSection(copy_every=1e-6)), hours=720, rate=10)
+    assert all_calls.copy_puts == all_calls.plan.left.likely.calls, (
+        "without a new reply there is nothing to copy"
+    )
 
 
 def test_memory_is_as_recorded():
@@ -203,7 +200,7 @@ def test_a_complete_run_needs_nothing(pilot: Path):
     plan = plan_cluster(done, hours=10, rate=1, gpu_price=2)
     assert plan.plan.stages[-1].done == 4
     assert (plan.replicas.likely, plan.calls_per_second, plan.concurrency) == (0, 0, 0)
-    assert (plan.shard_puts, plan.segment_puts) == (0, 0)
+    assert (plan.shard_puts, plan.copy_puts) == (0, 0)
     assert plan.gpu_money == Figure(0, 0, 0)
     assert plan_cluster(done, replicas=2, rate=1).hours.likely == 0
 

@@ -194,8 +194,8 @@ def _cluster_rows(cluster: ClusterPlan) -> Iterator[tuple[str, str, str]]:
     yield "nodes", f"{cluster.nodes:,}", ""
     journal = f"journals: {cluster.shards_per_worker:.2g} shards per worker, {short(cluster.journal_per_item)} bytes per item"
     yield "disk per node", f"{short(cluster.disk_per_node)} bytes", journal
-    puts = f"{short(cluster.shard_puts)} for shards, {short(cluster.segment_puts)} for journals"
-    yield "put requests", short(cluster.shard_puts + cluster.segment_puts), f"in an object store: {puts}"
+    puts = f"{short(cluster.shard_puts)} for shards, {short(cluster.copy_puts)} for journals"
+    yield "put requests", short(cluster.shard_puts + cluster.copy_puts), f"in an object store: {puts}"
     yield "driver's memory", f"{short(cluster.driver_memory)} bytes", f"{cluster.plan.shards:,} shards"
     yield "coordinator's memory", f"{short(cluster.coordinator_memory)} bytes", ""
     cost = between(cluster.gpu_money, money) if cluster.gpu_money else "unknown: pass --gpu-price"

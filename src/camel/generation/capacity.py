@@ -28,10 +28,9 @@ from camel.generation.plan import (
 from camel.generation.rate import CallRate, measured_rate
 from camel.jobs.log import last_events
 from camel.reports.numbers import counted, short
+from camel.runs.copies import CopyLimits, puts_per_second
 from camel.runs.run import open_folder
 
-COPY_EVERY, COPY_BYTES = 2.0, 1e6
-"""Seconds, and bytes, after which a worker copies the new end of its journals to an object store."""
 JOURNAL_PER_CALL = 250
 """Bytes of a journaled reply in addition to its text."""
 PART = 5 * 2**20
@@ -59,8 +58,8 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     disk_per_node: float
     """Unfinished journals on a node."""
     shard_puts: float
-    """Put requests for data files and markers; those of `segment_puts` are for copies of journals."""
-    segment_puts: float
+    """Put requests for data files and markers; those of `copy_puts` are for copies of journals."""
+    copy_puts: float
     driver_memory: float
     coordinator_memory: float
     gpu_hours: Figure
@@ -122,6 +121,8 @@ def plan_cluster(
     busy = workers(needed, each)
     characters, shards = config.plan.characters_per_token, 1.5 + max(1.0, WORKER / last.shard_size)
     journal = journaled(last.need.high, characters) / max(1, last.items)
+    written = journaled(left.likely, characters) / (during * busy) if during and busy else 0.0
+    limits = CopyLimits(config.run.copy_every, config.run.copy_bytes)
     gpu_hours = Figure(*(gpus * number * hour for number, hour in zip(servers, time, strict=True)))
     return ClusterPlan(
         plan=plan,
@@ -137,17 +138,12 @@ def plan_cluster(
         journal_per_item=journal,
         disk_per_node=journal * min(last.items, min(busy, workers_per_node) * shards * last.shard_size),
         shard_puts=sum(map(_puts, plan.stages)),
-        segment_puts=segment_puts(during, busy, left.likely.calls, journaled(left.likely, characters)),
+        copy_puts=min(left.likely.calls, during * puts_per_second(busy, shards, written, limits)),
         driver_memory=DRIVER + PER_SHARD * plan.shards,
         coordinator_memory=COORDINATOR + PER_SHARD * max(s.shards for s in plan.stages) + PER_WORKER * busy,
         gpu_hours=gpu_hours,
         gpu_money=None if gpu_price is None else Figure(*(gpu_price * one for one in gpu_hours)),
     )
-
-
-def segment_puts(seconds: float, busy: float, calls: float, written: float) -> float:
-    """Return the put requests of `busy` workers that copy their journals in a time, with `calls` replies in `written` bytes."""
-    return min(calls, max(busy * seconds / COPY_EVERY, written / COPY_BYTES))
 
 
 def journaled(need: Need, characters_per_token: float) -> float:
