@@ -1,4 +1,4 @@
-"""A worker's pool in a cluster: its subset of replicas, the shares it is told, and many replicas."""
+"""A worker's pool in a cluster: its subset of replicas, the shares that it gets, and many replicas."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class PoolShare(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Boxes = Mapping[str, "Outbox[tuple[str, str], Share | Subset]"]
-"""What each worker has to be told: its shares and subsets by model and address."""
+"""What each worker does not know yet: shares and subsets by model and address."""
 
 
 class SharedLimit:
@@ -72,7 +72,7 @@ class SharedLimit:
     def __init__(self, ceiling: float = math.inf) -> None:
         self.ceiling = self.limit = ceiling
         self.served = self.refused = 0
-        """Calls since the last judgement."""
+        """Calls since the last judgment."""
         self._score = 0.0
         """Refusals that served calls have not compensated."""
         self._blind_until = self._next = 0.0
@@ -87,7 +87,7 @@ class SharedLimit:
         self._unused_since = math.inf
 
     def judge(self, now: float, in_flight: int, wanted: int) -> None:
-        """Update the limit by the calls since the last judgement."""
+        """Update the limit by the calls since the last judgment."""
         served, refused, self.served, self.refused = self.served, self.refused, 0, 0
         if now < self._blind_until:
             return  # workers do not have the new limit yet
@@ -154,7 +154,7 @@ class SharedEndpoint:
         self._sums = [0] * (len(EndpointReport.__struct_fields__) - 1)
         self._summed: EndpointReport | None = None
         self._given: dict[str, int] = {}
-        """Slots that each worker was told last."""
+        """Slots in the last share of each worker."""
         self._held: dict[str, int] = {}
         """Slots that each worker may be using."""
         self._all_held = 0
