@@ -10,12 +10,15 @@ The server answers after the vote is on disk, never before.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
+from urllib.parse import quote
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -28,10 +31,67 @@ from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, v
 from camel.explorer.access import MISALIGNMENT, Consent, Keys, local, read_form
 from camel.explorer.pages import environment
 from camel.explorer.routing import Refused, new_app
-from camel.explorer.vote.passes import Passes
 from camel.query.answers import NeedsConsent
 from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
+
+DAYS = 180
+"""Number of days for which a browser stores a pass."""
+
+
+class Passes:
+    """Makes and checks passes: names of voters, signed with the folder's own secret.
+
+    An invitation link and a browser's cookie carry the same text, so that a link works on any device and after every restart.
+    Where the app is open to others, a name without a pass is not accepted.
+    """
+
+    def __init__(self, keys: Keys, *, secure: bool = False) -> None:
+        self._keys, self._secure = keys, secure
+        self._cookie = f"camel-voter-{keys.suffix}"
+
+    def of(self, voter: str) -> str:
+        """Return the pass of a voter. The pass of "" is for a voter who will choose a name."""
+        name = base64.urlsafe_b64encode(voter.encode()).decode().rstrip("=")
+        return f"{name}.{self._keys.sign(self._signed(voter))}"
+
+    def voter(self, token: str) -> str | None:
+        """Return the voter's name in a pass. Return None if the pass is invalid."""
+        name, _, signature = token[:1_000].partition(".")
+        try:
+            voter = base64.urlsafe_b64decode(name.encode() + b"=" * (-len(name) % 4)).decode()
+        except (binascii.Error, ValueError):
+            return None
+        return voter if self._keys.signed(self._signed(voter), signature) else None
+
+    def link(self, voter: str) -> str:
+        """Return the path of an invitation link."""
+        return f"/join?pass={quote(self.of(voter))}"
+
+    def shown(self, request: Request) -> str | None:
+        """Return the voter whose pass a browser sent. Return "" if they have not chosen a name, and None without a pass."""
+        return self.voter(request.cookies.get(self._cookie, ""))
+
+    def give(self, response: Response, voter: str) -> None:
+        """Store a pass in the browser. The cookie is lax, so that it is also sent after a click on a link in a mail."""
+        response.set_cookie(
+            self._cookie,
+            self.of(voter),
+            max_age=DAYS * 86_400,
+            httponly=True,
+            samesite="lax",
+            secure=self._secure,
+            path="/",
+        )
+
+    def take(self, response: Response) -> None:
+        """Delete the pass from the browser."""
+        response.delete_cookie(self._cookie, httponly=True, samesite="lax", secure=self._secure, path="/")
+
+    @staticmethod
+    def _signed(voter: str) -> str:
+        return f"voter\n{voter}"
+
 
 _NONCE = re.compile(r"[0-9a-f]{0,32}")
 

@@ -19,8 +19,7 @@ from camel.evaluation.pairs import read_pairs
 from camel.evaluation.votes import BallotBox, voter_name, votes_folder
 from camel.explorer.access import Keys, is_loopback
 from camel.explorer.serving import answer, is_any, link_to, listening, open_page
-from camel.explorer.vote.app import create_app
-from camel.explorer.vote.passes import Passes
+from camel.explorer.vote.app import Passes, create_app
 
 
 class Links(NamedTuple):
