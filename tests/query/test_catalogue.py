@@ -27,7 +27,7 @@ from camel.detectors.marks import looked_by, marks_of
 from camel.explorer.maps import MapView, map_of, maps_in
 from camel.formats.exporters import FORMATS
 from camel.index.facets import FACETS, NUMBERS, bucket
-from camel.index.garbage import unused
+from camel.index.files import unused
 from camel.index.marks import Looking
 from camel.index.merge import merge
 from camel.index.text import make_text_index
@@ -709,7 +709,7 @@ def test_search_is_filtered_sorted_paged_and_counted_like_a_list(texts: World):
 def test_a_search_without_an_index_is_limited_and_has_a_note(
     texts: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("camel.query.text.SCANNED", 10)
+    monkeypatch.setattr("camel.query.scope.SCANNED", 10)
     society(tmp_path / "run", rows=30)
     with Catalogue([tmp_path / "run"]) as catalogue:
         page = catalogue.search(Query(text="the"))
