@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
-from camel.evaluation.humaneval.passing import Passing
 from camel.evaluation.humaneval.records import SAMPLES
+from camel.evaluation.humaneval.report import Passing
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.results import Comparison, Cost, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
