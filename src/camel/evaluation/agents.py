@@ -20,7 +20,7 @@ from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.status import check_finished
 from camel.models.connect import label, split_name
 from camel.models.spec import ModelSpec, find_spec
-from camel.reports.report_files import write_report
+from camel.reports.html import write_report
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.storage import inside

@@ -36,8 +36,8 @@ from camel.query.columns import known_columns, select_by_shard
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow
 from camel.record.release import Release, check_labels
+from camel.reports.html import write_report
 from camel.reports.intervals import wilson
-from camel.reports.report_files import write_report
 from camel.runs.canary import canary_of
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader

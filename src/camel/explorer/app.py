@@ -13,8 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from camel.explorer.access import MAX_FORM, Consent, Keys, local
 from camel.explorer.contrast_pages import add_contrast_pages
-from camel.explorer.downloads import add_downloads
-from camel.explorer.list_pages import add_list_pages
+from camel.explorer.list_pages import add_downloads, add_list_pages
 from camel.explorer.map_pages import add_map_pages
 from camel.explorer.play_pages import add_play
 from camel.explorer.rooms import Agents

@@ -11,7 +11,7 @@ A list path finds the rows of a page in the order of a query; a count path count
             Cube          from precomputed combinations of facets          (`counting.py`)
             Scan          any rows, from the query's columns               (`counting.py`)
 
-The one decision to know: the cheapest path that can answer a query is used. `view.choose_list` chooses a list path. The method
+The one decision to know: the cheapest path that can answer a query is used. `catalogue.choose_list` chooses a list path. The method
 `of` of a count path decides which files it can count, and `counting.COUNT_PATHS` has the cheapest first.
 """
 

@@ -36,11 +36,11 @@ from camel.reports.blocks import (
     settings_block,
     styled,
 )
+from camel.reports.html import write_report
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
 from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
-from camel.reports.report_files import write_report
 from camel.runs.run import RunFolder
 from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.results import Figures, Line, figures
