@@ -26,10 +26,9 @@ from camel.detectors import DETECTORS, detect
 from camel.detectors.marks import looked_by, marks_of
 from camel.explorer.maps import MapView, map_of, maps_in
 from camel.formats.exporters import FORMATS
+from camel.index.build import Looking
 from camel.index.facets import FACETS, NUMBERS, bucket
-from camel.index.files import unused
-from camel.index.marks import Looking
-from camel.index.merge import merge
+from camel.index.merge import merge, unused
 from camel.index.text import make_text_index
 from camel.models.prices import cost
 from camel.query.annotated import ANNOTATED, FILTERS, YES
@@ -193,8 +192,8 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
                 annotations.change(one.transcript.id, star=star, tags=tags, note=note)
     with pytest.MonkeyPatch.context() as patch:
         # Small limits, so that a few rows exercise all ways to find a row far down a sorted list.
-        patch.setattr("camel.query.number_scan._SORTED_AT_ONCE", 4)
-        patch.setattr("camel.query.number_scan._STEPS", 3)
+        patch.setattr("camel.query.sorted_copies._SORTED_AT_ONCE", 4)
+        patch.setattr("camel.query.sorted_copies._STEPS", 3)
         patch.setattr("camel.query.database.SEGMENT", 25)
         with Catalogue([folder / "small", folder / "large", folder / "bare"]) as catalogue:
             yield World(catalogue, known)

@@ -22,10 +22,9 @@ from camel.index.facets import elements
 from camel.jobs.job import Job, Step
 from camel.maps.diversity import THRESHOLD, Diversity, diversity, duplicates
 from camel.maps.embedders import Embedder
-from camel.maps.embedding import KEPT, SAMPLE, Embedding, home
+from camel.maps.embedding import KEPT, SAMPLE, Embedding, Of, checked, home
 from camel.maps.layout import FIT, Vectors, need_package, place
 from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, point_name, schema, write
-from camel.maps.texts import Of, checked
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.record.release import RESTRICTED

@@ -6,7 +6,7 @@ A list path finds the rows of a page in the order of a query; a count path count
             RunOrder      in the order of the runs: by position, or by     (`run_order.py`)
                           reading until there are enough rows
             SortedCopies  sorted by a number, from sorted copies           (`sorted_copies.py`)
-            NumberScan    sorted by a number, from the query's columns     (`number_scan.py`)
+            NumberScan    sorted by a number, from the query's columns     (`sorted_copies.py`)
     count   Footers       from the footers of index files                  (`counting.py`)
             Cube          from precomputed combinations of facets          (`counting.py`)
             Scan          any rows, from the query's columns               (`counting.py`)
