@@ -26,8 +26,8 @@ from camel.detectors import DETECTORS, detect
 from camel.detectors.marks import looked_by, marks_of
 from camel.explorer.maps import MapView, map_of, maps_in
 from camel.formats.exporters import FORMATS
-from camel.index.build import Looking
 from camel.index.facets import FACETS, NUMBERS, bucket
+from camel.index.marks import Looking
 from camel.index.merge import merge, unused
 from camel.index.text import make_text_index
 from camel.models.prices import cost
