@@ -160,13 +160,8 @@ def add_list_pages(site: Site) -> None:
             next_title=after and views.title_of(views.roles(after.user, after.assistant, *after.others)),
         )
 
-    @get("/conversation/{run}/json")
-    def as_json(asked: PageRequest) -> Response:
-        return _copy(asked, "json")
-
-    @get("/conversation/{run}/markdown")
-    def as_markdown(asked: PageRequest) -> Response:
-        return _copy(asked, "md")
+    get("/conversation/{run}/json")(lambda asked: _copy(asked, "json"))
+    get("/conversation/{run}/markdown")(lambda asked: _copy(asked, "md"))
 
     @get("/compare")
     def compare(asked: PageRequest) -> Response:

@@ -10,33 +10,17 @@ from itertools import groupby
 
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import table as humaneval_table
-from camel.evaluation.report import cost_fact, cost_table, judging, write_evidence
+from camel.evaluation.report import cost_fact, cost_table, judging
 from camel.evaluation.report_table import judge_points, judging_plots
 from camel.evaluation.standing import Interval
 from camel.reports import blocks as kinds
-from camel.reports.html import write_report
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
 from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
-from camel.runs.run import RunFolder
-from camel.training.emergence.experiment import Emergence
-from camel.training.emergence.results import Figures, Line, figures
+from camel.training.emergence.results import Figures, Line
 
 PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
-
-
-class EmergenceJob(Emergence):
-    """An emergence study that writes a report at its end."""
-
-    def result(self, run: RunFolder) -> Figures:
-        """Write the report and return the figures."""
-        made, pairs, verdicts = figures(self)
-        prompts = self.contest().prompts
-        used = {name: prompts[name] for name in ("judge", "again", "single-shot")}
-        write_evidence(self.out, used, pairs, verdicts)
-        write_report(self.out, "emergence", report(made), made.to_json())
-        return made
 
 
 def report(made: Figures) -> kinds.Report:
