@@ -30,7 +30,7 @@ import camel.scenarios
 from camel import LocalServer, MaxMessages, RolePlaying, Sampling, Transcript, local_model, parse
 from camel.core.role_playing import ASSISTANT, USER
 from camel.reports.intervals import Clusters, Rate
-from camel.training.chats import IGNORED, chat_tokens
+from camel.training.data import IGNORED, chat_tokens
 from camel.training.stored_rows import Rows
 from camel.training.weights import need, opened
 

@@ -25,7 +25,7 @@ def main() -> None:
     from camel.core.toml import convert_table
     from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
-    from camel.reports.report_files import write_report
+    from camel.reports.html import write_report
     from camel.training.emergence.emergence_config import EmergenceConfig
     from camel.training.emergence.emergence_report import report
     from camel.training.emergence.experiment import Emergence

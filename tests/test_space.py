@@ -169,7 +169,7 @@ def test_for_everybody_with_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_token_that_is_too_short_is_refused():
     from camel.core.errors import InputError
-    from camel.explorer.serving import checked_token
+    from camel.explorer.app import checked_token
 
     assert checked_token("") == ""
     assert checked_token(TOKEN) == TOKEN

@@ -18,7 +18,7 @@ from camel.core.planner import read_roles
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import detect
-from camel.evaluation.deserved import verdict_in
+from camel.evaluation.study_job import verdict_in
 from camel.formats.original import pairs
 
 LONG = 20_000

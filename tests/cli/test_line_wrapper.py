@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from camel.cli.line_wrapper import LineWrapper
+from camel.cli.screen import LineWrapper
 
 TEXT = st.text(st.sampled_from("ab cd,. \n\té各位🐫x"), max_size=120)
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from camel.cli.signals import SignalHandler
+from camel.cli.session import SignalHandler
 
 
 async def test_a_signal_is_handled_after_what_it_interrupted():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from camel.core.lists import NAME_CHARS, SENTENCE_CHARS
 from camel.scenarios import parse_list
-from camel.scenarios.duplicates import Distinct
+from camel.scenarios.lists import Distinct
 from tests.support.scaling import assert_linear
 
 THREE = ["Accountant", "Actor", "Baker"]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from camel.evaluation.humaneval import judging
 from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import ProgramJudge, ProgramVerdict, same
-from camel.evaluation.humaneval.passing import pass_at, passing
 from camel.evaluation.humaneval.problems import Problem, problems
+from camel.evaluation.humaneval.report import pass_at, passing
 from camel.sandbox.process import Killed, Sandbox, SandboxFailed
 from tests.support import hostile_programs as hostile
 

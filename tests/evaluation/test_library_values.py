@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from camel.evaluation.agreement import cohen, fleiss
-from camel.evaluation.ratings import Match, bradley_terry
-from camel.evaluation.standing import length_bias
+from camel.evaluation.standing import Match, bradley_terry, length_bias
 from camel.reports.intervals import holm, paired, wilson
 
 

@@ -22,10 +22,9 @@ from camel.evaluation.report import report
 from camel.evaluation.report_table import points, share, table
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.windows import AskedModel
-from camel.reports.html import render_html
+from camel.reports.html import render_html, write_report
 from camel.reports.markdown import fenced, line_of, paragraph, render_markdown
 from camel.reports.plots import drawn, png
-from camel.reports.report_files import write_report
 from tests.support.closed_pages import browse, check, tags
 from tests.support.contests import EVIL, answer
 from tests.support.contests import a_run as planted_run

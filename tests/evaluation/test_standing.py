@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from camel import InputError
 from camel.evaluation.pairs import WINNERS
-from camel.evaluation.ratings import Match, bradley_terry
-from camel.evaluation.standing import BothOrders, consistency, length_bias, majority, position, shares
+from camel.evaluation.standing import (
+    BothOrders,
+    Match,
+    bradley_terry,
+    consistency,
+    length_bias,
+    majority,
+    position,
+    shares,
+)
 
 WINNER = st.sampled_from([*WINNERS, None])
 

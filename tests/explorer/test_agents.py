@@ -24,10 +24,9 @@ from camel.core.errors import InputError, NotAuthorized
 from camel.core.message import Action, Sampling, ToolCall, Usage
 from camel.core.model import Acted, Acting, Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
-from camel.explorer.app import create_app
+from camel.explorer.app import create_app, listening
+from camel.explorer.app import settings as serving_settings
 from camel.explorer.rooms import Agents, Room, RoomLimits, Wanted, prepared
-from camel.explorer.serving import listening
-from camel.explorer.serving import settings as serving_settings
 from camel.jobs.budget import Budget
 from camel.jobs.status import read_status
 from camel.models.person import PERSON

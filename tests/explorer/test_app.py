@@ -18,7 +18,8 @@ from camel.core.message import Deliberation, Message, Proposal
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import detect
-from camel.explorer import serving, views
+from camel.explorer import app as serving
+from camel.explorer import views
 from camel.explorer.access import HEADERS, is_loopback, is_ours, local
 from camel.explorer.app import create_app
 from camel.explorer.charts import Chart, as_csv

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.explorer import downloads
+from camel.explorer import list_pages
 from camel.query.catalogue import Catalogue
 from camel.runs.canary import canary_of
 from camel.runs.run import open_folder
@@ -35,8 +35,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue,
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {name: (media, 9, write) for name, (media, _, write) in downloads.FILES.items()}
-    monkeypatch.setattr(downloads, "FILES", few)
+    few = {name: (media, 9, write) for name, (media, _, write) in list_pages.FILES.items()}
+    monkeypatch.setattr(list_pages, "FILES", few)
 
 
 def table(app: TestClient, **query: str) -> list[dict[str, str]]:
@@ -79,7 +79,7 @@ def test_a_download_has_what_the_filter_selects_sorted_as_the_list(
     assert [Transcript.from_json(line).id for line in lines(app, **query)] == [one.id for one in wanted]
 
 
-@pytest.mark.parametrize("file", downloads.FILES)
+@pytest.mark.parametrize("file", list_pages.FILES)
 def test_after_consent_a_run_without_a_canary_is_refused_as_by_an_export(
     world: tuple[Catalogue, list[Transcript]], file: str
 ):

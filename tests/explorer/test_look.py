@@ -19,7 +19,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.explorer.access import HEADERS
 from camel.explorer.charts import count_ticks
 from camel.explorer.colors import ENDINGS, GRAY, PALETTE, ending, ending_order, seats
-from camel.explorer.compare import align, mark_changes
+from camel.explorer.list_pages import align, mark_changes
 from camel.explorer.pages import LOOK
 from camel.explorer.reading import pulse, score, shown_messages
 from camel.explorer.statistics import chart, charts

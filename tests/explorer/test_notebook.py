@@ -18,8 +18,7 @@ from camel.core.action_text import RAISED
 from camel.core.errors import CamelError, InputError
 from camel.core.message import Action
 from camel.explorer.access import HEADERS, headers_for
-from camel.explorer.app import create_app
-from camel.explorer.notebook import FRAMES, view
+from camel.explorer.app import FRAMES, create_app, view
 from camel.query.catalogue import Catalogue
 from camel.reports.notebook import MOST_ACTIONS, MOST_CHARS, MOST_MESSAGES
 from tests.support.explorer_client import BASE

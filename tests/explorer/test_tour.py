@@ -21,7 +21,7 @@ from camel.evaluation.study_report import report
 from camel.explorer.site import chosen, write_site
 from camel.jobs.runner import Runner
 from camel.query.catalogue import Catalogue
-from camel.reports.report_files import write_report
+from camel.reports.html import write_report
 from camel.runs.reader import RunReader
 from tests.support.ballots import folder_of, pairs
 from tests.support.looking import LOOK

@@ -18,9 +18,7 @@ from starlette.testclient import TestClient
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import BallotBox, CastVote, latest, read_records
 from camel.explorer.access import HEADERS, Keys
-from camel.explorer.vote.app import Booth, create_app
-from camel.explorer.vote.passes import Passes
-from camel.explorer.vote.serving import keep_invited
+from camel.explorer.vote.app import Booth, Passes, create_app, keep_invited
 from tests.support.ballots import SYSTEMS, hidden_fields, pairs
 from tests.support.payloads import PAYLOADS
 from tests.support.web_page import Page

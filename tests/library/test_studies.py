@@ -10,7 +10,7 @@ import pytest
 
 import camel
 from camel import CamelError, InputError, RolePlaying, Stop, read_config
-from camel.evaluation.competitors import find_models
+from camel.evaluation.agents import find_models
 from camel.jobs.budget import Budget
 from camel.library.studies import read_judges
 from camel.models.spec import ModelSpec

@@ -21,15 +21,13 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
-from camel.maps.clusters import cluster_vectors, label_groups
 from camel.maps.diversity import diversity, duplicates, effective_number
 from camel.maps.embedders import SentenceModel
-from camel.maps.embedding import Embedding
+from camel.maps.embedding import Embedding, texts_of
 from camel.maps.export import export_map
 from camel.maps.layout import FEW, place, scaled
-from camel.maps.mapping import Made, MapJob
+from camel.maps.mapping import Made, MapJob, cluster_vectors, label_groups
 from camel.maps.table import maps_of, path_of, read_header
-from camel.maps.texts import texts_of
 from camel.record.release import Release
 from camel.runs.run import RunFolder, open_folder
 from tests.support.jobs import run as run_job

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from camel.index.merge import merge
-from camel.query.catalogue import Catalogue
+from camel.query.catalogue import Catalogue, CatalogueView, choose_list
 from camel.query.counting import choose_counts
 from camel.query.database import IndexSegment
-from camel.query.view import CatalogueView, choose_list
 from camel.query.where import Query
 from camel.runs.run import open_folder
 from tests.support.societies import STAGE, commit, society, transcript

@@ -27,9 +27,8 @@ from camel.detectors.marks import looked_by, marks_of
 from camel.explorer.maps import MapView, map_of, maps_in
 from camel.formats.exporters import FORMATS
 from camel.index.facets import FACETS, NUMBERS, bucket
-from camel.index.garbage import unused
 from camel.index.marks import Looking
-from camel.index.merge import merge
+from camel.index.merge import merge, unused
 from camel.index.text import make_text_index
 from camel.models.prices import cost
 from camel.query.annotated import ANNOTATED, FILTERS, YES
@@ -193,8 +192,8 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
                 annotations.change(one.transcript.id, star=star, tags=tags, note=note)
     with pytest.MonkeyPatch.context() as patch:
         # Small limits, so that a few rows exercise all ways to find a row far down a sorted list.
-        patch.setattr("camel.query.number_scan._SORTED_AT_ONCE", 4)
-        patch.setattr("camel.query.number_scan._STEPS", 3)
+        patch.setattr("camel.query.sorted_copies._SORTED_AT_ONCE", 4)
+        patch.setattr("camel.query.sorted_copies._STEPS", 3)
         patch.setattr("camel.query.database.SEGMENT", 25)
         with Catalogue([folder / "small", folder / "large", folder / "bare"]) as catalogue:
             yield World(catalogue, known)
@@ -709,7 +708,7 @@ def test_search_is_filtered_sorted_paged_and_counted_like_a_list(texts: World):
 def test_a_search_without_an_index_is_limited_and_has_a_note(
     texts: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("camel.query.text.SCANNED", 10)
+    monkeypatch.setattr("camel.query.scope.SCANNED", 10)
     society(tmp_path / "run", rows=30)
     with Catalogue([tmp_path / "run"]) as catalogue:
         page = catalogue.search(Query(text="the"))

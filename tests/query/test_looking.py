@@ -15,8 +15,7 @@ from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Detector, Hit, detect
 from camel.detectors.marks import Mark, looked_by
-from camel.explorer.notebook import view
-from camel.explorer.serving import listening, looking
+from camel.explorer.app import listening, looking, view
 from camel.index.marks import Looking
 from camel.index.merge import merge
 from camel.jobs.status import find_runs

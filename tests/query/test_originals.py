@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from camel.core.errors import CamelError
 from camel.explorer.app import create_app
-from camel.query import imports as sources
+from camel.query import sources
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from tests.support.web_page import Page

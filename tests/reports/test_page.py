@@ -15,8 +15,7 @@ from camel.evaluation.comparison import compare
 from camel.evaluation.comparison import report as ablation_report
 from camel.evaluation.findings import Findings, Looker
 from camel.evaluation.study import Gatherer, Study
-from camel.evaluation.study_plots import plots
-from camel.evaluation.study_report import marked, report
+from camel.evaluation.study_report import marked, plots, report
 from camel.reports.html import line_of, render_html, text
 from camel.reports.markdown import render_markdown
 from camel.reports.plots import LOOK, as_csv, drawn, png

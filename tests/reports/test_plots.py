@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from camel.reports.blocks import Grid, Note, Picture, Report
+from camel.reports.html import write_report
 from camel.reports.plots import (
     GRAY,
     NARROW,
@@ -28,7 +29,6 @@ from camel.reports.plots import (
     seat_colors,
     svg,
 )
-from camel.reports.report_files import write_report
 
 DOT = {"name": "Refusal", "value": 0.5, "low": 0.2, "high": 0.8, "says": "50%", "span": "20 to 80%"}
 VERDICTS = {

@@ -26,8 +26,8 @@ from camel.sandbox.process import (
     ProgramFailed,
     Sandbox,
     SandboxFailed,
+    filter_program,
 )
-from camel.sandbox.seccomp import filter_program
 from tests.support import hostile_programs as hostile
 
 SECRET = "the-canary-4f1c"

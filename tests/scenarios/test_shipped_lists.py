@@ -14,7 +14,7 @@ from camel import scenarios
 from camel.core.dialogue import Dialogue
 from camel.evaluation.exam_questions import QUESTION_SETS, read_questions
 from camel.scenarios import Level, RolePlay, Scenario, load, shipped
-from camel.scenarios.duplicates import Distinct
+from camel.scenarios.lists import Distinct
 from camel.scenarios.reading import QUESTIONS
 
 ROOT = Path(scenarios.__file__).parent

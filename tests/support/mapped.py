@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from camel.jobs.runner import Runner
+from camel.maps.embedding import Of
 from camel.maps.mapping import MapJob
 from camel.maps.table import MapHeader
-from camel.maps.texts import Of
 
 WIDTH = 48
 

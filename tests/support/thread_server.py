@@ -16,8 +16,8 @@ import typer
 import uvicorn
 
 from camel.cli import app as commands
-from camel.explorer import serving
-from camel.explorer.vote import serving as voting
+from camel.explorer import app as serving
+from camel.explorer.vote import app as voting
 
 SECONDS = 120.0
 """The time in which a server must have opened its port or closed it, on a busy machine too."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.errors import InputError
-from camel.training.chats import IGNORED, chat_pieces, chat_tokens
+from camel.training.data import IGNORED, chat_pieces, chat_tokens
 
 
 class Letters:

@@ -41,7 +41,7 @@ from camel.training.emergence.emergence_config import (
     EmergenceConfig,
     read_config,
 )
-from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
+from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, report, table
 from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
@@ -236,7 +236,7 @@ def test_questions_from_a_file_need_no_writer(tmp_path: Path):
 def test_the_report_contains_no_markup_of_a_model_and_no_path(tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trained_server, "find_spec", Society().find)
-        study = EmergenceJob(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
+        study = Emergence(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
     ended = run(study)
     assert ended.status == "complete"
     made: Figures = ended.result

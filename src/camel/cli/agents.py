@@ -42,8 +42,8 @@ def agents(
     from camel.cli.session import SMALL_MODEL, open_chat, read_sampling
 
     try:
+        from camel.explorer.app import serve
         from camel.explorer.rooms import Agents, RoomLimits
-        from camel.explorer.serving import serve
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None
     from camel.jobs.budget import Budget

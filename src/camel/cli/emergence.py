@@ -34,11 +34,11 @@ def emergence(
     """Measure what each added dataset teaches a model (Table 2)."""
     from camel.cli.command import announce_needs
     from camel.training.emergence.emergence_config import read_config
-    from camel.training.emergence.emergence_report import EmergenceJob
+    from camel.training.emergence.experiment import Emergence
 
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
     settings, in_flight = read_config(config, **given), call.concurrency or 16
-    job = EmergenceJob(settings, base_url=base_url, say=call.print, concurrency=in_flight)
+    job = Emergence(settings, base_url=base_url, say=call.print, concurrency=in_flight)
 
     def announce() -> Iterator[str]:
         if not call.as_json:

@@ -48,8 +48,13 @@ def agents(
 ) -> None:
     """Compare agents with single-shot answers (Table 1)."""
     from camel.cli.session import read_guide
-    from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.competitors import evaluation_folder, find_groups, find_models, single_shots
+    from camel.evaluation.agents import (
+        AgentsEvaluation,
+        evaluation_folder,
+        find_groups,
+        find_models,
+        single_shots,
+    )
     from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
     from camel.library.studies import read_judges
 

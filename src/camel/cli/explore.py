@@ -36,9 +36,9 @@ def explore(
 
 
 def open_explorer(runs: list[str], **options: Any) -> None:
-    """Serve runs until Ctrl-C, and print the address; for the options see `camel.explorer.serving.serve`."""
+    """Serve runs until Ctrl-C, and print the address; for the options see `camel.explorer.app.serve`."""
     try:
-        from camel.explorer.serving import serve
+        from camel.explorer.app import serve
     except ImportError as error:
         raise MissingExtra(f"The explorer ({error.name})", "explore") from None
     from camel.reports.numbers import counted

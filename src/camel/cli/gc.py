@@ -30,7 +30,7 @@ def gc(
     """List files that a run does not need, and remove them."""
     import msgspec
 
-    from camel.index.garbage import unused
+    from camel.index.merge import unused
     from camel.runs.garbage import collect_garbage
     from camel.runs.run import open_folder
 

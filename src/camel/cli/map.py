@@ -44,7 +44,7 @@ def map_(
         from camel.maps.mapping import MapJob
     except ImportError as error:
         raise MissingExtra(f"A map ({error.name})", "map") from None
-    from camel.maps.texts import checked
+    from camel.maps.embedding import checked
 
     kind = checked(of)
     if export or out:

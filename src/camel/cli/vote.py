@@ -15,7 +15,7 @@ from camel.core.errors import InputError, MissingExtra
 if TYPE_CHECKING:
     from camel.evaluation.agreement import Kappa
     from camel.evaluation.vote_results import ComparedSystems, Results
-    from camel.explorer.vote.serving import Links
+    from camel.explorer.vote.app import Links
 
 
 PairsArgument = Annotated[Path, argument("FOLDER", "Folder that `camel evaluate agents` wrote, or a .jsonl file with pairs of solutions.")]  # fmt: skip
@@ -46,7 +46,7 @@ def vote(
     if out or as_json:
         raise InputError("--out and --json work only with --results: add it")
     try:
-        from camel.explorer.vote.serving import serve
+        from camel.explorer.vote.app import serve
     except ImportError as error:
         raise MissingExtra(f"Voting in the browser ({error.name})", "explore") from None
 

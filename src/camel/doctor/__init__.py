@@ -9,9 +9,17 @@ The endpoint checks make a few small calls (`calls_of` returns their cost); the 
 """
 
 from camel.doctor.endpoint import examine
-from camel.doctor.finding import CheckResult, State, worst
 from camel.doctor.machine import examine_machine
-from camel.doctor.target import Target, calls_of, find_target, find_targets, price_of
+from camel.doctor.target import (
+    CheckResult,
+    State,
+    Target,
+    calls_of,
+    find_target,
+    find_targets,
+    price_of,
+    worst,
+)
 
 __all__ = [
     "CheckResult", "State", "Target", "calls_of", "examine", "examine_machine", "find_target",

@@ -33,8 +33,7 @@ from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Expects, Model, Reply, Request, Text
 from camel.core.toml import read_table
-from camel.doctor.finding import CheckResult, State
-from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
+from camel.doctor.target import CALLS, LONG, MAX_TOKENS, CheckResult, State, Target
 from camel.models.chat import ChatModel
 from camel.models.connect import DEFAULT_MODEL, chat_of, plugged_model
 from camel.models.dialects import OPENAI_URL, default_url

@@ -23,7 +23,7 @@ from camel.core.plugins import Registry, offered, taken
 from camel.core.stops import STOP_RULES
 from camel.core.toml import read_table
 from camel.detectors import DETECTORS
-from camel.doctor.finding import CheckResult
+from camel.doctor.target import CheckResult
 from camel.models.connect import MODELS
 from camel.reports.numbers import counted
 from camel.runs.run import JOURNALS, journals

@@ -1,18 +1,17 @@
-"""The target of an examination, and its cost."""
+"""The target of an examination and its cost, and the results of its checks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.core.message import Sampling, Usage
 from camel.core.role_playing import AGENT_SAMPLING
-from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
 from camel.generation.seats import JUDGE, Candidate, key_of
 from camel.jobs.item import item_seed, with_seed
@@ -24,6 +23,33 @@ from camel.models.guided import Guide
 from camel.models.local import LOCAL
 from camel.models.prices import FREE, ModelPrice, find
 from camel.models.spec import read_spec
+
+State = Literal["ok", "note", "warning", "error", "skipped"]
+"""Severity of a result. `note`: information only. `warning`: works, but worse or at a higher cost. `error`: a run will fail.
+`skipped`: not checked."""
+_ORDER: tuple[State, ...] = ("skipped", "ok", "note", "warning", "error")
+
+
+class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One check and its result."""
+
+    check: str
+    """The name of the check."""
+    state: State
+    says: str
+    """The result, in one line."""
+    fix: str = ""
+    """What to do about it. Empty if nothing needs to be done."""
+    usage: Usage = Usage()
+    """Tokens and calls that the check used."""
+    of: str = ""
+    """The model's name in the configuration, if there are several."""
+
+
+def worst(findings: Iterable[CheckResult]) -> State:
+    """Return the worst state among the results."""
+    return _ORDER[max((_ORDER.index(finding.state) for finding in findings), default=1)]
+
 
 MAX_TOKENS = 64
 """Maximum number of tokens of an answer, enough to see its format."""

@@ -12,21 +12,7 @@ import msgspec
 
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import Looked
-from camel.reports.blocks import (
-    TEXTS,
-    Block,
-    Cell,
-    Facts,
-    Grid,
-    Heading,
-    Inline,
-    Note,
-    Paragraph,
-    Report,
-    Shade,
-    Span,
-    styled,
-)
+from camel.reports import blocks as kinds
 from camel.reports.intervals import Difference, Rate, ReportFigures, holm, paired, wilson
 from camel.reports.numbers import counted, percent, points
 from camel.reports.plots import GRAY, PALETTE, Plot, heat
@@ -150,7 +136,7 @@ def plot(made: AblationFigures) -> Plot:
         for effect in removal.effects
         for value in [effect.difference.difference]
     ]
-    caption = TEXTS["ablation"]["plot"].format(conversations=made.conversations)
+    caption = kinds.TEXTS["ablation"]["plot"].format(conversations=made.conversations)
     return Plot("ablation", "What each sentence prevents", caption, heat(rows, (84, 24), most=0.6))
 
 
@@ -159,11 +145,11 @@ def _label(removal: Removal, most: int = 62) -> str:
     return f"{removal.name}  {words if len(words) <= most else words[: most - 1] + '…'}"
 
 
-def report(made: AblationFigures) -> Report:
+def report(made: AblationFigures) -> kinds.Report:
     """Return the comparison as a report."""
     sure, of = made.sure(), counted(len(made.removals), "sentence")
     changing = len({removal.name for removal, _ in sure})
-    facts: Facts = {
+    facts: kinds.Facts = {
         "Scenario": made.scenario,
         "Model": made.model,
         "Sentences": f"{len(made.removals):,}, removed one at a time",
@@ -171,69 +157,73 @@ def report(made: AblationFigures) -> Report:
         "Comparisons": f"{made.comparisons:,}, corrected together ({made.correction})",
         "Significant": f"{len(sure):,}, adjusted p below {SURE:g}",
     }
-    return Report(
+    return kinds.Report(
         "Ablation",
         f"{changing} of {of} {'changes' if changing == 1 else 'change'} a behavior"
         if sure
         else f"None of {of} is shown to change a behavior",
-        TEXTS["ablation"]["lede"],
+        kinds.TEXTS["ablation"]["lede"],
         facts,
         {"Result": _result(made), "Sentences": _sentences(made), "Method": _method(made)},
         [plot(made)] if made.removals and made.whole else [],
     )
 
 
-def _result(made: AblationFigures) -> list[Block]:
+def _result(made: AblationFigures) -> list[kinds.Block]:
     sure = made.sure()
     if not sure:
         effects = [effect.difference for removal in made.removals for effect in removal.effects]
         widest = max((one.high - one.low for one in effects), default=2.0)
-        said = TEXTS["ablation"]["none"].format(conversations=made.conversations, width=widest * 100)
-        return [Paragraph(said)]
+        said = kinds.TEXTS["ablation"]["none"].format(conversations=made.conversations, width=widest * 100)
+        return [kinds.Paragraph(said)]
     rows = [
         (
             effect.title,
             _sentence(removal),
             f"{percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)}",
-            (f"{points(effect.difference.difference)} ", Span(_bounds(effect), "interval")),
+            (f"{points(effect.difference.difference)} ", kinds.Span(_bounds(effect), "interval")),
             f"{effect.adjusted:.2g}",
         )
         for removal, effect in sure
     ]
     head = ("Behavior", "Sentence removed", "With → without", "Points, 95% interval", "p, adjusted")
-    return [Grid(head, rows, left=2, wide=True, title="Significant differences")]
+    return [kinds.Grid(head, rows, left=2, wide=True, title="Significant differences")]
 
 
-def _sentence(removal: Removal) -> Inline:
-    return (Span(removal.sentence, "sentence"), " ", Span(removal.name, "interval"))
+def _sentence(removal: Removal) -> kinds.Inline:
+    return (kinds.Span(removal.sentence, "sentence"), " ", kinds.Span(removal.name, "interval"))
 
 
 def _bounds(effect: Effect) -> str:
     return f"{points(effect.difference.low)} to {points(effect.difference.high)}"
 
 
-def _sentences(made: AblationFigures) -> list[Block]:
-    whole = [Shade(percent(rate.rate)) for rate in made.whole.values()]
-    rows: list[Sequence[Cell]] = [(Span("none: the complete prompts", "strong"), *whole)]
+def _sentences(made: AblationFigures) -> list[kinds.Block]:
+    whole = [kinds.Shade(percent(rate.rate)) for rate in made.whole.values()]
+    rows: list[Sequence[kinds.Cell]] = [(kinds.Span("none: the complete prompts", "strong"), *whole)]
     for removal in made.removals:
         cells = [
-            Shade(points(value), value, effect.adjusted < SURE, f"{_bounds(effect)} points")
+            kinds.Shade(points(value), value, effect.adjusted < SURE, f"{_bounds(effect)} points")
             for effect in removal.effects
             for value in [effect.difference.difference]
         ]
         rows.append((_sentence(removal), *cells))
     head = ("Sentence removed", *map(title_of, made.whole))
     return [
-        Grid(head, rows, left=len(head), wide=True, title="What each sentence prevents"),
-        Note(TEXTS["ablation"]["sentences"]),
+        kinds.Grid(head, rows, left=len(head), wide=True, title="What each sentence prevents"),
+        kinds.Note(kinds.TEXTS["ablation"]["sentences"]),
     ]
 
 
-def _method(made: AblationFigures) -> list[Block]:
+def _method(made: AblationFigures) -> list[kinds.Block]:
     return [
-        Heading("Method"),
-        Paragraph(TEXTS["ablation"]["method"].format(comparisons=made.comparisons)),
-        Note(styled("All figures are in `ablation.json`. Each variant is an ordinary run in a subfolder.")),
+        kinds.Heading("Method"),
+        kinds.Paragraph(kinds.TEXTS["ablation"]["method"].format(comparisons=made.comparisons)),
+        kinds.Note(
+            kinds.styled(
+                "All figures are in `ablation.json`. Each variant is an ordinary run in a subfolder."
+            )
+        ),
     ]
 
 

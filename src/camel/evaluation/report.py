@@ -13,53 +13,27 @@ from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa
 from camel.evaluation.contest_records import AGENTS
 from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
-from camel.evaluation.report_plots import plots
 from camel.evaluation.report_table import (
     STEPS,
     WORDS,
     TableRow,
     by_judge,
     headline,
+    plots,
     points,
     table,
     titled,
 )
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
 from camel.evaluation.standing import Interval, Position, WinShares
-from camel.reports.blocks import (
-    TEXTS,
-    A,
-    B,
-    Block,
-    Cell,
-    Columns,
-    Details,
-    Facts,
-    Grid,
-    Heading,
-    Inline,
-    Muted,
-    Note,
-    OutcomeBar,
-    Paragraph,
-    Picture,
-    Points,
-    Quote,
-    Report,
-    Sections,
-    Span,
-    Style,
-    joined,
-    settings_block,
-    share_cell,
-)
+from camel.reports import blocks as kinds
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, cost, percent, probability, short, signed
 from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
 T = TypeVar("T")
-STYLES: dict[Winner | None, Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
+STYLES: dict[Winner | None, kinds.Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
 
 
 def write_evidence(
@@ -72,13 +46,13 @@ def write_evidence(
     write_verdicts(folder, verdicts)
 
 
-def report(made: Evaluation) -> Report:
+def report(made: Evaluation) -> kinds.Report:
     """Build the report of an evaluation."""
     runs = [one.run for one in made.drawn]
-    return Report(
+    return kinds.Report(
         "Evaluation",
         headline(made),
-        TEXTS["evaluation"]["lede"],
+        kinds.TEXTS["evaluation"]["lede"],
         _facts(made),
         {"Results": _results(made), **judging(made), "Method": _method(made)},
         plots(made),
@@ -86,7 +60,7 @@ def report(made: Evaluation) -> Report:
     )
 
 
-def judging(made: Evaluation) -> Sections:
+def judging(made: Evaluation) -> kinds.Sections:
     """Return the report's sections about judges, solutions and cost. They fit any kind of comparison."""
     return {
         "Order": _order(made),
@@ -98,7 +72,7 @@ def judging(made: Evaluation) -> Sections:
     }
 
 
-def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Facts:
+def cost_fact(costs: Sequence[Usage], dollars: float | None) -> kinds.Facts:
     """Return the total cost as a fact: in dollars if all prices are known, otherwise in tokens."""
     usage = sum(costs, Usage())
     if dollars is None:
@@ -106,7 +80,7 @@ def cost_fact(costs: Sequence[Usage], dollars: float | None) -> Facts:
     return {"Cost": f"{cost(dollars)}, {usage.calls:,} calls, {short(usage.total)} tokens"}
 
 
-def _facts(made: Evaluation) -> Facts:
+def _facts(made: Evaluation) -> kinds.Facts:
     pairs = list(dict.fromkeys((one.a, one.b) for one in made.headline))
     about = {one.name: f"{one.name}: {one.made}" for one in reversed(made.systems)}
     a, b = ("the first of two systems", "the second")
@@ -117,11 +91,11 @@ def _facts(made: Evaluation) -> Facts:
     agreed = made.agreement[-1].kappa if made.agreement else None
     known = agreed is not None and agreed.kappa is not None
     return {
-        "Run" if len(made.drawn) == 1 else "Runs": joined(
-            Span(one.run, "mono") for one in made.drawn if one.run
+        "Run" if len(made.drawn) == 1 else "Runs": kinds.joined(
+            kinds.Span(one.run, "mono") for one in made.drawn if one.run
         ),
-        A: a,
-        B: b,
+        kinds.A: a,
+        kinds.B: b,
         "Judge" if len(made.judges) == 1 else "Judges": ", ".join(made.judges),
         "Pairs": f"{sum(one.shares.of for one in made.headline):,} judged",
         "Order": f"{flips:,} of {of:,} verdicts depend on it" if of else "",
@@ -130,62 +104,62 @@ def _facts(made: Evaluation) -> Facts:
     }
 
 
-def _results(made: Evaluation) -> list[Block]:
+def _results(made: Evaluation) -> list[kinds.Block]:
     rows, alone = table(made), by_judge(made)
     several = len({(row.a, row.b) for row in rows if row.ours}) > 1
     return [
-        Picture("results"),
-        Note(TEXTS["evaluation"]["results"]),
-        Points(points(made)),
+        kinds.Picture("results"),
+        kinds.Note(kinds.TEXTS["evaluation"]["results"]),
+        kinds.Points(points(made)),
         _wins(rows, "Verdicts", several=several),
-        Note(TEXTS["evaluation"]["paper"]),
-        *([Details("Each judge alone", [_wins(alone, "", several=several)])] if alone else []),
+        kinds.Note(kinds.TEXTS["evaluation"]["paper"]),
+        *([kinds.Details("Each judge alone", [_wins(alone, "", several=several)])] if alone else []),
     ]
 
 
-def rate_cell(value: Rate | float) -> Inline:
+def rate_cell(value: Rate | float) -> kinds.Inline:
     """Return a share as a table cell, with its interval if it has one."""
-    return share_cell(value) if isinstance(value, Rate) else f"{value:.1%}"
+    return kinds.share_cell(value) if isinstance(value, Rate) else f"{value:.1%}"
 
 
-def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> Grid:
-    body: list[Sequence[Cell] | Muted] = []
+def _wins(rows: Sequence[TableRow], title: str, *, several: bool) -> kinds.Grid:
+    body: list[Sequence[kinds.Cell] | kinds.Muted] = []
     last = ""
     for row in rows:
         name = "" if row.dataset == last else row.dataset
         last = row.dataset
         rates = (row.wins, row.draws, row.losses)
-        cells: list[Cell] = [
-            Span(name, "strong") if row.ours else name,
+        cells: list[kinds.Cell] = [
+            kinds.Span(name, "strong") if row.ours else name,
             row.evaluation,
             *([f"{row.a} / {row.b}"] if several else []),
-            OutcomeBar(*(one.rate if isinstance(one, Rate) else one for one in rates)),
+            kinds.OutcomeBar(*(one.rate if isinstance(one, Rate) else one for one in rates)),
             *map(rate_cell, rates),
             f"{row.of:,}",
         ]
-        body.append(cells if row.ours else Muted(cells))
+        body.append(cells if row.ours else kinds.Muted(cells))
     names = ("Dataset", "Evaluation", *(("A / B",) if several else ()), "")
-    return Grid((*names, "A won", "Drawn", "A lost", "Verdicts"), body, len(names), title=title)
+    return kinds.Grid((*names, "A won", "Drawn", "A lost", "Verdicts"), body, len(names), title=title)
 
 
 def _compared(
     made: Evaluation,
     title: str,
     items: Iterable[tuple[Comparison, T]],
-    columns: Mapping[str, Callable[[T], Cell]],
-) -> Grid:
+    columns: Mapping[str, Callable[[T], kinds.Cell]],
+) -> kinds.Grid:
     """Return a table with a row for each comparison. The first cells of a row name the dataset, the systems and the judge."""
     several = len({(one.a, one.b) for one in made.comparisons}) > 1
     head = ("Dataset", "A / B", "Judge") if several else ("Dataset", "Judge")
-    body: list[list[Cell]] = []
+    body: list[list[kinds.Cell]] = []
     for one, of in items:
         names = [titled(one.group), *([f"{one.a} / {one.b}"] if several else []), one.judge]
         body.append([*names, *(cell(of) for cell in columns.values())])
-    return Grid((*head, *columns), body, len(head), title=title)
+    return kinds.Grid((*head, *columns), body, len(head), title=title)
 
 
-def _order(made: Evaluation) -> list[Block]:
-    columns: dict[str, Callable[[Position], Cell]] = {
+def _order(made: Evaluation) -> list[kinds.Block]:
+    columns: dict[str, Callable[[Position], kinds.Cell]] = {
         "Verdicts that change": lambda one: f"{one.flips:,} of {one.pairs:,}",
         "First won twice": lambda one: f"{one.to_first:,}",
         "Second won twice": lambda one: f"{one.to_second:,}",
@@ -196,15 +170,15 @@ def _order(made: Evaluation) -> list[Block]:
     }
     items = [(one, one.position) for one in made.comparisons if one.position]
     table = _compared(made, "Verdicts in both orders", items, columns)
-    return [Picture("order"), table, Note(TEXTS["evaluation"]["order"])]
+    return [kinds.Picture("order"), table, kinds.Note(kinds.TEXTS["evaluation"]["order"])]
 
 
-def _length(made: Evaluation) -> list[Block]:
-    def at_equal_length(one: Comparison) -> Cell:
+def _length(made: Evaluation) -> list[kinds.Block]:
+    def at_equal_length(one: Comparison) -> kinds.Cell:
         found = one.length.controlled
         return _interval_cell(found, one.shares.of) if found else "too few decided"
 
-    columns: dict[str, Callable[[Comparison], Cell]] = {
+    columns: dict[str, Callable[[Comparison], kinds.Cell]] = {
         "Length ratio": lambda one: f"{one.length.ratio:.2f}" if one.shares.of else "–",
         "Longer won": lambda one: rate_cell(one.length.longer_wins),
         "A won if longer": lambda one: _won(one.length.a_longer),
@@ -214,18 +188,18 @@ def _length(made: Evaluation) -> list[Block]:
     }
     items = [(one, one) for one in made.comparisons]
     table = _compared(made, "Verdicts by length", items, columns)
-    return [Picture("length"), table, Note(TEXTS["evaluation"]["length"])]
+    return [kinds.Picture("length"), table, kinds.Note(kinds.TEXTS["evaluation"]["length"])]
 
 
 def _won(shares: WinShares) -> str:
     return f"{shares.wins.count:,} of {shares.of:,}"
 
 
-def _interval_cell(value: Interval, of: int) -> Inline:
+def _interval_cell(value: Interval, of: int) -> kinds.Inline:
     """Return a figure in percent with its interval. Return a dash if there are too few items."""
     if of < FEW:
         return "–"
-    return (f"{value.value:.0%} ".replace("-", "−"), Span(bounds(value.low, value.high), "interval"))
+    return (f"{value.value:.0%} ".replace("-", "−"), kinds.Span(bounds(value.low, value.high), "interval"))
 
 
 def _kappa(kappa: Kappa) -> str:
@@ -236,8 +210,8 @@ def _kappa(kappa: Kappa) -> str:
     return f"{kappa.kappa:.2f} ({kappa.low:.2f} to {kappa.high:.2f})"
 
 
-def _judges(made: Evaluation) -> list[Block]:
-    columns: dict[str, Callable[[Comparison], Cell]] = {
+def _judges(made: Evaluation) -> list[kinds.Block]:
+    columns: dict[str, Callable[[Comparison], kinds.Cell]] = {
         "Mean score of A": lambda one: f"{one.scores[0]:.1f}" if one.scores else "–",
         "of B": lambda one: f"{one.scores[1]:.1f}" if one.scores else "–",
         "Undecided pairs": lambda one: f"{one.shares.undecided:,}",
@@ -253,12 +227,12 @@ def _judges(made: Evaluation) -> list[Block]:
     head = ("Judges", "Agree", "Kappa", "Pairs")
     return [
         _compared(made, "The judges", [(one, one) for one in made.comparisons], columns),
-        *([Grid(head, agreement, title="Agreement of judges")] if agreement else []),
-        Note(TEXTS["evaluation"]["judges"]),
+        *([kinds.Grid(head, agreement, title="Agreement of judges")] if agreement else []),
+        kinds.Note(kinds.TEXTS["evaluation"]["judges"]),
     ]
 
 
-def _ratings(made: Evaluation) -> list[Block]:
+def _ratings(made: Evaluation) -> list[kinds.Block]:
     others = [one.system for one in made.ratings]
     rows = [
         (
@@ -268,68 +242,77 @@ def _ratings(made: Evaluation) -> list[Block]:
         for one in made.ratings
     ]  # fmt: skip
     return [
-        Picture("ratings"),
-        Grid(
+        kinds.Picture("ratings"),
+        kinds.Grid(
             ("Rank", "System", "Rating", "95%", *(f"beats {other}" for other in others)),
             rows,
             2,
             title="Ratings in numbers",
         ),
-        Note("A draw counts as half a win. 95% intervals by bootstrap over the tasks."),
+        kinds.Note("A draw counts as half a win. 95% intervals by bootstrap over the tasks."),
     ]
 
 
-def _pairs(examples: Sequence[ShownPair]) -> list[Block]:
-    note = TEXTS["evaluation"]["examples"]
+def _pairs(examples: Sequence[ShownPair]) -> list[kinds.Block]:
+    note = kinds.TEXTS["evaluation"]["examples"]
     folds = [_pair(shown, is_first=not place) for place, shown in enumerate(examples)]
-    return [Heading("Pairs"), Note(note), *folds] if folds else []
+    return [kinds.Heading("Pairs"), kinds.Note(note), *folds] if folds else []
 
 
-def _pair(shown: ShownPair, *, is_first: bool) -> Details:
+def _pair(shown: ShownPair, *, is_first: bool) -> kinds.Details:
     pair = shown.pair
-    sides = [_side(A, pair.system_a, pair.text_a, pair), _side(B, pair.system_b, pair.text_b, pair)]
+    sides = [
+        _side(kinds.A, pair.system_a, pair.text_a, pair),
+        _side(kinds.B, pair.system_b, pair.text_b, pair),
+    ]
     verdicts = [
         (
-            Span(one.judge, "strong"),
+            kinds.Span(one.judge, "strong"),
             f" {WORDS[one.winner]}{_scores(one)}. {one.reason or 'No reason given.'}",
         )
         for one in shown.verdicts
     ]
     task = " ".join(pair.task.split())
-    return Details(
+    return kinds.Details(
         task if len(task) <= 72 else f"{task[:71]}…",
-        [Paragraph(pair.task, "context"), Columns(sides), *(Paragraph(one, "reason") for one in verdicts)],
         [
-            Span(WORDS[shown.winner], STYLES[shown.winner]),
-            Span(titled(pair.group), "muted"),
-            *(Span(label, "bad") for label in pair.labels),
+            kinds.Paragraph(pair.task, "context"),
+            kinds.Columns(sides),
+            *(kinds.Paragraph(one, "reason") for one in verdicts),
+        ],
+        [
+            kinds.Span(WORDS[shown.winner], STYLES[shown.winner]),
+            kinds.Span(titled(pair.group), "muted"),
+            *(kinds.Span(label, "bad") for label in pair.labels),
         ],
         open=is_first,
     )
 
 
-def _side(letter: Span, system: str, said: str, pair: Pair) -> Quote:
-    source = [Span(pair.source, "source", conversation=pair.source)] if system == AGENTS else []
-    return Quote([letter, system, Span(f"{len(said.split()):,} words", "muted"), *source], said)
+def _side(letter: kinds.Span, system: str, said: str, pair: Pair) -> kinds.Quote:
+    source = [kinds.Span(pair.source, "source", conversation=pair.source)] if system == AGENTS else []
+    return kinds.Quote([letter, system, kinds.Span(f"{len(said.split()):,} words", "muted"), *source], said)
 
 
 def _scores(one: PairVerdict) -> str:
     return "" if one.score_a is None or one.score_b is None else f", {one.score_a:g} to {one.score_b:g}"
 
 
-def cost_table(costs: Iterable[tuple[Inline, str, Usage, float | None]], title: str = "Cost") -> Grid:
+def cost_table(
+    costs: Iterable[tuple[kinds.Inline, str, Usage, float | None]], title: str = "Cost"
+) -> kinds.Grid:
     """Return the table of the cost of each step, from the step, the model, its usage and the dollars."""
     rows = [
         (step, model, f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", cost(dollars))
         for step, model, usage, dollars in costs
     ]
     head = ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Cost")
-    return Grid(head, rows, 2, title=title)
+    return kinds.Grid(head, rows, 2, title=title)
 
 
-def _cost(made: Evaluation) -> list[Block]:
+def _cost(made: Evaluation) -> list[kinds.Block]:
     steps = [(STEPS[one.step], one.model, one.usage, one.money) for one in made.costs]
-    total = (Span("All", "strong"), "", sum((one.usage for one in made.costs), Usage()), made.money)
+    total = (kinds.Span("All", "strong"), "", sum((one.usage for one in made.costs), Usage()), made.money)
     systems = [
         (
             titled(one.group), one.name, one.made, one.model, f"{one.solutions:,}", f"{one.characters:,.0f}",
@@ -340,14 +323,14 @@ def _cost(made: Evaluation) -> list[Block]:
     head = ("Dataset", "System", "Made from", "Written by", "Solutions", "Mean characters", "Failed", "Cut off", "Partial")  # fmt: skip
     return [
         cost_table([*steps, total]),
-        Grid(head, systems, 4, title="Solutions"),
-        Note(
+        kinds.Grid(head, systems, 4, title="Solutions"),
+        kinds.Note(
             "“Cut off”: ended at the token limit. “Partial”: the conversation did not fit into the summarizer's context window."
         ),
     ]
 
 
-def _method(made: Evaluation) -> list[Block]:
+def _method(made: Evaluation) -> list[kinds.Block]:
     drawn = "; ".join(
         f"{titled(one.group)}: {one.tasks:,} of {one.of:,} conversations"
         + (f", {one.excluded:,} labeled ones excluded" if one.excluded else "")
@@ -355,8 +338,8 @@ def _method(made: Evaluation) -> list[Block]:
     )
     decisive = ("config", "prompts", "judges", "drawn", "version")
     return [
-        Heading("Method"),
-        Paragraph(TEXTS["evaluation"]["method"]),
-        Note(f"{drawn}."),
-        settings_block({name: getattr(made, name) for name in decisive}),
+        kinds.Heading("Method"),
+        kinds.Paragraph(kinds.TEXTS["evaluation"]["method"]),
+        kinds.Note(f"{drawn}."),
+        kinds.settings_block({name: getattr(made, name) for name in decisive}),
     ]

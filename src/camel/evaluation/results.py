@@ -19,13 +19,15 @@ from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.contest import Contest, ContestStage
 from camel.evaluation.contest_records import AGENTS, KINDS, AgentsConfig, JudgedPair, Kind, Solution
 from camel.evaluation.pairs import WINNERS, Pair, PairVerdict, Winner
-from camel.evaluation.ratings import Match, Rating, bradley_terry
 from camel.evaluation.standing import (
     BothOrders,
     Consistency,
     Length,
+    Match,
     Position,
+    Rating,
     WinShares,
+    bradley_terry,
     consistency,
     length_bias,
     majority,

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as fields_replaced
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError
 from camel.core.expressions import Expression, parse_expression
-from camel.core.model import Model
-from camel.evaluation.deserved import Judging
+from camel.core.history import History, estimate_tokens
+from camel.core.inception import fill
+from camel.core.judge import quoted, quoted_talk, shortened
+from camel.core.message import Sampling, Usage
+from camel.core.model import Model, Request
+from camel.core.transcript import Transcript
+from camel.engine.stage import write_lines
 from camel.evaluation.findings import Looker
-from camel.evaluation.study import Gatherer, Study
+from camel.evaluation.study import Candidate, Deserved, Gatherer, JudgedExample, Study
 from camel.evaluation.study_report import report
 from camel.evaluation.windows import AskedModel
+from camel.jobs.item import Item
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.ledger import MONEY
 from camel.jobs.status import check_finished
@@ -26,12 +36,175 @@ from camel.query.columns import known_columns, select_by_shard
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow
 from camel.record.release import Release, check_labels
-from camel.reports.report_files import write_report
+from camel.reports.html import write_report
+from camel.reports.intervals import wilson
 from camel.runs.canary import canary_of
+from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.storage.store import absolute_place
+
+STAGE = "deserved-"
+"""Prefix of the stage's name. A hash of the question, the judge and the sample follows."""
+ASKS = 3
+PER_SHARD = 10
+TOKENS = 120
+"""Maximum number of tokens of an answer."""
+SAMPLING = Sampling(temperature=0.0, max_tokens=TOKENS)
+AGAIN = "Please begin with one word, yes or no."
+MOST_CHARS = 24_000
+"""Maximum characters of a conversation in a prompt. A longer one is cut in the middle, and most of its end is kept."""
+MOST_TASK = 3_000
+SHOWN = 6
+"""Half of this number of verdicts is shown of each kind: no, yes, undecided."""
+_ANSWER = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
+
+
+class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A judge's verdict on one conversation."""
+
+    id: str
+    task: str
+    deserved: bool | None
+    """Whether the task was done. None if the judge did not decide."""
+    reason: str
+    usage: Usage
+    failed: str = ""
+    """Why the call to the judge failed. Empty if it did not fail."""
+
+
+class Judging:
+    """Asks a judge whether conversations that declared their task done had done it, for a sample of a run.
+
+    A judge that answers neither yes nor no is asked again, up to `ASKS` times in all. After that the conversation counts as
+    undecided.
+    """
+
+    def __init__(self, run: RunReader, kept: Path, sample: Sequence[Candidate], judge: AskedModel) -> None:
+        self.run, self.folder, self._judge = run, RunFolder(kept), judge
+        # In the order in which they are stored, so that each shard is read once.
+        self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
+        self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
+        asked = [
+            self.prompt,
+            AGAIN,
+            judge.name,
+            msgspec.to_builtins(SAMPLING),
+            [one.id for one in self.sample],
+            run.settings.fingerprint,
+        ]
+        self.fingerprint = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
+        self.name = STAGE + self.fingerprint[:12]
+        self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
+        self._shard = lru_cache(maxsize=2)(run.shard)
+
+    def estimate(self, calls: int) -> Usage:
+        """Estimate the usage of `calls` calls, from about 20 prompts of the sample and answers of half the maximum length."""
+        some = range(0, len(self.sample), max(1, len(self.sample) // 20))
+        sizes = [estimate_tokens(self._asked(self._transcript(index))) for index in some]
+        # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
+        prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
+        return Usage(prompt, calls * TOKENS // 2, calls=calls)
+
+    def left(self) -> int:
+        """Return the number of conversations that are not judged yet."""
+        done = self.folder.markers(self.name, self.folder.committed(self.name))
+        return len(self.sample) - sum(marker.rows for marker in done)
+
+    def stage(self) -> Stage:
+        """Return the stage that asks the judge."""
+        return Stage(
+            name=self.name,
+            count=len(self.sample),
+            work=self._work,
+            write=write_lines,
+            failed=self._failed,
+            failure=attrgetter("failed"),
+            id=lambda index: self.sample[index].id,
+            read=self._verdicts_in,
+            fingerprint=self.fingerprint,
+            seat=self._judge.seat,
+            suffix=".jsonl",
+            shard_size=PER_SHARD,
+        )
+
+    def verdicts(self) -> list[DeservedVerdict]:
+        """Return the verdicts so far."""
+        said: list[DeservedVerdict] = []
+        for marker in self.folder.markers(self.name, sorted(self.folder.committed(self.name))):
+            said += self._verdicts_in(marker)
+        return said
+
+    def _verdicts_in(self, marker: Marker) -> list[DeservedVerdict]:
+        return msgspec.json.Decoder(DeservedVerdict).decode_lines(self.folder.read(marker.file))
+
+    def result(self, ended_done: int, money: float | None = None) -> Deserved:
+        """Return the figures of the verdicts. `ended_done` is the number of conversations of the run that ended as done."""
+        said = self.verdicts()
+        decided = [one for one in said if one.deserved is not None]
+        usage = sum((one.usage for one in said), Usage())
+        # Some of each kind, in the order in which the sample was drawn.
+        order = {one.id: one.drawn for one in self.sample}
+        drawn = sorted(said, key=lambda one: order[one.id])
+        examples = [
+            one
+            for kind in (False, True, None)
+            for one in [v for v in drawn if v.deserved is kind][: SHOWN // 2]
+        ]
+        return Deserved(
+            wilson(sum(one.deserved is True for one in decided), len(decided)),
+            len(said),
+            len(said) - len(decided),
+            ended_done,
+            self._judge.name,
+            usage,
+            money,
+            [JudgedExample(one.id, one.task, one.deserved, one.reason) for one in examples],
+        )
+
+    def _transcript(self, index: int) -> Transcript:
+        one = self.sample[index]
+        return self._shard(self._places[one.shard])[one.row]
+
+    def _asked(self, transcript: Transcript) -> str:
+        task, window = transcript.task.text[:MOST_TASK], self._judge.window
+        most = MOST_CHARS
+        if window is not None:
+            # Assume three bytes per token. The question itself takes less than 300 tokens.
+            answers = ASKS * (TOKENS + 30)
+            most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
+        said = shortened(quoted_talk(transcript), most, "> ")
+        return fill(self.prompt, {"TASK": quoted(task), "CONVERSATION": said})
+
+    async def _work(self, item: Item) -> DeservedVerdict:
+        transcript, model = self._transcript(item.index), item.model(self._judge.seat)
+        history = History()
+        history.add("user", self._asked(transcript))
+        deserved, answer = None, ""
+        for _ in range(ASKS):
+            reply = await model.reply(Request(history, SAMPLING, f"{item.id}-judge", "judge"))
+            answer = reply.content.strip()
+            deserved = verdict_in(answer)
+            if deserved is not None:
+                break
+            history.add("assistant", answer)
+            history.add("user", AGAIN)
+        return self._verdict(item, deserved, answer)
+
+    def _failed(self, item: Item, error: CamelError) -> DeservedVerdict:
+        why = f"{type(error).__name__}: {error}"[:500]
+        return self._verdict(item, None, f"the call to the judge failed: {why}", why)
+
+    def _verdict(self, item: Item, deserved: bool | None, answer: str, failed: str = "") -> DeservedVerdict:
+        task = self._transcript(item.index).task.text
+        return DeservedVerdict(item.id, task[:1_000], deserved, answer[:1_000], item.usage, failed)
+
+
+def verdict_in(answer: str) -> bool | None:
+    """Return true if an answer begins with yes, and false if it begins with no. Return None if it begins with neither."""
+    found = _ANSWER.match(answer)
+    return None if found is None else found[1].lower() == "yes"
 
 
 @dataclass(frozen=True)

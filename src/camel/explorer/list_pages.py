@@ -1,31 +1,99 @@
-"""Pages of lists and conversations: the list with its facets, one conversation, two compared."""
+"""Pages of lists and conversations: the list with its facets, one conversation, two compared turn by turn."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 import secrets
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import chain, groupby, pairwise, zip_longest
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
+import msgspec
 from markupsafe import Markup
 from msgspec.structs import replace
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from camel.core.errors import CamelError
 from camel.explorer import views
-from camel.explorer.compare import align
-from camel.explorer.home import run_head
+from camel.explorer.charts import csv_cell
+from camel.explorer.home import labels_in, run_head
 from camel.explorer.maps import maps_in
-from camel.explorer.markup import as_plain
+from camel.explorer.markup import HTML_TAG, as_plain
 from camel.explorer.reading import ShownMessage, pulse, terms_of
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.views import PageState
 from camel.index.facets import NUMBERS
-from camel.query.answers import Page
+from camel.query.answers import NotThere, Page, Row
+from camel.query.catalogue import Catalogue
 from camel.query.where import Query
+from camel.record.release import RESTRICTED, Release, check_labels, marks
 from camel.reports.numbers import counted
+from camel.runs.canary import canary_of
+
+MOST_WORDS = 1_000
+"""Maximum length of a compared message, in words. Comparing longer messages would take too long."""
+LEAST = 0.3
+"""Minimum share of equal words for which differences are marked, because unrelated texts differ everywhere."""
+_SPACE = re.compile(r"(\s+)")
+
+
+class AlignedTurn(NamedTuple):
+    """The messages of one turn, one per side. In the texts, words that the other side does not have are marked."""
+
+    messages: tuple[ShownMessage | None, ShownMessage | None]
+    """The message of each side. None for a side whose conversation has ended."""
+    texts: tuple[Markup, Markup]
+
+
+def align(
+    left: Sequence[ShownMessage], right: Sequence[ShownMessage], render: Callable[[ShownMessage], Markup]
+) -> list[AlignedTurn]:
+    """Pair the messages of both sides by position: the first with the first, the second with the second."""
+    turns: list[AlignedTurn] = []
+    for pair in zip_longest(left, right):
+        texts = [Markup("") if one is None else render(one) for one in pair]
+        turns.append(AlignedTurn(pair, mark_changes(texts[0], texts[1])))
+    return turns
+
+
+def mark_changes(left: str, right: str) -> tuple[Markup, Markup]:
+    """Put a span around the words of each HTML text that the other text does not contain."""
+    sides = [HTML_TAG.split(text) for text in (left, right)]  # every second piece is a tag or a formula
+    words = [[word for text in side[::2] for word in text.split()] for side in sides]
+    found = SequenceMatcher(None, words[0], words[1])
+    if not 0 < max(map(len, words)) <= MOST_WORDS or words[0] == words[1] or found.ratio() < LEAST:
+        return Markup(left), Markup(right)  # noqa: S704 - both are HTML already
+    same = found.get_matching_blocks()
+    kept_left = {one.a + n for one in same for n in range(one.size)}
+    kept_right = {one.b + n for one in same for n in range(one.size)}
+    return _with_spans(sides[0], kept_left), _with_spans(sides[1], kept_right)
+
+
+def _with_spans(pieces: list[str], kept: set[int]) -> Markup:
+    """Join the pieces. Words whose index is not in `kept` get a span, and consecutive words share one."""
+    number = 0
+    for place in range(0, len(pieces), 2):
+        parts: list[tuple[bool, str]] = []
+        for part in _SPACE.split(pieces[place]):
+            is_word = bool(part.strip())
+            changed = number not in kept if is_word else bool(parts) and parts[-1][0]
+            parts.append((changed, part))
+            number += is_word
+        runs = [(one, "".join(text for _, text in some)) for one, some in groupby(parts, itemgetter(0))]
+        pieces[place] = "".join(_span(text) if changed else text for changed, text in runs)
+    return Markup("".join(pieces))  # noqa: S704 - the words of HTML in spans of ours
+
+
+def _span(text: str) -> str:
+    """Put a span around a changed text, but not around the space after it."""
+    words = text.rstrip()
+    return f'<span class="changed">{words}</span>{text[len(words) :]}' if words else text
+
 
 ROWS, TABLE_ROWS = 40, 100
 """Maximum number of rows on a page of the list, and on a page of the table view, where each row is one line."""
@@ -92,13 +160,8 @@ def add_list_pages(site: Site) -> None:
             next_title=after and views.title_of(views.roles(after.user, after.assistant, *after.others)),
         )
 
-    @get("/conversation/{run}/json")
-    def as_json(asked: PageRequest) -> Response:
-        return _copy(asked, "json")
-
-    @get("/conversation/{run}/markdown")
-    def as_markdown(asked: PageRequest) -> Response:
-        return _copy(asked, "md")
+    get("/conversation/{run}/json")(lambda asked: _copy(asked, "json"))
+    get("/conversation/{run}/markdown")(lambda asked: _copy(asked, "md"))
 
     @get("/compare")
     def compare(asked: PageRequest) -> Response:
@@ -233,3 +296,66 @@ def _copy(asked: PageRequest, kind: str) -> Response:
     if kind == "json":
         return Response(transcript.to_json(), media_type="application/json", headers=headers)
     return Response(transcript.to_markdown(), media_type="text/markdown; charset=utf-8", headers=headers)
+
+
+Releases = Mapping[str, Release]
+COLUMNS = tuple(name for name in Row.__struct_fields__ if name not in ("shard", "row", "hit"))
+
+
+def add_downloads(site: Site) -> None:
+    """Add the route for downloads: CSV with one line per conversation, or JSONL with complete conversations.
+
+    A download is streamed page by page, so its size is not limited by memory. An error closes the connection, so that the
+    browser reports a failed download instead of storing an incomplete file.
+    """
+
+    @site.get("/download/{file}")
+    def download(asked: PageRequest) -> Response:
+        file, catalogue = asked.request.path_params["file"], asked.catalogue
+        if file not in FILES:
+            raise NotThere(f"there is no such download. Choose from {', '.join(FILES)}")
+        media, rows, write = FILES[file]
+        # Errors are raised here, before the response begins.
+        releases = releases_of(catalogue, asked.state.query, asked.allowed)
+        pages = (page.rows for page in catalogue.pages(asked.state.query, rows))
+        lines = write(catalogue, releases, chain([next(pages)], pages))
+        headers = {"content-disposition": f'attachment; filename="{file}"'}
+        return StreamingResponse(lines, media_type=media, headers=headers)
+
+
+def releases_of(catalogue: Catalogue, query: Query, allowed: frozenset[str]) -> Releases:
+    """Return the release settings of each run. Restricted conversations need consent and a canary, as in an export."""
+    chosen = [one for one in catalogue.runs if not query.runs or one.name in query.runs]
+    restricted = {one.name for one in chosen if labels_in(one) & RESTRICTED & allowed}
+    return {
+        one.name: Release(True, canary_of(one.folder)) if one.name in restricted else Release()
+        for one in chosen
+    }
+
+
+def _csv(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Row]]) -> Iterator[str]:
+    yield ",".join((*COLUMNS, "canary")) + "\n"
+    for rows in pages:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        for row in rows:
+            restricted = check_labels(row.id, row.labels, releases[row.run])
+            values: list[Any] = [getattr(row, name) for name in COLUMNS]
+            cells = ["; ".join(cast("Any", value)) if isinstance(value, tuple) else value for value in values]
+            writer.writerow([*map(csv_cell, cells), releases[row.run].canary if restricted else ""])
+        yield text.getvalue()
+
+
+def _jsonl(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Row]]) -> Iterator[bytes]:
+    for rows in pages:
+        yield msgspec.json.Encoder().encode_lines(
+            {"run": row.run, **msgspec.to_builtins(one), **marks(one, releases[row.run])}
+            for row, one in zip(rows, catalogue.conversations(rows), strict=True)
+        )
+
+
+FILES: Mapping[str, tuple[str, int, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
+    "conversations.csv": ("text/csv; charset=utf-8", 1_000, _csv),
+    "conversations.jsonl": ("application/jsonl", 200, _jsonl),
+}
+"""By file name: media type, number of conversations to read at a time, and the function that writes them."""

@@ -22,7 +22,7 @@ from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.views import Params
 from camel.index.facets import FACETS
-from camel.maps.texts import KINDS
+from camel.maps.embedding import KINDS
 from camel.query.answers import NotThere
 from camel.reports.numbers import counted, short
 

@@ -23,9 +23,8 @@ from camel.index.facets import FACETS, UNKNOWN, bucket_names, elements
 from camel.maps.diversity import Diversity
 from camel.maps.table import MapGroup, maps_of, read_header
 from camel.query.answers import NotThere
-from camel.query.catalogue import Catalogue
+from camel.query.catalogue import Catalogue, CatalogueView
 from camel.query.parts import group_starts, read_rows
-from camel.query.view import CatalogueView
 from camel.query.where import Query
 from camel.record.parquet import arrow
 

@@ -1,4 +1,4 @@
-"""A run while it is being generated: the open conversations, their last messages, and what the run has used.
+"""The live page of a run: the open conversations, their last messages, what the run has used, and buttons to control it.
 
 The one decision to know: everything is read from the run's folder. Replies come from the ends of the journals (each is
 written before the conversation continues), totals from markers and journals together, rates and errors from the log. So
@@ -18,27 +18,32 @@ from collections.abc import AsyncGenerator, Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
+from msgspec import ValidationError, convert
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from camel.core.action_text import call_line
-from camel.core.errors import CamelError
+from camel.core.errors import CamelError, InputError
 from camel.core.grammar import parse
 from camel.core.message import ToolCall, Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.colors import SEATS, ending
-from camel.explorer.home import labels_in
-from camel.explorer.routing import event
+from camel.explorer.home import labels_in, open_source, run_head
+from camel.explorer.routing import PageRequest, Refused, Site, event, event_stream
 from camel.generation.config import CONVERSATIONS
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.jobs.ledger import usage_of
 from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
+from camel.query.answers import NeedsConsent, NotThere
 from camel.query.sources import CatalogueRun
 from camel.record.release import RESTRICTED
 from camel.reports.numbers import money, short
 from camel.runs.again import named
-from camel.runs.control import read_wish
+from camel.runs.control import Wish, read_wish, wish
 from camel.runs.plan import PlanRow, RunPlan, planned_layouts, read_plan
 from camel.runs.scores import SCORE_STAGE
 from camel.scenarios import RolePlay, Scenario, load
@@ -415,3 +420,66 @@ def _can(now: Snapshot | None, source: CatalogueRun) -> list[str]:
     if now is None or now.state == "complete" or (source.folder.on_disk and now.state != "working"):
         return []
     return ["go" if read_wish(source.folder) == "pause" else "pause", "stop"]
+
+
+def add_watch_pages(site: Site, control: bool) -> None:
+    """Add the routes of the live page. If `control` is false, the page cannot pause or stop the run."""
+    watched: dict[str, RunWatch] = {}
+
+    def read_once(source: CatalogueRun) -> RunWatch:
+        one = RunWatch(source)
+        try:
+            one.look_now()
+        finally:
+            one.close()
+        return one
+
+    @site.get("/watch/{run}")
+    def watch(asked: PageRequest) -> Response:
+        one = read_once(open_source(asked))
+        return asked.page(
+            "watch.html",
+            here="runs",
+            run=run_head(asked, one.source.name, "watch"),
+            now=one.state(),
+            events=f"/watch/{quote(one.source.name, safe='')}/events",
+            text_hidden=not one.shows_text,
+            control=control and f"/watch/{quote(one.source.name, safe='')}/control",
+            wishes=(("pause", "Pause"), ("go", "Resume"), ("stop", "Stop after current calls")),
+        )
+
+    @site.app.post("/watch/{run}/control")
+    async def answer_wish(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        if not control:
+            raise Refused(403, "Request rejected", "This explorer is public and cannot control runs.")
+        form = await site.form(request, "Open the live page of the run and press the button there.")
+
+        def grant(wished: Wish) -> str:
+            source = open_source(PageRequest(site, request))
+            # The same wish twice is accepted: a button may be clicked twice.
+            if wished not in read_once(source).totals()["can"] and wished != read_wish(source.folder):
+                raise InputError(
+                    f"the run cannot {wished} now: its live page has a button for what is possible"
+                )
+            wish(source.folder, wished)
+            return source.name
+
+        try:
+            run = await asyncio.to_thread(grant, convert(form.get("wish", ""), Wish))
+        except NeedsConsent:
+            text = "Open the page of the run and give consent first."
+            raise Refused(403, "Request rejected", text) from None
+        except NotThere:
+            raise
+        except (ValidationError, CamelError, OSError) as error:
+            raise Refused(400, "Request rejected", str(error)) from None
+        return RedirectResponse(f"/watch/{quote(run, safe='')}", 303)
+
+    @site.get("/watch/{run}/events")
+    def events(asked: PageRequest) -> Response:
+        source = open_source(asked)
+        one = watched.get(source.name)
+        if one is None or one.closed:
+            one = watched[source.name] = RunWatch(source)
+        one.source = source  # the current one, which has what was committed since
+        return event_stream(one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed))

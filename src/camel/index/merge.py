@@ -16,7 +16,8 @@ needs no marker of its own. A missing, damaged or outdated index is rebuilt from
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -24,16 +25,17 @@ from typing import Any, NamedTuple
 from camel.core.errors import CamelError
 from camel.index.build import GROUP_ROWS, Writer, build, complete, merge_counts, no_cost
 from camel.index.cube import digest_of, write_cubes
-from camel.index.facets import FOLDER, Cost
+from camel.index.facets import FOLDER, NUMBERS, Cost
 from camel.index.files import Header, Readable, files_of, is_for, merged_name, name_of, valid_merged_files
 from camel.index.marks import Looking, add_findings
-from camel.index.sorted import missing_copies, write_ordered
+from camel.index.sorted import missing_copies, ordered_name, write_ordered
 from camel.record.parquet import arrow
 from camel.runs.compact import Part, parts_of, ranges
+from camel.runs.garbage import OLD, shard_of
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from camel.storage.processes import workers
-from camel.storage.store import ahead
+from camel.storage.store import FileEntry, ahead
 
 MERGED = 4_194_304
 """Maximum number of rows per merged file."""
@@ -172,3 +174,53 @@ def _merge_range(
                         held = [together.slice(even)]
         if held:
             writer.add(pa.concat_tables(held))
+
+
+def unused(folder: RunFolder, replaced: bool) -> Iterator[FileEntry]:
+    """Yield index files that are invalid. If `replaced` is true, also yield those of shards that a merged file covers.
+
+    Those of shards without a marker stay: they are small, and a worker may be about to commit them.
+    """
+    for stage in folder.store.folders(FOLDER):
+        yield from _unused_of(folder, stage, replaced)
+
+
+def _unused_of(folder: RunFolder, stage: str, replaced: bool) -> Iterator[FileEntry]:
+    entries = list(folder.store.entries(f"{FOLDER}/{stage}"))
+    names = files_of(folder, stage)
+    committed = folder.committed(stage)
+    kept: list[tuple[int, int, str]] = []
+    merged = names.merged
+    if folder.rewritten(stage):
+        with tempfile.TemporaryDirectory(prefix="camel-gc-") as scratch:
+            fingerprint = folder.settings().fingerprint
+            good = {
+                name for name, _ in valid_merged_files(Readable(folder, Path(scratch)), stage, fingerprint)
+            }
+        merged = [one for one in merged if one[2] in good]
+    # Temporary files of a killed writer.
+    useless = [entry.name for entry in entries if "/." in entry.name and time.time() - entry.modified > OLD]
+    useless += [one[2] for one in names.merged if one not in merged]
+    for first, last, name in merged:
+        if kept and first <= kept[-1][1]:
+            useless.append(name)
+        else:
+            kept.append((first, last, name))
+    covered = {shard for first, last, _ in kept for shard in range(first, last + 1)}
+    cube = f"{FOLDER}/{stage}/cube-{digest_of([name for _, _, name in kept])}.parquet"
+    useless += [name for name in names.cubes if name != cube]
+    copies = {ordered_name(name, number) for _, _, name in kept for number in NUMBERS}
+    useless += [name for name in names.ordered if name not in copies]
+    by_shard: dict[int | str, list[str]] = {}
+    for name in names.single.values():
+        by_shard.setdefault(shard_of(name), []).append(name)
+    # If there are several, the marker decides. A single invalid one is small and harmless.
+    several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
+    named_by = {marker.shard: name_of(marker) for marker in folder.markers(stage, several)}
+    for shard, files in by_shard.items():
+        if replaced and shard in covered:
+            useless += files
+        elif isinstance(shard, int) and shard in named_by:
+            useless += [name for name in files if name != named_by[shard]]
+    gone = set(useless)
+    return (entry for entry in entries if entry.name in gone)

@@ -28,7 +28,7 @@ from camel.generation.generate import Generation, models_of
 from camel.generation.plan import Plan, Range, make_plan
 from camel.jobs.job import KEPT, Job, Step
 from camel.models.spec import ModelSpec
-from camel.reports.report_files import write_report
+from camel.reports.html import write_report
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.scenarios import Scenario

@@ -210,7 +210,7 @@ class Run(RunReader):
 
         It runs in a thread of this process until the process ends or `.stop()` is called. Needs the extra `explore`.
         """
-        explorer = need_module("camel.explorer.notebook", "explore")
+        explorer = need_module("camel.explorer.app", "explore")
         return explorer.view(self.folder.address, port=port, height=height)
 
     def __repr__(self) -> str:

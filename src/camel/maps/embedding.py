@@ -1,4 +1,4 @@
-"""The embedding stage: one vector per text of a run, stored with the text.
+"""The embedding stage: one vector per text of a run (the task of each conversation, or every instruction), stored with it.
 
 An item of the stage is a shard of the run, and its steps are journaled batches of texts, so after a kill at most one batch
 is computed again. The one decision to know: the index columns of the conversation, labels included, are stored with the
@@ -13,24 +13,69 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
+from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
+from camel.core.role_playing import USER
+from camel.core.transcript import Transcript
 from camel.engine.stage import Written
 from camel.index.build import table_of
 from camel.index.files import schema as index_schema
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.maps.embedders import Embedder
-from camel.maps.texts import Of, checked, texts_of
 from camel.models.prices import cost
 from camel.record.arrow import read_shard, to_table
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import schema_with_source, source_of, valid_shards
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
+
+Of = Literal["tasks", "instructions"]
+KINDS: tuple[str, ...] = get_args(Of)
+MOST_CHARS = 2_000
+"""Maximum number of characters of a text, more than small embedding models read."""
+
+
+class MapText(NamedTuple):
+    """One text, and the message or task that it comes from."""
+
+    row: int
+    """Index of the text's conversation in the input."""
+    message: int
+    """Index of the text's message, from 0. -1 for the task."""
+    text: str
+
+
+def checked(of: Any) -> Of:
+    """Return `of` if it is a valid kind of texts. Otherwise raise an `InputError`."""
+    if of not in KINDS:
+        raise InputError(f"a map must be of {' or '.join(KINDS)}, not {shown(of)}")
+    return of
+
+
+def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[MapText]:
+    """Yield the texts of all conversations, in order. Empty texts are skipped."""
+    for row, transcript in enumerate(transcripts):
+        if of == "tasks":
+            found = [(-1, transcript.task.text)]
+        else:
+            found = [(n, _instruction(one)) for n, one in enumerate(transcript.messages)]
+        for message, text in found:
+            if clean := text.strip()[:MOST_CHARS]:
+                yield MapText(row, message, clean)
+
+
+def _instruction(message: Any) -> str:
+    """Return a message's instruction with its input, because the same instruction with other input is a different text."""
+    move = message.move
+    if message.speaker != USER or not move.instruction:
+        return ""
+    return f"{move.instruction}\n{move.input}" if move.input else move.instruction
+
 
 STAGE = "vectors-"
 """Prefix of a stage's name. A hash of the model and the kind of texts follows."""

@@ -19,8 +19,7 @@ from camel.core.errors import InputError
 from camel.index.files import footer_value
 from camel.index.files import schema as index_schema
 from camel.maps.diversity import Diversity
-from camel.maps.embedding import KEPT, home
-from camel.maps.texts import KINDS
+from camel.maps.embedding import KEPT, KINDS, home
 from camel.record.parquet import arrow
 from camel.runs.run import RunFolder
 from camel.storage.files import taking_place

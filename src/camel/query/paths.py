@@ -6,12 +6,12 @@ A list path finds the rows of a page in the order of a query; a count path count
             RunOrder      in the order of the runs: by position, or by     (`run_order.py`)
                           reading until there are enough rows
             SortedCopies  sorted by a number, from sorted copies           (`sorted_copies.py`)
-            NumberScan    sorted by a number, from the query's columns     (`number_scan.py`)
+            NumberScan    sorted by a number, from the query's columns     (`sorted_copies.py`)
     count   Footers       from the footers of index files                  (`counting.py`)
             Cube          from precomputed combinations of facets          (`counting.py`)
             Scan          any rows, from the query's columns               (`counting.py`)
 
-The one decision to know: the cheapest path that can answer a query is used. `view.choose_list` chooses a list path. The method
+The one decision to know: the cheapest path that can answer a query is used. `catalogue.choose_list` chooses a list path. The method
 `of` of a count path decides which files it can count, and `counting.COUNT_PATHS` has the cheapest first.
 """
 

@@ -1,4 +1,5 @@
-"""Renders reports as HTML pages: one file that loads nothing, in the style of all other pages, light and dark.
+"""Renders reports as HTML pages: one file that loads nothing, in the style of all other pages, light and dark. Writes the
+files of a report.
 
 The one decision to know: all text from elsewhere (model text, roles, names of runs) passes through `text`, which escapes it and
 replaces control characters. The policy in the page's head allows only our own style and script, by their hashes, and the
@@ -18,7 +19,9 @@ from pathlib import Path
 from camel._version import __version__
 from camel.reports import blocks as kinds
 from camel.reports.blocks import Block, Cell, Inline, Report, Span, spans_of
-from camel.reports.plots import LOOK, Plot
+from camel.reports.markdown import render_markdown
+from camel.reports.plots import LOOK, Plot, drawn, write_plots
+from camel.storage import inside
 
 FONTS = ("plex-sans", "source-serif")
 """Fonts that are embedded in a report. Other fonts are the reader's system fonts."""
@@ -69,7 +72,7 @@ def render_html(
 ) -> str:
     """Return the report as an HTML page. `pictures` maps the name of a plot to its SVGs, `others` are links to other reports.
 
-    With a `name` the page links to the files that are written next to it (`report_files.write_report`).
+    With a `name` the page links to the files that are written next to it (`write_report`).
     """
     figures = {plot.name: _figure(plot, pictures[plot.name], has_files=bool(name)) for plot in report.plots}
     sections = {name: body for name, blocks in report.sections.items() if (body := _rows(blocks, figures))}
@@ -226,3 +229,27 @@ def _cell(tag: str, cell: Cell, is_number: bool) -> str:
             return f'<td class="{kind}" title="{text(note)}">{text(shown)}</td>'
         case _:
             return f"<{tag}{' class=num' if is_number else ''}>{line_of(cell)}</{tag}>"
+
+
+REPORTS = {"study": "Study", "evaluation": "Evaluation"}
+"""Reports that are in a run's folder by default, each in a folder with its name."""
+
+
+def write_report(folder: Path, name: str, report: Report, figures: bytes) -> None:
+    """Write `<name>.html`, `<name>.md`, `<name>.json` and the folder `plots`.
+
+    If the folder is in that of its run, the page links to the run's folder and to its other reports. In the explorer, the link
+    opens the page of the run.
+    """
+    pictures = {plot.name: drawn(plot) for plot in report.plots}
+    write_plots(folder, report.plots, pictures)
+    at_home = bool(report.run) and folder.absolute().parent.name == report.run
+    others = [
+        (title, f"../{other}/{other}.html")
+        for other, title in REPORTS.items()
+        if at_home and other != name and (folder.parent / other / f"{other}.html").is_file()
+    ]
+    page = render_html(report, pictures, name=name, run_link="../" if at_home else "", others=others)
+    inside.write(folder, f"{name}.md", render_markdown(report))
+    inside.write(folder, f"{name}.html", page)
+    inside.write(folder, f"{name}.json", figures)

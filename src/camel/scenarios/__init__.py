@@ -9,8 +9,7 @@ scenario.count, scenario.id(0)         # 25000, "001_001_001"
 from camel.core.lists import parse_list
 from camel.scenarios.checking import Rendered, check, load, sample
 from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, read_lists, render_lists
-from camel.scenarios.reading import ScenarioProblem, known, shipped
-from camel.scenarios.scaffold import scaffold
+from camel.scenarios.reading import ScenarioProblem, known, scaffold, shipped
 from camel.scenarios.scenario import (
     Cast,
     FilledQuestion,

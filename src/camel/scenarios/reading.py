@@ -1,4 +1,4 @@
-"""Reads a scenario's folder: `scenario.toml` and the texts that it names.
+"""Reads a scenario's folder, `scenario.toml` and the texts that it names, and writes the folder of a new scenario.
 
 The one decision to know: reading continues after a mistake if possible, so that all mistakes are reported at once. Files are
 read only from the scenario's own folder, because an untrusted scenario could otherwise send any file to an endpoint.
@@ -6,6 +6,7 @@ read only from the scenario's own folder, because an untrusted scenario could ot
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -21,10 +22,9 @@ from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry
 from camel.core.results import ResultSettings
 from camel.scenarios.critics import CriticSettings
-from camel.scenarios.declarations import parse_declaration
 from camel.scenarios.lists import NamedList, read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
-from camel.scenarios.societies import SOCIETY_FILE, read_society
+from camel.scenarios.societies import SOCIETY_FILE, parse_declaration, read_society
 from camel.tools.settings import ToolSettings
 
 FILE = "scenario.toml"
@@ -336,3 +336,28 @@ def _end(
                 "Keep exactly one of them",
             )
             return None
+
+
+_NEW = Path(__file__).parent / "new"
+
+
+def scaffold(path: str | Path, title: str = "") -> Path:
+    """Write a new scenario's folder and return it. Never overwrites anything."""
+    folder = Path(path)
+    if str(path) in known():
+        raise InputError(f"'{path}' is the name of a shipped scenario: choose another name")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"'{folder}' already exists: choose another name, or remove the folder")
+    title = " ".join(title.split()) or folder.resolve().name.replace("_", " ").replace("-", " ").title()
+    if not title.isprintable():
+        raise InputError("the title contains characters that cannot be printed")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # A JSON string of printable characters is also a TOML string.
+        quoted = json.dumps(title, ensure_ascii=False)
+        for source, name in (("declaration.txt", FILE), ("experts.txt",) * 2, ("tasks.txt",) * 2):
+            text = (_NEW / source).read_text("utf-8").replace("{title}", quoted)
+            (folder / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write '{folder}': {error.strerror}") from None
+    return folder

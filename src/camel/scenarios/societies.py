@@ -6,14 +6,39 @@ a file. This module only adds helpful error messages.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.society import PLACEHOLDERS, Society
-from camel.scenarios.declarations import parse_declaration
+from camel.core.toml import MISSING, drop_unknown_keys, plain_message
 from camel.scenarios.scenario import placeholders, unknown_placeholder
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def parse_declaration(text: str, kind: type[T]) -> tuple[T | None, list[str]]:
+    """Return the declared struct and all problems, one line each: unknown keys are dropped, and reading continues.
+
+    The struct is None if the declaration is incomplete.
+    """
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return None, [f"it is not valid TOML ({' '.join(str(error).split())})"]
+    problems = drop_unknown_keys(table, kind)
+    try:
+        return msgspec.convert(table, kind), problems
+    except msgspec.ValidationError as error:
+        # A misspelled key is one mistake: what it leaves missing is not reported as another one.
+        is_consequence = problems and str(error).startswith((MISSING, "Invalid enum value"))
+        return None, problems if is_consequence else [*problems, plain_message(error)]
+
 
 SOCIETY_FILE = "society.toml"
 _MAX_BYTES = 10_000_000

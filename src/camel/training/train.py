@@ -30,9 +30,8 @@ from camel._version import __version__
 from camel.core.errors import CamelError, InputError
 from camel.storage import inside
 from camel.training.card import write_card
-from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
-from camel.training.preferences import digest_of, pairs
+from camel.training.data import digest_of, pairs, tokenized
 from camel.training.stored_rows import Rows
 from camel.training.weights import GGUF, MERGED, content_of, converter, need, opened, to_gguf
 

@@ -13,23 +13,7 @@ from camel.evaluation.humaneval.report import (
     notes,
     table,
 )
-from camel.reports.blocks import (
-    TEXTS,
-    Block,
-    Details,
-    Facts,
-    Grid,
-    Heading,
-    Note,
-    Paragraph,
-    Picture,
-    Points,
-    Quote,
-    Report,
-    Span,
-    settings_block,
-    styled,
-)
+from camel.reports import blocks as kinds
 from camel.reports.numbers import FEW, bounds, cost, counted
 from camel.reports.plots import Plot, bars, drawing, plot
 
@@ -72,21 +56,24 @@ def _by_problem(made: HumanEvalReport) -> Plot:
     )
 
 
-def report(made: HumanEvalReport) -> Report:
+def report(made: HumanEvalReport) -> kinds.Report:
     """Build the report from its figures."""
     problems = [
         (one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}") for one in made.by_problem
     ]
     head = ("Problem", "Pass HumanEval", "Pass HumanEval+", "Programs")
-    return Report(
+    return kinds.Report(
         "HumanEval",
         _headline(made),
-        TEXTS["humaneval"]["lede"].format(programs=counted(made.n, "program"), problems=made.problems),
+        kinds.TEXTS["humaneval"]["lede"].format(programs=counted(made.n, "program"), problems=made.problems),
         _facts(made),
         {
             "Results": _results(made),
-            "Problems": [Picture("by-problem"), Details("Each problem", [Grid(head, problems)])],
-            "Failures": [Picture("outcomes")],
+            "Problems": [
+                kinds.Picture("by-problem"),
+                kinds.Details("Each problem", [kinds.Grid(head, problems)]),
+            ],
+            "Failures": [kinds.Picture("outcomes")],
             "Samples": _samples(made),
             "Method": _method(made),
         },
@@ -104,9 +91,12 @@ def _headline(made: HumanEvalReport) -> str:
     return f"{made.model} solves {passed} of the HumanEval problems with {counted(one.k, 'attempt')}"
 
 
-def _facts(made: HumanEvalReport) -> Facts:
-    rates: Facts = {
-        f"{title}, pass@{one.k}": [f"{100 * one.rate:.1f}% ", Span(bounds(one.low, one.high), "interval")]
+def _facts(made: HumanEvalReport) -> kinds.Facts:
+    rates: kinds.Facts = {
+        f"{title}, pass@{one.k}": [
+            f"{100 * one.rate:.1f}% ",
+            kinds.Span(bounds(one.low, one.high), "interval"),
+        ]
         for title, found in zip(SUITES.values(), (made.humaneval, made.plus), strict=True)
         for one in (found[0], found[-1])
         if made.problems >= FEW
@@ -119,41 +109,43 @@ def _facts(made: HumanEvalReport) -> Facts:
     }
 
 
-def _results(made: HumanEvalReport) -> list[Block]:
+def _results(made: HumanEvalReport) -> list[kinds.Block]:
     note = "In percent, with 95% intervals by bootstrap over the problems. The rows of the paper's Table 3 have no intervals."
     return [
         table({made.model: (made.humaneval, made.plus)}),
-        Note(note),
-        Points(notes(made)),
-        Picture("pass-at-k"),
+        kinds.Note(note),
+        kinds.Points(notes(made)),
+        kinds.Picture("pass-at-k"),
     ]
 
 
-def _samples(made: HumanEvalReport) -> list[Block]:
-    folds: list[Block] = []
+def _samples(made: HumanEvalReport) -> list[kinds.Block]:
+    folds: list[kinds.Block] = []
     for kind in dict.fromkeys(one.kind for one in made.examples):
         title = WORDS.get(kind, kind)
         quotes = [_sample(one) for one in made.examples if one.kind == kind]
-        folds.append(Details(title[:1].upper() + title[1:], quotes, open=not folds))
+        folds.append(kinds.Details(title[:1].upper() + title[1:], quotes, open=not folds))
     note = "Random samples of each result: the program that ran, or the reply if it contained none."
-    return [Heading("Samples"), Note(note), *folds]
+    return [kinds.Heading("Samples"), kinds.Note(note), *folds]
 
 
-def _sample(one: ShownSample) -> Quote:
+def _sample(one: ShownSample) -> kinds.Quote:
     head = [
-        Span(one.problem, "good" if one.kind == "passed" else "bad"),
-        Span(f"sample {one.number}", "source"),
+        kinds.Span(one.problem, "good" if one.kind == "passed" else "bad"),
+        kinds.Span(f"sample {one.number}", "source"),
     ]
-    return Quote(head, one.program or one.answer, reason=one.detail, mono=True)
+    return kinds.Quote(head, one.program or one.answer, reason=one.detail, mono=True)
 
 
-def _method(made: HumanEvalReport) -> list[Block]:
+def _method(made: HumanEvalReport) -> list[kinds.Block]:
     usage = made.usage
-    where = TEXTS["humaneval"]["sandbox"] if made.contained else "The programs ran without a sandbox."
+    where = kinds.TEXTS["humaneval"]["sandbox"] if made.contained else "The programs ran without a sandbox."
     used = f"{usage.calls:,} calls, {usage.prompt:,} prompt and {usage.completion:,} completion tokens, {cost(made.money)}"
     return [
-        Heading("Method"),
-        Paragraph(TEXTS["humaneval"]["method"].format(where=where)),
-        Paragraph(styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)),
-        settings_block(made.config),
+        kinds.Heading("Method"),
+        kinds.Paragraph(kinds.TEXTS["humaneval"]["method"].format(where=where)),
+        kinds.Paragraph(
+            kinds.styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)
+        ),
+        kinds.settings_block(made.config),
     ]

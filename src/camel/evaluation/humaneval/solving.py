@@ -44,7 +44,7 @@ from camel.evaluation.humaneval.report_blocks import report
 from camel.jobs.item import Item, item_seed, with_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.models.spec import ModelSpec
-from camel.reports.report_files import write_report
+from camel.reports.html import write_report
 from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings

@@ -10,28 +10,92 @@ The server answers after the vote is on disk, never before.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import re
 import secrets
+import socket
 import time
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.evaluation.pairs import Pair
-from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, voter_name
-from camel.explorer.access import MISALIGNMENT, Consent, Keys, local, read_form
+from camel.evaluation.pairs import Pair, read_pairs
+from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, voter_name, votes_folder
+from camel.explorer.access import MISALIGNMENT, Consent, Keys, is_loopback, local, read_form
+from camel.explorer.app import answer, is_any, link_to, listening, open_page
 from camel.explorer.pages import environment
 from camel.explorer.routing import Refused, new_app
-from camel.explorer.vote.passes import Passes
 from camel.query.answers import NeedsConsent
 from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
+
+DAYS = 180
+"""Number of days for which a browser stores a pass."""
+
+
+class Passes:
+    """Makes and checks passes: names of voters, signed with the folder's own secret.
+
+    An invitation link and a browser's cookie carry the same text, so that a link works on any device and after every restart.
+    Where the app is open to others, a name without a pass is not accepted.
+    """
+
+    def __init__(self, keys: Keys, *, secure: bool = False) -> None:
+        self._keys, self._secure = keys, secure
+        self._cookie = f"camel-voter-{keys.suffix}"
+
+    def of(self, voter: str) -> str:
+        """Return the pass of a voter. The pass of "" is for a voter who will choose a name."""
+        name = base64.urlsafe_b64encode(voter.encode()).decode().rstrip("=")
+        return f"{name}.{self._keys.sign(self._signed(voter))}"
+
+    def voter(self, token: str) -> str | None:
+        """Return the voter's name in a pass. Return None if the pass is invalid."""
+        name, _, signature = token[:1_000].partition(".")
+        try:
+            voter = base64.urlsafe_b64decode(name.encode() + b"=" * (-len(name) % 4)).decode()
+        except (binascii.Error, ValueError):
+            return None
+        return voter if self._keys.signed(self._signed(voter), signature) else None
+
+    def link(self, voter: str) -> str:
+        """Return the path of an invitation link."""
+        return f"/join?pass={quote(self.of(voter))}"
+
+    def shown(self, request: Request) -> str | None:
+        """Return the voter whose pass a browser sent. Return "" if they have not chosen a name, and None without a pass."""
+        return self.voter(request.cookies.get(self._cookie, ""))
+
+    def give(self, response: Response, voter: str) -> None:
+        """Store a pass in the browser. The cookie is lax, so that it is also sent after a click on a link in a mail."""
+        response.set_cookie(
+            self._cookie,
+            self.of(voter),
+            max_age=DAYS * 86_400,
+            httponly=True,
+            samesite="lax",
+            secure=self._secure,
+            path="/",
+        )
+
+    def take(self, response: Response) -> None:
+        """Delete the pass from the browser."""
+        response.delete_cookie(self._cookie, httponly=True, samesite="lax", secure=self._secure, path="/")
+
+    @staticmethod
+    def _signed(voter: str) -> str:
+        return f"voter\n{voter}"
+
 
 _NONCE = re.compile(r"[0-9a-f]{0,32}")
 
@@ -309,3 +373,62 @@ def create_app(
     app.get("/consent")(consent_page)
     app.post("/consent")(answer_consent)
     return app
+
+
+class Links(NamedTuple):
+    """The links for voters."""
+
+    pairs: int
+    anybody: str
+    """The link for voters who enter a name themselves."""
+    own: dict[str, str]
+    """The personal link of each voter who was invited by name."""
+
+
+def serve(
+    pairs: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allow_hosts: Sequence[str] = (),
+    url: str = "",
+    invite: Sequence[str] = (),
+    open_browser: bool | None = False,
+    ready: Callable[[Links], None] = lambda links: None,
+) -> None:
+    """Take votes until interrupted. Calls `ready` with the links once the port is open.
+
+    On a loopback address, voters are at this machine and may enter any name. If other machines can connect (another address or
+    another host name), voters need a link: a personal one, or one with which they choose a free name.
+    """
+    found, invited = read_pairs(pairs), [voter_name(name) for name in invite]
+    if not found:
+        raise InputError(f"'{pairs}' has no pairs to vote on")
+    asked = urlsplit(url)
+    if url and (asked.scheme not in ("http", "https") or not asked.hostname or asked.path.strip("/")):
+        raise InputError(
+            f"--url must be the address that voters open, such as https://vote.example.org, not {shown(url)}"
+        )
+    by_name = is_loopback(host) and not url and not allow_hosts
+    with listening(host, port) as opened:
+        invited = asyncio.run(keep_invited(votes_folder(pairs), invited))
+        box = BallotBox(votes_folder(pairs))
+        # If the server listens on all addresses, other machines can use this machine's name.
+        base = url or link_to(socket.gethostname() if is_any(host) else host, opened.getsockname()[1], "")
+        base = base.rstrip("/")
+        known = {*allow_hosts, socket.gethostname(), host, asked.hostname or host}
+        app = create_app(found, box, hosts=known, by_name=by_name, url=url)
+        passes = Passes(Keys(box.secret))
+        anybody = f"{base}/" if by_name else base + passes.link("")
+        ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
+        open_page(anybody, open_browser)
+        answer(app, opened)
+
+
+async def keep_invited(folder: Path, names: Sequence[str]) -> list[str]:
+    """Reserve the invited names, and return them as stored. Call it before their links are printed."""
+    box = BallotBox(folder)
+    try:
+        return [await box.join(name) for name in names]
+    finally:
+        await box.close()

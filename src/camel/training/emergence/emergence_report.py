@@ -10,63 +10,25 @@ from itertools import groupby
 
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import table as humaneval_table
-from camel.evaluation.report import cost_fact, cost_table, judging, write_evidence
-from camel.evaluation.report_plots import judging_plots
-from camel.evaluation.report_table import judge_points
+from camel.evaluation.report import cost_fact, cost_table, judging
+from camel.evaluation.report_table import judge_points, judging_plots
 from camel.evaluation.standing import Interval
-from camel.reports.blocks import (
-    TEXTS,
-    A,
-    B,
-    Block,
-    Cell,
-    Details,
-    Facts,
-    Grid,
-    Heading,
-    Inline,
-    Note,
-    OutcomeBar,
-    Paragraph,
-    Picture,
-    Points,
-    Report,
-    RowGroup,
-    Span,
-    settings_block,
-    styled,
-)
+from camel.reports import blocks as kinds
 from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, counted
 from camel.reports.numbers import points as points_of
 from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
-from camel.reports.report_files import write_report
-from camel.runs.run import RunFolder
-from camel.training.emergence.experiment import Emergence
-from camel.training.emergence.results import Figures, Line, figures
+from camel.training.emergence.results import Figures, Line
 
 PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
 
 
-class EmergenceJob(Emergence):
-    """An emergence study that writes a report at its end."""
-
-    def result(self, run: RunFolder) -> Figures:
-        """Write the report and return the figures."""
-        made, pairs, verdicts = figures(self)
-        prompts = self.contest().prompts
-        used = {name: prompts[name] for name in ("judge", "again", "single-shot")}
-        write_evidence(self.out, used, pairs, verdicts)
-        write_report(self.out, "emergence", report(made), made.to_json())
-        return made
-
-
-def report(made: Figures) -> Report:
+def report(made: Figures) -> kinds.Report:
     """Build the report of an emergence study."""
-    return Report(
+    return kinds.Report(
         "Emergence",
         _headline(made),
-        TEXTS["emergence"]["lede"],
+        kinds.TEXTS["emergence"]["lede"],
         _facts(made),
         {
             "Results": _results(made),
@@ -75,9 +37,9 @@ def report(made: Figures) -> Report:
             "Models": _models(made),
             **judging(made.judging),
             "Method": [
-                Heading("Method"),
-                Paragraph(TEXTS["emergence"]["method"]),
-                settings_block(made.config),
+                kinds.Heading("Method"),
+                kinds.Paragraph(kinds.TEXTS["emergence"]["method"]),
+                kinds.settings_block(made.config),
             ],
         },
         [_heat_map(made), *judging_plots(made.judging)],
@@ -95,7 +57,7 @@ def _headline(made: Figures) -> str:
     return f"{better} beats {worse} on {won.count:,} of {counted(total.of, 'question')}"
 
 
-def table(made: Figures) -> Grid:
+def table(made: Figures) -> kinds.Grid:
     """Return the paper's Table 2: per pair of models, one row per domain, then the total."""
     paper = any(one.paper for one in made.table)
     head = (
@@ -107,35 +69,35 @@ def table(made: Figures) -> Grid:
         "Effect",
         *(("Paper: won, drawn, lost",) if paper else ()),
     )
-    rows: list[RowGroup | list[Cell]] = []
+    rows: list[kinds.RowGroup | list[kinds.Cell]] = []
     for (_, lines), total in zip(groupby(made.table, lambda one: one.seen), made.totals, strict=True):
-        rows.append(RowGroup([A, f" {total.after} against ", B, f" {total.before}"]))
+        rows.append(kinds.RowGroup([kinds.A, f" {total.after} against ", kinds.B, f" {total.before}"]))
         for one in (*lines, total):
             draws, before, after = one.paper or (0, 0, 0)
-            cells: list[Cell] = [
-                styled("**{}** +", one.domain) if one.added else one.domain,
-                OutcomeBar(one.after_wins.rate, one.draws.rate, one.before_wins.rate),
+            cells: list[kinds.Cell] = [
+                kinds.styled("**{}** +", one.domain) if one.added else one.domain,
+                kinds.OutcomeBar(one.after_wins.rate, one.draws.rate, one.before_wins.rate),
                 *map(_count, (one.after_wins, one.draws, one.before_wins)),
                 effect(one),
                 *([f"{after}, {draws}, {before}" if one.paper else ""] if paper else []),
             ]
             rows.append(cells)
-    return Grid(head, rows, 2, title="Won, drawn and lost by domain")
+    return kinds.Grid(head, rows, 2, title="Won, drawn and lost by domain")
 
 
-def _count(rate: Rate) -> Inline:
+def _count(rate: Rate) -> kinds.Inline:
     """Return a count with the interval of its share, as a table cell."""
-    span = Span(bounds(rate.low, rate.high) if rate.of >= FEW else "", "interval")
+    span = kinds.Span(bounds(rate.low, rate.high) if rate.of >= FEW else "", "interval")
     return (f"{rate.count:,} ", span) if rate.of else "–"
 
 
-def effect(one: Line) -> Inline:
+def effect(one: Line) -> kinds.Inline:
     """Return an effect in percentage points with its interval. A significant effect gets a mark."""
     if not one.of:
         return "–"
     value = points_of(one.effect.value)
-    sure = styled("**{}** ● ", value) if one.sure else [f"{value} "]
-    return [*sure, Span(_span(one.effect), "interval")]
+    sure = kinds.styled("**{}** ● ", value) if one.sure else [f"{value} "]
+    return [*sure, kinds.Span(_span(one.effect), "interval")]
 
 
 def _span(value: Interval) -> str:
@@ -167,15 +129,15 @@ def points(made: Figures) -> list[str]:
     return sentences + judge_points(made.judging)
 
 
-def _facts(made: Figures) -> Facts:
+def _facts(made: Figures) -> kinds.Facts:
     costs, judges = [*made.judging.costs, *made.besides], made.judging.judges
     known = all(one.money is not None for one in costs)
     trained = sum(one.trained for one in made.models)
     sure = sum(one.sure for one in made.table)
     questions = sum(one.questions for one in made.domains)
     return {
-        A: "the later of two models",
-        B: "the earlier",
+        kinds.A: "the later of two models",
+        kinds.B: "the earlier",
         "Models": f"{len(made.models):,}, {trained:,} trained here",
         "Chain": f"{made.models[0].label} → {made.models[-1].label}",
         "Questions": f"{questions:,} in {counted(len(made.domains), 'domain')}",
@@ -185,20 +147,24 @@ def _facts(made: Figures) -> Facts:
     }
 
 
-def _results(made: Figures) -> list[Block]:
+def _results(made: Figures) -> list[kinds.Block]:
     rows = [
         [_added(made, seen), *(effect(one) for one in lines)]
         for seen, lines in groupby(made.table, lambda one: one.seen)
     ]
-    heat = Grid(("Added", *(one.title for one in made.domains)), rows)
-    return [Picture("emergence"), Points(points(made)), Details("The same as a table", [heat])]
+    heat = kinds.Grid(("Added", *(one.title for one in made.domains)), rows)
+    return [
+        kinds.Picture("emergence"),
+        kinds.Points(points(made)),
+        kinds.Details("The same as a table", [heat]),
+    ]
 
 
 def _added(made: Figures, seen: tuple[int, int]) -> str:
     return f"+ {made.datasets[seen[0]]}" if seen[1] == seen[0] + 1 else "all data"
 
 
-def _table(made: Figures) -> list[Block]:
+def _table(made: Figures) -> list[kinds.Block]:
     paper = (
         " Paper: its Table 2, LLaMA-7B judged by GPT-4 in one order."
         if any(one.paper for one in made.table)
@@ -206,11 +172,11 @@ def _table(made: Figures) -> list[Block]:
     )
     return [
         table(made),
-        Note(TEXTS["emergence"]["table"].format(paper=paper)),
+        kinds.Note(kinds.TEXTS["emergence"]["table"].format(paper=paper)),
     ]
 
 
-def _programs(made: Figures) -> list[Block]:
+def _programs(made: Figures) -> list[kinds.Block]:
     part = min(one.problems for one in made.humaneval) < COUNT
     note = (
         " Only some of the problems were used: the figures cannot be compared with the paper's."
@@ -219,13 +185,13 @@ def _programs(made: Figures) -> list[Block]:
     )
     return [
         humaneval_table({one.label: (one.humaneval, one.plus) for one in made.humaneval}),
-        Note(
+        kinds.Note(
             f"HumanEval and HumanEval+: the paper's Table 3, then the models of the chain with 95% intervals.{note}"
         ),
     ]
 
 
-def _models(made: Figures) -> list[Block]:
+def _models(made: Figures) -> list[kinds.Block]:
     models = [
         (one.label, one.asked, "trained here", f"{one.rows:,}", f"{one.steps:,}", f"{one.first_loss:.3f} → {one.last_loss:.3f}")
         if one.trained
@@ -235,10 +201,10 @@ def _models(made: Figures) -> list[Block]:
     domains = [(one.title, f"{one.questions:,}", one.written_by or "given") for one in made.domains]
     besides = [(one.step, one.model, one.usage, one.money) for one in made.besides]
     return [
-        Grid(("Model", "Asked as", "", "Rows", "Steps", "Loss"), models, 3, title="Models"),
-        Grid(("Domain", "Questions", "Written by"), domains, title="Questions"),
-        Note(
-            styled(
+        kinds.Grid(("Model", "Asked as", "", "Rows", "Steps", "Loss"), models, 3, title="Models"),
+        kinds.Grid(("Domain", "Questions", "Written by"), domains, title="Questions"),
+        kinds.Note(
+            kinds.styled(
                 "The questions are in questions/, one file per domain. `camel rows --questions` excludes rows that contain them."
             )
         ),
@@ -260,5 +226,5 @@ def _heat_map(made: Figures) -> Plot:
         for one in made.table
         if one.of
     ]
-    caption = TEXTS["emergence"]["plot"]
+    caption = kinds.TEXTS["emergence"]["plot"]
     return Plot("emergence", "Which data helped which domain", caption, heat(rows, (130, 54)))

@@ -32,18 +32,22 @@ from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AgentsConfig, Group, StepNeed
 from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
 from camel.evaluation.humaneval.solving import HumanEval
+from camel.evaluation.report import write_evidence
 from camel.evaluation.report_table import STEPS
 from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.models.prices import FREE
 from camel.models.spec import ModelSpec
+from camel.reports.html import write_report
 from camel.runs.markers import marker_name
 from camel.runs.run import RunFolder
 from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.emergence_config import EmergenceConfig
+from camel.training.emergence.emergence_report import report
 from camel.training.emergence.questions import Questions
+from camel.training.emergence.results import Figures, figures
 from camel.training.emergence.trained_server import (
     PARALLEL,
     ModelPlace,
@@ -74,7 +78,7 @@ class ChainMember(NamedTuple):
 
 
 class Emergence(Job):
-    """An emergence study."""
+    """An emergence study, which writes a report at its end."""
 
     name = "evaluate emergence"
 
@@ -317,6 +321,15 @@ class Emergence(Job):
             shard_size=1,
             concurrency=1,
         )
+
+    def result(self, run: RunFolder) -> Figures:
+        """Write the report and return the figures."""
+        made, pairs, verdicts = figures(self)
+        prompts = self.contest().prompts
+        used = {name: prompts[name] for name in ("judge", "again", "single-shot")}
+        write_evidence(self.out, used, pairs, verdicts)
+        write_report(self.out, "emergence", report(made), made.to_json())
+        return made
 
     def price(self, name: str) -> Price | None:
         """Return the price of a model by its label."""

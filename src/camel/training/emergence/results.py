@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from camel._version import __version__
-from camel.evaluation.humaneval.passing import Passing
 from camel.evaluation.humaneval.records import SAMPLES
+from camel.evaluation.humaneval.report import Passing
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.results import Comparison, Cost, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
@@ -24,8 +24,10 @@ from camel.jobs.ledger import spent_on
 from camel.models.prices import cost
 from camel.reports.intervals import Rate, ReportFigures, holm, paired
 from camel.training.emergence.emergence_config import EmergenceConfig
-from camel.training.emergence.experiment import Emergence
 from camel.training.train import finished
+
+if TYPE_CHECKING:
+    from camel.training.emergence.experiment import Emergence
 
 ALL = "All"
 SURE = 0.05
