@@ -72,7 +72,6 @@ PARTS = {
             "scenarios.scenario",
             "scenarios.reading",
             "scenarios.checking",
-            "scenarios.scaffold",
             "generation.config",
             "inputs.settings",
             "generation.plan",
