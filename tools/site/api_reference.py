@@ -127,7 +127,6 @@ PARTS = {
             "evaluation.results",
             "evaluation.pairs",
             "evaluation.agreement",
-            "evaluation.ratings",
             "reports.intervals",
             "evaluation.votes",
             "evaluation.study",
