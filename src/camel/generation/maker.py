@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -65,14 +65,9 @@ class Seated(NamedTuple):
     tools: tuple[str, ...] = ()
 
 
-def failed_list_in(facts: Mapping[str, str]) -> str:
-    """Return the error of a failed list among these facts, or an empty string if none failed."""
-    return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
-
-
-def _why_list_failed(record: NamedList) -> str:
-    cause = next((item for item in record.items if item.startswith(FAILED)), "")
-    return cause.removeprefix(FAILED).partition(": ")[2]
+def failed_list_in(texts: Iterable[str]) -> str:
+    """Return the error of a failed list among these facts or items, or an empty string if none failed."""
+    return next((text for text in texts if text.startswith(FAILED)), "")
 
 
 class Maker:
@@ -85,7 +80,9 @@ class Maker:
         self._settings = folder.settings()
         self._plan = plan or read_plan(folder)
         self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
-        self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._list_shard = lru_cache(maxsize=64)(
+            lambda level, shard: self._read_lists(folder.marker(level, shard))
+        )
         self._validator = config.validate.validator() if config.validate else None
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
         self._tools = RunTools(config, self.scenario)
@@ -100,7 +97,7 @@ class Maker:
                 work=partial(self._ask, level.name),
                 write=lambda path, lists: write_whole(path, render_lists(lists).encode(), len(lists)),
                 failed=partial(self._failed_list, level.name),
-                failure=_why_list_failed,
+                failure=lambda record: failed_list_in(record.items).removeprefix(FAILED).partition(": ")[2],
                 id=lambda index, level=level.name: f"{level}-{index}",
                 read=self._read_lists,
                 fingerprint=self._settings.fingerprint,
@@ -115,7 +112,7 @@ class Maker:
     async def _ask(self, level: str, item: Item) -> NamedList:
         """Ask for one list of a level."""
         facts = item.draft = await self._read_facts(partial(self.scenario.list_facts, level, item.index))
-        if failed := failed_list_in(facts):
+        if failed := failed_list_in(facts.values()):
             raise ListFailed(failed)
         declared, seat = self.scenario.level(level), self._seat(item, "lists")
         sampling = seat.sampling or declared.sampling or self.config.sampling or AGENT_SAMPLING
@@ -143,9 +140,6 @@ class Maker:
         layout = self._layouts[level]
         shard = layout.shard_of(index)
         return self._list_shard(level, shard)[index - layout.numbers(shard).start].items
-
-    def _read_list_shard(self, level: str, shard: int) -> list[NamedList]:
-        return self._read_lists(self.folder.marker(level, shard))
 
     def _read_lists(self, marker: Marker) -> list[NamedList]:
         """Read lists that a user may have edited. Only the number of items must still match."""
@@ -287,7 +281,7 @@ class Maker:
             facts = self._plan.row(item.index).values
         else:
             facts = await self._read_facts(partial(self.scenario.facts, item.index))
-        failed = failed_list_in(facts)
+        failed = failed_list_in(facts.values())
         item.draft = self._with_labels(item.index, Transcript(item.id, Task(failed)), facts)
         if failed:
             raise ListFailed(failed)

@@ -222,7 +222,9 @@ class Plan(msgspec.Struct, frozen=True):
             "money": self.money and self.money._asdict(),
             "money_without_batch": self.direct and self.direct._asdict(),
         }
-        return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
+        named = ("name", "items", "shards", "shard_size", "measured", "elsewhere", "done")
+        stages = [{name: getattr(one, name) for name in named} | _figures(one.need) for one in self.stages]
+        return whole | _figures(self.need) | {"stages": stages}
 
 
 class Limit(NamedTuple):
@@ -428,9 +430,3 @@ def _figures(need: Range) -> dict[str, Any]:
         name: Figure(*(getattr(case, name) for case in need))._asdict()
         for name in ("calls", "prompt", "completion", "cached", "bytes")
     }
-
-
-def _stage_dict(stage: StagePlan) -> dict[str, Any]:
-    named = ("name", "items", "shards", "shard_size", "measured", "elsewhere", "done")
-    known = {name: getattr(stage, name) for name in named}
-    return known | _figures(stage.need)

@@ -21,11 +21,10 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from camel.core.background import run_on_tool_loop, wait_on_tool_loop
 from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import well_formed
-from camel.core.tools import Tool, ToolFailed, Workplace
+from camel.core.tools import Tool, ToolFailed, Workplace, run_on_tool_loop, wait_on_tool_loop
 from camel.tools.bounds import CHANGED, open_server, start_server
 from camel.tools.settings import ServerSettings, ToolSettings, rules_for
 
