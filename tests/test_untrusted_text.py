@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from camel.core.answers import read_choice, read_comparison, read_ruling, read_scores
 from camel.core.grammar import parse
+from camel.core.judge import read_choice, read_comparison, read_ruling, read_scores
 from camel.core.lists import parse_list
 from camel.core.message import Message
 from camel.core.planner import read_roles

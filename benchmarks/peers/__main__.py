@@ -30,7 +30,7 @@ from benchmarks import recorded
 from benchmarks.peers.endpoint import BAR, CALLS, MESSAGES, names, score, write_table
 from camel.models.simulator import Constant, SimulatorSettings, spawn
 from camel.models.simulator.ledger import Counters
-from camel.models.simulator.process import SimulatorProcess
+from camel.models.simulator.server import SimulatorProcess
 
 HERE = Path(__file__).parent
 PACKAGES = {

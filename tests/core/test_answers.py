@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.answers import read_choice, read_ruling, read_scores
 from camel.core.critic import Verdict
+from camel.core.judge import read_choice, read_ruling, read_scores
 from tests.support.scaling import assert_linear
 
 OPTIONS = st.integers(1, 12)

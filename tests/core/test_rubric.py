@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel import InputError, ScriptedModel, Transcript
-from camel.core.answers import read_rating
+from camel.core.judge import read_rating
 from camel.core.message import Message
 from camel.core.rubric import MOST_CHARS, Rubric, read_scale
 from camel.core.task import Task

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel import InputError, ScriptedModel
-from camel.core.answers import read_comparison
 from camel.core.errors import ContextOverflow, Damaged, ModelError, ServerFailed
-from camel.core.judge import quoted_talk, shortened
+from camel.core.judge import quoted_talk, read_comparison, shortened
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.evaluation.agents import AgentsEvaluation

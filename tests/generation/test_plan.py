@@ -25,19 +25,19 @@ from camel.generation.config import (
     read_config,
     shard_size_for,
 )
-from camel.generation.forecast import warnings
+from camel.generation.forecast import CallRate, assumed_rate, measured_rate, warnings
 from camel.generation.guesses import Need, messages_assumed
-from camel.generation.measured import Committed, ShardSums
 from camel.generation.plan import (
+    Committed,
     Plan,
     Range,
+    ShardSums,
     committed_in,
     limits,
     make_plan,
     read_committed,
     workers,
 )
-from camel.generation.rate import CallRate, assumed_rate, measured_rate
 from camel.jobs.log import LOG, RunLog
 from camel.jobs.progress import Watcher
 from camel.jobs.status import read_status

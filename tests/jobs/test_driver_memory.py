@@ -10,7 +10,7 @@ from camel.engine.halt import Halt
 from camel.engine.leases import Leases
 from camel.engine.stage import ShardTable
 from camel.generation.guesses import Need
-from camel.generation.measured import Committed, ShardSums
+from camel.generation.plan import Committed, ShardSums
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.job import Job, Stage
 from camel.jobs.ledger import Counted

@@ -42,7 +42,7 @@ from camel.models.simulator import (
     spawn,
 )
 from camel.models.simulator.__main__ import main
-from camel.models.simulator.plans import ReplyPlanner
+from camel.models.simulator.server import ReplyPlanner
 from camel.models.simulator.wire import HttpRequest, RequestReader
 from tests.support.virtual_time import virtual_time
 

@@ -20,10 +20,9 @@ from camel.core.message import Action, Sampling, ToolCall
 from camel.core.model import Reply, Request, Text, ToolSchema
 from camel.core.tools import Toolbox, tool
 from camel.models.batch_api import BatchApi, MessageBatches, ProviderBatch
-from camel.models.calls import MAX_CALLS, MAX_CHARACTERS
 from camel.models.chat import WIRES, ChatModel
 from camel.models.dialects import find_dialect
-from camel.models.protocol import Wire
+from camel.models.protocol import MAX_CALLS, MAX_CHARACTERS, Wire
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, LogNormal, Simulator, SimulatorSettings
 from camel.models.wire import failure

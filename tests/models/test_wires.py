@@ -11,12 +11,11 @@ from camel.core.errors import MalformedReply, ModelError, RequestRejected, Serve
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Reply, Request
-from camel.models.completions import ChatCompletions
+from camel.models.completions import ChatCompletions, OpenAIResponses
 from camel.models.dialects import Dialect, _tables, default_url, find_dialect
 from camel.models.guided import guided_fields
 from camel.models.messages import AnthropicMessages
 from camel.models.protocol import Wire
-from camel.models.responses import OpenAIResponses
 
 THOUGHT, SPEECH = "Instruction: hm <CAMEL_TASK_DONE>", "Solution: one.\nNext request."
 

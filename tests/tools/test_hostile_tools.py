@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from camel.core.background import wait_on_tool_loop
 from camel.core.errors import InputError
 from camel.core.message import Action
-from camel.core.tools import Toolbox, Workplace
+from camel.core.tools import Toolbox, Workplace, wait_on_tool_loop
 from camel.tools.find import find_tools
 from camel.tools.settings import ServerSettings, ToolSettings, secret_values
 from tests.support.acting import act, runs

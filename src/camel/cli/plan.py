@@ -15,9 +15,9 @@ from camel.cli.output import echo, print_json, table
 if TYPE_CHECKING:
     from camel.generation.capacity import ClusterPlan
     from camel.generation.config import Figure, GenerateConfig
+    from camel.generation.forecast import CallRate
     from camel.generation.guesses import Need
     from camel.generation.plan import Plan
-    from camel.generation.rate import CallRate
 
 MONTH = 30 * 24.0
 OTHER = (

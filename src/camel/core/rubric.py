@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.answers import RatedAnswer, read_rating
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.inception import fill, texts
-from camel.core.judge import quoted, quoted_talk, shortened
+from camel.core.judge import RatedAnswer, quoted, quoted_talk, read_rating, shortened
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript

@@ -6,28 +6,99 @@
 
 A tool is a Python function, whose schema follows from its signature and docstring, or an object of a subclass of `Tool`.
 The one decision to know: a tool that is neither `read_only` nor `idempotent` is never executed twice. If a process dies
-during such a call, its conversation fails, because nobody can tell whether the call had its effect.
+during such a call, its conversation fails, because nobody can tell whether the call had its effect. A plain function runs
+on one of a few threads of its tool, an async function on one event loop that all tools share, so a tool that blocks delays
+only the conversation that waits for it. The threads are daemons: a function that never returns does not keep the process alive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import queue
 import re
 import sys
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cache, cached_property, partial
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_type_hints, overload
 
 import msgspec
 
-from camel.core.background import Threads, run_on_tool_loop
 from camel.core.checks import shown, similar, whole
 from camel.core.errors import CamelError, InputError
 from camel.core.message import Action, well_formed
 from camel.core.model import ToolSchema
 from camel.core.resolve import resolvers
+
+_Job = tuple[asyncio.Future[Any], Callable[[], Any]]
+
+
+class Threads:
+    """A few threads that run functions. They are started when they are needed."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._started, self._idle = most, 0, 0
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """Run a function on a thread and return its result. If the caller is cancelled first, the function is not started."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            start = self._idle <= self._jobs.qsize() and self._started < self._most
+            self._started += start
+        self._jobs.put((future, function))
+        if start:
+            threading.Thread(target=self._work, name="camel-tool", daemon=True).start()
+        return await future
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            future, function = self._jobs.get()
+            with self._lock:
+                self._idle -= 1
+            if future.cancelled():
+                continue
+            found, error = None, None
+            try:
+                found = function()
+            except BaseException as raised:  # a tool must not end the thread; a future refuses StopIteration
+                is_plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+                error = raised if is_plain else RuntimeError(repr(raised))
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                future.get_loop().call_soon_threadsafe(_deliver, future, found, error)
+
+
+def _deliver(future: asyncio.Future[Any], found: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(found)
+    else:
+        future.set_exception(error)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="camel-tools", daemon=True).start()
+    return loop
+
+
+async def run_on_tool_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine on the event loop that async tools share, and return its result."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
+
+
+def wait_on_tool_loop(work: Coroutine[Any, Any, Any], seconds: float) -> Any:
+    """Run a coroutine on the event loop that async tools share, and wait for its result. Raise `TimeoutError` if it is late."""
+    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), _loop()).result(seconds + 10)
+
 
 ToolForm = Literal["native", "text"]
 """How calls are written: in the tool fields of the protocol, or as `<tool_call>{…}</tool_call>` in the text."""

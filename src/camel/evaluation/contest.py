@@ -21,12 +21,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from camel.core.answers import read_comparison
 from camel.core.checks import shown
 from camel.core.errors import CamelError, Damaged, InputError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
-from camel.core.judge import quoted, quoted_talk, shortened
+from camel.core.judge import quoted, quoted_talk, read_comparison, shortened
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Request
 from camel.core.transcript import Transcript

@@ -14,6 +14,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.generation.config import Figure, GenerateConfig
+from camel.generation.forecast import CallRate, measured_rate
 from camel.generation.guesses import Need, case_of
 from camel.generation.plan import (
     WORKER,
@@ -25,7 +26,6 @@ from camel.generation.plan import (
     sample_of,
     workers,
 )
-from camel.generation.rate import CallRate, measured_rate
 from camel.jobs.log import last_events
 from camel.reports.numbers import counted, short
 from camel.runs.copies import CopyLimits, puts_per_second

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from camel.core.errors import CamelError
@@ -49,7 +49,7 @@ def conversation_stage(
         write=write,
         failed=failed_transcript,
         failure=why_failed,
-        counts=stop_of,
+        counts=lambda record: (f"{STOPPED}{record.stop.reason}",) if record.stop else (),
         id=id,
         read=lambda marker: read_transcripts(folder, marker),
         fingerprint=settings.fingerprint,
@@ -84,8 +84,3 @@ def failed_transcript(item: Item, error: CamelError) -> Transcript:
 def why_failed(record: Transcript) -> str:
     """Return why a conversation failed, as `Class: text`. Empty if it did not fail."""
     return record.stop.detail if record.failed and record.stop else ""
-
-
-def stop_of(record: Transcript) -> Iterable[str]:
-    """Return the name under which a conversation is counted, made from its stop reason. Empty if it has not ended."""
-    return (f"{STOPPED}{record.stop.reason}",) if record.stop else ()

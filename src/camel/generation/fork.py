@@ -16,9 +16,8 @@ from camel.core.errors import CamelError, InputError
 from camel.engine.stage import write_whole
 from camel.generation.config import GenerateConfig
 from camel.generation.guesses import Need
-from camel.generation.measured import Committed, ShardSums
 from camel.generation.opening import open_run
-from camel.generation.plan import committed_in, sample_of
+from camel.generation.plan import Committed, ShardSums, committed_in, sample_of
 from camel.runs.markers import new_attempt
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings

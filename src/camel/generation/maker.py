@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from camel.core.conversation import spoken
 from camel.core.dialogue import GOAL, SEAT_SAMPLING, Dialogue, Participant
-from camel.core.errors import NoRoom
+from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
 from camel.core.member import Member
-from camel.core.message import Message, Sampling, well_formed
+from camel.core.memory import HistoryPolicy
+from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.results import add_result
@@ -25,38 +26,145 @@ from camel.core.task import SPECIFIER, Task
 from camel.core.tools import Workplace
 from camel.core.transcript import Speaker, Transcript
 from camel.core.world import with_row
-from camel.engine.stage import write_lines
-from camel.generation.config import ANSWERS, SPECIFIED, GenerateConfig, last_stage
+from camel.engine.stage import write_lines, write_whole
+from camel.generation.config import ANSWERS, LISTS_PER_SHARD, SPECIFIED, GenerateConfig, last_stage
 from camel.generation.conversations import conversation_stage, returned_record
-from camel.generation.list_maker import ListFailed, ListMaker, failed_list_in
-from camel.generation.seats import MEMBERS, SEATS
+from camel.generation.seats import MEMBERS, SEATS, key_of
 from camel.generation.toolboxes import RunTools
 from camel.generation.validation import attempt_seed, converse
 from camel.inputs.settings import column_key
-from camel.jobs.item import Item, id_number, with_seed
+from camel.jobs.item import Item, id_number, item_seed, with_seed
 from camel.jobs.job import ItemFailed, Stage
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import price_of
-from camel.runs.plan import RunPlan
+from camel.runs.markers import Marker
+from camel.runs.plan import RunPlan, planned_layouts, read_plan
 from camel.runs.run import RunFolder
-from camel.scenarios import Meeting, Question, RolePlay
+from camel.scenarios import Meeting, NamedList, Question, RolePlay, ask_list, read_lists, render_lists
+
+FAILED = "(failed) "
+"""Prefix of the items of a list that failed."""
 
 
-class Maker(ListMaker):
+class ListFailed(ItemFailed):
+    """A list that an item depends on failed."""
+
+    def __init__(self, cause: str) -> None:
+        level, _, why = cause.removeprefix(FAILED).partition(": ")
+        super().__init__(f"its {level} list failed: {why}")
+        self.cause = cause
+
+
+class Seated(NamedTuple):
+    """The model of a seat: its key in the job's models, and the seat's own settings."""
+
+    key: str = ""
+    sampling: Sampling | None = None
+    prompt: str = ""
+    history: HistoryPolicy | None = None
+    tools: tuple[str, ...] = ()
+
+
+def failed_list_in(texts: Iterable[str]) -> str:
+    """Return the error of a failed list among these facts or items, or an empty string if none failed."""
+    return next((text for text in texts if text.startswith(FAILED)), "")
+
+
+class Maker:
     """Makes the records of a run: lists, conversations, answers."""
 
     def __init__(self, config: GenerateConfig, folder: RunFolder, plan: RunPlan | None = None) -> None:
         """`plan` is the run's plan, if it is already in memory."""
-        super().__init__(config, folder, plan)
+        self.config, self.folder = config, folder
+        self.scenario = config.loaded_scenario()
+        self._settings = folder.settings()
+        self._plan = plan or read_plan(folder)
+        self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
+        self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
         self._validator = config.validate.validator() if config.validate else None
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
         self._tools = RunTools(config, self.scenario)
         self._secrets = self._tools.secrets
 
+    def _list_stages(self) -> list[Stage]:
+        """Return one stage per level whose lists a model writes."""
+        return [
+            Stage(
+                name=level.name,
+                count=self._layouts[level.name].count,
+                work=partial(self._ask, level.name),
+                write=lambda path, lists: write_whole(path, render_lists(lists).encode(), len(lists)),
+                failed=partial(self._failed_list, level.name),
+                failure=lambda record: failed_list_in(record.items).removeprefix(FAILED).partition(": ")[2],
+                id=lambda index, level=level.name: f"{level}-{index}",
+                read=self._read_lists,
+                fingerprint=self._settings.fingerprint,
+                seat="lists",
+                suffix=".txt",
+                shard_size=LISTS_PER_SHARD,
+                segments=self._layouts[level.name].segments,
+            )
+            for level in self.scenario.asked
+        ]
+
+    async def _ask(self, level: str, item: Item) -> NamedList:
+        """Ask for one list of a level."""
+        facts = item.draft = await self._read_facts(partial(self.scenario.list_facts, level, item.index))
+        if failed := failed_list_in(facts.values()):
+            raise ListFailed(failed)
+        declared, seat = self.scenario.level(level), self._seat(item, "lists")
+        sampling = seat.sampling or declared.sampling or self.config.sampling or AGENT_SAMPLING
+        items = await ask_list(
+            item.model(seat.key),
+            self.scenario.list_prompt(level, facts),
+            declared.count,
+            sampling=with_seed(sampling, item_seed(self.config.seed, item.index)),
+            session=item.id,
+            ask=declared.ask,
+            names=self.scenario.is_name(level),
+        )
+        return NamedList(tuple(facts.values()), tuple(items))
+
+    def _failed_list(self, level: str, item: Item, error: CamelError) -> NamedList:
+        """Return the record of a failed list. Items that depend on it fail with the same error, unless a user edits its file."""
+        if isinstance(error, ListFailed):
+            why = error.cause
+        else:
+            why = in_one_line(f"{FAILED}{level}: {type(error).__name__}: {error}")[:300]
+        return NamedList(tuple(item.draft.values()), (why,) * self.scenario.level(level).count)
+
+    def lists(self, level: str, index: int) -> Sequence[str]:
+        """Return the items of a committed list."""
+        layout = self._layouts[level]
+        shard = layout.shard_of(index)
+        return self._list_shard(level, shard)[index - layout.numbers(shard).start].items
+
+    def _read_list_shard(self, level: str, shard: int) -> list[NamedList]:
+        return self._read_lists(self.folder.marker(level, shard))
+
+    def _read_lists(self, marker: Marker) -> list[NamedList]:
+        """Read lists that a user may have edited. Only the number of items must still match."""
+        count, text = self.scenario.level(marker.stage).count, self.folder.read(marker.file).decode("utf-8")
+        return read_lists(text, source=f"{self.folder.address}/{marker.file}", count=count)
+
+    async def _read_facts(
+        self, facts: Callable[[Callable[[str, int], Sequence[str]]], dict[str, str]]
+    ) -> dict[str, str]:
+        """Return facts that are read from lists. An object store is read on a thread, so that heartbeats continue."""
+        return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
+
+    def _seat(self, item: Item, name: str) -> Seated:
+        """Return the model of a seat in one conversation."""
+        seat = self.config.models.get(name)
+        if seat is None:
+            return Seated(name if name in ("lists", SPECIFIER) else "")  # these may have other settings
+        number = seat.drawn(name, item.id)
+        one = seat.candidates[number]
+        return Seated(key_of(name, number), one.sampling, one.prompt, one.history, one.tools)
+
     def stages(self) -> list[Stage]:
         """Return the stages, in order."""
-        fingerprint = self._settings.fingerprint
-        lists = self.list_stages()
+        lists = self._list_stages()
         name = last_stage(self.scenario)
         last = conversation_stage(
             self.folder,
@@ -76,7 +184,7 @@ class Maker(ListMaker):
                 failure=lambda record: record if isinstance(record, str) else "",
                 id=last.id,
                 read=lambda marker: self._read_tasks(marker.shard),
-                fingerprint=fingerprint,
+                fingerprint=self._settings.fingerprint,
                 seat="specifier",
                 suffix=".jsonl",
                 shard_size=last.shard_size,
@@ -85,8 +193,6 @@ class Maker(ListMaker):
             )
             return [*lists, tasks, last]
         return [*lists, last]
-
-    # --- tasks, conversations and answers ----------------------------------------------------------------------------
 
     async def _specify(self, item: Item) -> Task | str | None:
         """Specify the task of one conversation. Return None if the prompt does not fit, which the conversation reports later."""
@@ -176,7 +282,7 @@ class Maker(ListMaker):
             facts = self._plan.row(item.index).values
         else:
             facts = await self._read_facts(partial(self.scenario.facts, item.index))
-        failed = failed_list_in(facts)
+        failed = failed_list_in(facts.values())
         item.draft = self._with_labels(item.index, Transcript(item.id, Task(failed)), facts)
         if failed:
             raise ListFailed(failed)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -233,7 +233,7 @@ class Translator:
             write=write_shard,
             failed=self._failed,
             failure=why_failed,
-            counts=_damage_of,
+            counts=lambda record: ("damaged",) if DAMAGED in record.labels else (),
             id=lambda index: originals[index].id,
             read=partial(read_transcripts, self._folder),
             identity={
@@ -324,10 +324,6 @@ class Translator:
         one.wrong = damage(message.content, content, self.language, self.translate)
         finish, usage = reply.choices[0].finish, one.said.usage + reply.usage
         one.said = replaced(one.said, content=content, model=reply.model, usage=usage, finish=finish)
-
-
-def _damage_of(record: Transcript) -> Iterable[str]:
-    return ("damaged",) if DAMAGED in record.labels else ()
 
 
 def damaged_in(folder: RunFolder, language: str) -> int:

@@ -31,8 +31,10 @@ from camel.core.errors import (
 from camel.core.message import OWN_FIELDS
 from camel.core.model import Model, Reply, Request, Retrying, Text
 from camel.models import endpoint, prices
-from camel.models.completions import ChatCompletions
-from camel.models.connections import (
+from camel.models.completions import ChatCompletions, OpenAIResponses
+from camel.models.dialects import default_url, find_dialect
+from camel.models.discovery import BaseUrl, find_replicas
+from camel.models.endpoint import (
     Opened,
     connection_errors,
     gated,
@@ -42,14 +44,11 @@ from camel.models.connections import (
     read_whole,
     unreachable,
 )
-from camel.models.dialects import default_url, find_dialect
-from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.guided import Guide
 from camel.models.messages import AnthropicMessages
 from camel.models.pool import Pool
 from camel.models.protocol import Wire
 from camel.models.replica import PoolSettings, Replica, is_misplaced
-from camel.models.responses import OpenAIResponses
 from camel.models.wire import failure
 
 if TYPE_CHECKING:

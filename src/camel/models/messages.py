@@ -14,10 +14,8 @@ from camel.core.errors import MalformedReply, RequestRejected
 from camel.core.history import Entry
 from camel.core.message import FinishReason, Usage, well_formed
 from camel.core.model import Reply, Request, ToolSchema
-from camel.models.calls import Calls, plain
 from camel.models.guided import Guide
-from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
-from camel.models.streams import EventStream
+from camel.models.protocol import Calls, EventStream, Wire, choice_of, encode, name_in, plain, without_system
 from camel.models.wire import as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 _FINISH: dict[Any, FinishReason] = {

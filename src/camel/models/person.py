@@ -16,12 +16,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from camel.core.background import Threads
 from camel.core.checks import at_least, shown
 from camel.core.errors import InputError, Left
 from camel.core.grammar import parse
 from camel.core.message import Usage, well_formed
 from camel.core.model import Choice, Expects, Model, Reply, Request, Text, checked_model
+from camel.core.tools import Threads
 
 PERSON = "person"
 """The `model` of a message that a person wrote."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -10,15 +11,122 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
+from camel.core.errors import MalformedReply, ReplyTooLarge
 from camel.core.history import Entry
-from camel.core.message import FinishReason, Sampling, well_formed
+from camel.core.message import FinishReason, Sampling, ToolCall, well_formed
 from camel.core.model import Choice, Reply, Request, ToolSchema
-from camel.core.thought import separate
-from camel.models.calls import Calls
+from camel.core.thought import SpeechFilter, separate
 from camel.models.dialects import Dialect
 from camel.models.guided import CRITICS, Guide, guided_fields
-from camel.models.streams import EventStream
-from camel.models.wire import field_of
+from camel.models.wire import cleaned, field_of
+
+MAX_CALLS, MAX_CHARACTERS = 128, 2**20
+"""Maximum number of calls in a choice, and of characters in all of them."""
+
+
+class _Call(msgspec.Struct):
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = []
+
+
+class Calls:
+    """The tool calls of one choice."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._size = 0
+
+    def add(self, index: Any, id: Any, name: Any, arguments: Any) -> None:
+        """Add a call or a piece of one. Everything may be missing or invalid, and `arguments` may be an object. Some endpoints
+        send calls without an index, or all with the same one."""
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = json.dumps(cleaned(arguments), ensure_ascii=False)
+        id, name, text = (one if isinstance(one, str) else "" for one in (id, name, arguments))
+        numbered = isinstance(index, int)
+        call = next((one for one in reversed(self._calls) if not numbered or one.index == index), None)
+        if call and id and call.id:
+            call = call if id == call.id else None
+        elif call and name and call.name and (any(call.arguments) or not numbered):
+            call = None
+        if call is None and (id or name or text):
+            call = _Call(index if numbered else len(self._calls))
+            self._calls.append(call)
+        if call:
+            call.id, call.name = call.id or id, call.name or name
+            call.arguments.append(text)
+        self._size += len(id) + len(name) + len(text) + 8
+        if len(self._calls) > MAX_CALLS or self._size > MAX_CHARACTERS:
+            raise MalformedReply(
+                f"the reply exceeds {MAX_CALLS} tool calls, or {MAX_CHARACTERS:,} characters"
+            )
+
+    def whole(self) -> tuple[ToolCall, ...]:
+        """Return the calls, in the order of their indexes."""
+        found = sorted(self._calls, key=lambda one: one.index)
+        names = [plain(one.name.strip())[:64] or "unknown" for one in found]
+        texts = [well_formed("".join(one.arguments)).strip() or "{}" for one in found]
+        return tuple(map(ToolCall, [well_formed(one.id) for one in found], names, texts))
+
+
+def plain(text: str) -> str:
+    """Replace characters that are not allowed in names of tools."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text)
+
+
+MAX_LINE = 4 * 2**20
+_IGNORED = (b":", b"event:", b"id:", b"retry:")
+"""Lines to ignore: comments, event names, ids."""
+STARTS = (b"data:", *_IGNORED)
+
+
+class EventStream(ABC):
+    """Splits a streamed reply into events, which a protocol assembles."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._stray = bytearray()
+        """Lines outside of events: possibly a plain body that was labeled as a stream."""
+        self._shown = SpeechFilter()
+        self.done = False
+        """Whether the stream has signaled its end."""
+
+    @abstractmethod
+    def _take(self, payload: bytes) -> Iterator[str]:
+        """Process an event and yield the text in it that can be shown."""
+
+    @abstractmethod
+    def finished(self) -> Reply:
+        """Return the complete reply. Raise a `ModelError` if the stream ended early."""
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Process more bytes. Yield each new piece of the first choice's text."""
+        self._pending += data
+        if len(self._pending) + len(self._stray) > MAX_LINE:
+            raise ReplyTooLarge(f"a line of the stream exceeds {MAX_LINE:,} bytes")
+        if b"\n" not in data:
+            return
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            if self.done:
+                return
+            if line.startswith(b"data:"):
+                payload = bytes(line[5:]).strip()
+                if payload == b"[DONE]":
+                    self.done = True
+                elif payload:
+                    yield from self._take(payload)
+                if self.done and (rest := self._shown.rest()):
+                    yield rest
+            elif not line.startswith(_IGNORED):
+                self._stray += line + b"\n"
+
+    def _show(self, text: str) -> Iterator[str]:
+        """Yield the part of a text that is known to be speech, not reasoning."""
+        if shown := self._shown.feed(text):
+            yield shown
+
 
 _SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "seed", "presence_penalty", "frequency_penalty")
 _MAY_GO = (*_SAMPLING_FIELDS, "stop", "logprobs", "stream_options")

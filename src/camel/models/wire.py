@@ -71,7 +71,9 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         return QuotaExhausted(f"{text} (no credit: add credit to the account of this key)", status=status)
     if status == 429:
         limited = RateLimited(text, status=status)
-        limited.retry_after = retry_after(headers) or _retry_in(said)
+        limited.retry_after = retry_after(headers)
+        if not limited.retry_after and (wait := _RETRY_IN.search(said)):  # as Gemini and Groq say
+            limited.retry_after = int(wait[1] or 0) * 60 + float(wait[2])
         return limited
     if status in (400, 403, 413, 422) and _OVERFLOW.search(said):
         return ContextOverflow(text, status=status)
@@ -112,12 +114,6 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         if math.isfinite(seconds):
             return max(0.0, seconds)
     return None
-
-
-def _retry_in(said: str) -> float | None:
-    """Return the seconds that an error message asks to wait, as Gemini's and Groq's do, or None."""
-    found = _RETRY_IN.search(said)
-    return None if found is None else int(found[1] or 0) * 60 + float(found[2])
 
 
 def _error_words(body: bytes) -> list[str]:

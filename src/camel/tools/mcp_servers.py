@@ -34,11 +34,10 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic import TypeAdapter, ValidationError
 
-from camel.core.background import run_on_tool_loop, wait_on_tool_loop
 from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import well_formed
-from camel.core.tools import Tool, ToolFailed, Workplace
+from camel.core.tools import Tool, ToolFailed, Workplace, run_on_tool_loop, wait_on_tool_loop
 from camel.tools.settings import ServerSettings, ToolSettings, rules_for
 
 MOST_BYTES, MOST_VALUES, MOST_STREAM, MOST_MESSAGES = 8 << 20, 20_000, 64 << 20, 1_000

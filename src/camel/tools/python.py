@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.action_text import RAISED
-from camel.core.background import Threads
 from camel.core.message import Action
-from camel.core.tools import Tool, ToolFailed, Workplace
+from camel.core.tools import Threads, Tool, ToolFailed, Workplace
 from camel.sandbox.process import Killed, Limits, Program, ProgramFailed, Sandbox, SandboxFailed
 
 SECONDS = 30.0

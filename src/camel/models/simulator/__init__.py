@@ -12,8 +12,7 @@ Replies depend only on the requests, never on time; its ledger counts what was p
 
 from camel.models.simulator.authors import AUTHORS, Author, Facts
 from camel.models.simulator.ledger import Counters, Ledger, LedgerRow, read_rows
-from camel.models.simulator.process import SimulatorProcess, spawn
-from camel.models.simulator.server import Simulator
+from camel.models.simulator.server import Simulator, SimulatorProcess, spawn
 from camel.models.simulator.settings import (
     Burst,
     CapacityChange,

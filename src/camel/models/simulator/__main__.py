@@ -11,8 +11,7 @@ import sys
 
 import msgspec
 
-from camel.models.simulator.process import SimulatorProcess
-from camel.models.simulator.server import Simulator
+from camel.models.simulator.server import Simulator, SimulatorProcess
 from camel.models.simulator.settings import SimulatorSettings
 
 
