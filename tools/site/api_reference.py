@@ -42,7 +42,6 @@ PARTS = {
             "core.dialogue",
             "core.member",
             "core.turns",
-            "core.graphs",
             "core.planner",
             "scenarios.societies",
         ),
