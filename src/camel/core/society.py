@@ -19,6 +19,7 @@ from camel.core.checks import at_least, shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
+from camel.core.graphs import Everyone, Graph
 from camel.core.heard import by_name
 from camel.core.identity import identity_of
 from camel.core.inception import fill, placeholders, texts
@@ -43,7 +44,7 @@ from camel.core.stops import (
 from camel.core.task import MAX_TASK_CHARS, Task, checked_text
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
-from camel.core.turns import Everyone, Graph, Policy, RoundRobin
+from camel.core.turns import Policy, RoundRobin
 from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 SHORT_THANKS = 100
