@@ -147,9 +147,10 @@ async def _child(variant: Variant, url: str) -> dict[str, float]:
 
 async def _run(variant: Variant, model: object) -> tuple[int, int]:
     """Hold the conversations of a variant; how many calls they took, and how many tokens were sent."""
+    from camel.core.graphs import Everyone, Ring
     from camel.core.member import Member
     from camel.core.society import Ending, Society
-    from camel.core.turns import Everyone, Ring, RoundRobin, Rounds
+    from camel.core.turns import RoundRobin, Rounds
 
     society = Society(
         members=tuple(Member(f"Speaker {number}") for number in range(variant.speakers)),

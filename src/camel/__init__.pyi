@@ -55,6 +55,18 @@ from camel.core.grammar import (
 from camel.core.grammar import (
     parse as parse,
 )
+from camel.core.graphs import (
+    Edges as Edges,
+)
+from camel.core.graphs import (
+    Groups as Groups,
+)
+from camel.core.graphs import (
+    Ring as Ring,
+)
+from camel.core.graphs import (
+    Star as Star,
+)
 from camel.core.history import History as History
 from camel.core.inception import Inception as Inception
 from camel.core.judge import ModelJudge as ModelJudge
@@ -194,25 +206,13 @@ from camel.core.turns import (
     Addressed as Addressed,
 )
 from camel.core.turns import (
-    Edges as Edges,
-)
-from camel.core.turns import (
-    Groups as Groups,
-)
-from camel.core.turns import (
     Moderated as Moderated,
-)
-from camel.core.turns import (
-    Ring as Ring,
 )
 from camel.core.turns import (
     RoundRobin as RoundRobin,
 )
 from camel.core.turns import (
     Rounds as Rounds,
-)
-from camel.core.turns import (
-    Star as Star,
 )
 from camel.core.world import (
     World as World,

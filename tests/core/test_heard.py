@@ -25,10 +25,11 @@ from camel import (
     Transcript,
 )
 from camel.core.errors import InputError
+from camel.core.graphs import Everyone, Graph, Ring
 from camel.core.heard import by_name, heard_by
 from camel.core.society import Ending
 from camel.core.task import Task
-from camel.core.turns import Everyone, Graph, Policy, Ring
+from camel.core.turns import Policy
 from camel.formats.conversation import turns_of
 from camel.record.arrow import rows, to_table
 

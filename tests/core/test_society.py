@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from camel.core.conversation import Agent, Conversation
 from camel.core.errors import InputError, NotUnderstood, ServerFailed
+from camel.core.graphs import Edges, Everyone, Graph, Groups, Ring, Star
 from camel.core.heard import by_name
 from camel.core.member import Member, Names, as_key
 from camel.core.message import Message, Sampling
@@ -20,20 +21,7 @@ from camel.core.model import Choice, Model, Reply, Request
 from camel.core.planner import Casting, Planner, assign_roles, plan_task, read_roles
 from camel.core.society import Ending, Society
 from camel.core.stops import MaxMessages, MaxRounds, MessageLoop, NextCall, Vote, voted
-from camel.core.turns import (
-    Addressed,
-    Edges,
-    Everyone,
-    Graph,
-    Groups,
-    Moderated,
-    Policy,
-    Ring,
-    RoundRobin,
-    Rounds,
-    Star,
-    addressed,
-)
+from camel.core.turns import Addressed, Moderated, Policy, RoundRobin, Rounds, addressed
 from camel.models.recorded import RecordedModel
 from camel.models.scripted import ScriptedModel
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,6 @@ from camel.core.conversation import Agent, Conversation
 from camel.core.errors import BadReply, ContextOverflow, InputError
 from camel.core.heard import by_name
 from camel.core.history import History
-from camel.core.identity import identity_of
 from camel.core.inception import fill, placeholders, texts
 from camel.core.judge import quoted
 from camel.core.member import Member, Names
@@ -28,13 +27,13 @@ from camel.core.memory import HistoryPolicy
 from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Choice, Model, Reply, Request, Watch, checked_model
 from camel.core.play import Play
-from camel.core.society import seat_models
+from camel.core.society import GroupDeclaration, seat_models
 from camel.core.stops import STOP_RULES, MaxMessages, MessageLoop, NextCall, Stop, StopRule, TokenLimit
 from camel.core.task import Task
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
-from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
+from camel.core.world import columns_of, start_world, with_row, world_toolbox
 
 Models = Model | Mapping[str, Model]
 GOAL = "goal"
@@ -98,7 +97,7 @@ class DialogueStops(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 class Dialogue(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True, tag="dialogue"
+    GroupDeclaration, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True, tag="dialogue"
 ):
     """A natural conversation: `Dialogue("A guest checks in", seats=["guest", "clerk"], model="gpt-4.1-mini").run()`.
 
@@ -106,8 +105,7 @@ class Dialogue(
     rows of values.
     """
 
-    task: str = ""
-    """The situation or topic, which all seats know."""
+    kind: ClassVar[str] = "dialogue"
     seats: tuple[Participant, ...] = ()
     """The seats, at least two; a plain name is also accepted in Python."""
     begins: str = ""
@@ -169,10 +167,6 @@ class Dialogue(
 
     # --- as a declaration --------------------------------------------------------------------------------------------
 
-    def run(self) -> Transcript:
-        """Run it to its end from code that is not async; also works inside a notebook."""
-        return self.play(self.own_model()).run()
-
     @property
     def title(self) -> str:
         """The roles, as a title."""
@@ -202,17 +196,9 @@ class Dialogue(
         seats = tuple(filled(seat, _SEAT_TEXTS) for seat in self.seats)
         return replace(filled(self, _TEXTS), seats=seats, stops=stops, world=with_row(self.world, values))
 
-    def identity(self) -> dict[str, Any]:
-        """Return what identifies the declaration: everything except the model and the rows of values."""
-        return {"kind": "dialogue", **identity_of(replace(self, model=None, world=world_class(self.world)))}
-
     def with_rules(self, rules: Sequence[StopRule]) -> Dialogue:
         """Raise an `InputError`: a dialogue declares its own stop rules."""
         raise InputError("rules cannot be used with a dialogue: set stops=DialogueStops(…) instead")
-
-    def own_model(self) -> Model:
-        """Return the declared model, or the one that the environment names."""
-        return checked_model("" if self.model is None else self.model)
 
     def play(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from camel.core.checks import at_least, shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
+from camel.core.graphs import Everyone, Graph
 from camel.core.heard import by_name
 from camel.core.identity import identity_of
 from camel.core.inception import fill, placeholders, texts
@@ -43,7 +44,7 @@ from camel.core.stops import (
 from camel.core.task import MAX_TASK_CHARS, Task, checked_text
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
-from camel.core.turns import Everyone, Graph, Policy, RoundRobin
+from camel.core.turns import Policy, RoundRobin
 from camel.core.world import columns_of, start_world, with_row, world_class, world_toolbox
 
 SHORT_THANKS = 100
@@ -68,20 +69,36 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Maximum number of messages. Default: as given by `rounds`, or 40."""
 
 
-class _Tasked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The one positional field of a society."""
+class GroupDeclaration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A declaration of several speakers as plain data. Its first field is positional."""
 
     task: str = ""
-    """The task, unless `play` gets another one."""
+    """The task or the situation, which all speakers know. `play` of a society may get another one."""
+
+    def run(self: Any) -> Transcript:
+        """Run it to its end from code that is not async; also works inside a notebook."""
+        return self.play(self.own_model()).run()
+
+    def identity(self: Any) -> dict[str, Any]:
+        """Return what identifies the declaration: everything except the model and the rows of values."""
+        declared = replace(self, model=None, world=world_class(self.world))
+        return {"kind": self.kind, **identity_of(declared)}
+
+    def own_model(self: Any) -> Model:
+        """Return the declared model, or the one that the environment names."""
+        return checked_model("" if self.model is None else self.model)
 
 
-class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
+class Society(
+    GroupDeclaration, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True
+):
     """Members, turns and ending of a group: `Society("Plan the festival", members=["Ada", "Bob"], model="gpt-4.1-mini").run()`.
 
     It is a declaration: every `run()` is a new conversation, and `camel.generate` fills `<placeholders>` in the task and
     the members' roles and briefs from rows of values.
     """
 
+    kind: ClassVar[str] = "society"
     members: tuple[Member, ...] = ()
     """The members; a plain name is also accepted."""
     title: str = ""
@@ -166,10 +183,6 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         rules.append(MessageLoop(pleasantries=max(4, 2 * len(names)), pleasant_chars=SHORT_THANKS))
         return (*rules, MaxMessages(self.limit), TokenLimit())
 
-    def run(self) -> Transcript:
-        """Run it to its end from code that is not async; also works inside a notebook."""
-        return self.play(self.own_model()).run()
-
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders of the task and of the members' roles and briefs."""
@@ -185,17 +198,9 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         world = with_row(self.world, values)
         return replace(self, task=fill(self.task, values), members=members, world=world)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what identifies the declaration: everything except the model and the rows of values."""
-        return {"kind": "society", **identity_of(replace(self, model=None, world=world_class(self.world)))}
-
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
         """Raise an `InputError`: a society declares its own ending."""
         raise InputError("rules cannot be used with a society: set stop=Ending(…) instead")
-
-    def own_model(self) -> Model:
-        """Return the declared model, or the one that the environment names."""
-        return checked_model("" if self.model is None else self.model)
 
     def play(
         self,

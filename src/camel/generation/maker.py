@@ -251,10 +251,6 @@ class Maker:
 
         return cache(made)
 
-    def _workplace(self, item: Item) -> Workplace:
-        """Return what the tools of one attempt at a conversation share. Their calls are journaled."""
-        return Workplace(perform=item.act, secrets=self._secrets, again=self._validator is not None)
-
     def _id(self, index: int) -> str:
         """Return the id of an item's conversation."""
         return self._plan.row(index).id if self.config.inputs and self._plan else self.scenario.id(index)
@@ -303,11 +299,14 @@ class Maker:
         self, item: Item, facts: dict[str, str], attempt: int = 0, session: str = "", **other: Any
     ) -> Play:
         """Return one conversation, ready to start. `attempt` determines its seeds, `other` overrides the scenario's arguments."""
-        end, seed, session = self.scenario.end, self._seed_of(item, attempt), session or item.id
+        end, seed = self.scenario.end, self._seed_of(item, attempt)
+        # What the tools of one attempt share. Their calls are journaled.
+        place = Workplace(perform=item.act, secrets=self._secrets, again=self._validator is not None)
+        begun: dict[str, Any] = {"id": session or item.id, "workplace": place}
         if isinstance(end, Meeting):
-            return self._meeting(item, end, facts, seed, session)
+            return self._meeting(item, end, facts, seed=seed, **begun)
         if isinstance(end, Dialogue):
-            return self._dialogue(item, end, facts, seed, session)
+            return self._dialogue(item, end, facts, seed=seed, **begun)
         assert isinstance(end, RolePlay)
         seats = {name: self._seat(item, name) for name in SEATS}
         models = self._models(item)
@@ -338,13 +337,10 @@ class Maker:
             user_tools=self._tools.toolbox(seats[USER].tools or end.user_tools or ()),
             hear_actions=end.hear_actions or False,
             world=with_row(end.world or None, facts),
-            id=session,
-            workplace=self._workplace(item),
+            **begun,
         )
 
-    def _meeting(
-        self, item: Item, end: Meeting, facts: dict[str, str], seed: int | None, session: str
-    ) -> Play:
+    def _meeting(self, item: Item, end: Meeting, facts: dict[str, str], **begun: Any) -> Play:
         """Return one conversation of a society, ready to start."""
         models, usual = self._models(item), self.config.sampling or end.sampling
         seated: dict[str, Model] = {"": models("")}
@@ -373,14 +369,10 @@ class Maker:
             seated,
             task=task,
             sampling=None if self.config.models or usual is None else self._limited(usual, facts),
-            seed=seed,
-            id=session,
-            workplace=self._workplace(item),
+            **begun,
         )
 
-    def _dialogue(
-        self, item: Item, end: Dialogue, facts: dict[str, str], seed: int | None, session: str
-    ) -> Play:
+    def _dialogue(self, item: Item, end: Dialogue, facts: dict[str, str], **begun: Any) -> Play:
         """Return one dialogue, ready to start."""
         models, seated = self._models(item), {name: self._seat(item, name) for name in (*end.names, GOAL)}
         seats: list[Participant] = []
@@ -397,12 +389,8 @@ class Maker:
         end = replace(
             end, seats=tuple(seats), stops=replace(end.stops, goal=goal), **self._most_messages(facts)
         )
-        return end.fill(facts).play(
-            {"": models(""), **{name: models(one.key) for name, one in seated.items()}},
-            seed=seed,
-            id=session,
-            workplace=self._workplace(item),
-        )
+        keyed = {"": models(""), **{name: models(one.key) for name, one in seated.items()}}
+        return end.fill(facts).play(keyed, **begun)
 
     async def _answer(self, item: Item) -> Transcript:
         """Ask one question, and return the question and the answer as a conversation of two messages."""
