@@ -39,9 +39,8 @@ def main() -> None:
 async def _size(options: argparse.Namespace) -> dict[str, Any]:
     from camel import ChatModel
     from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
+    from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, AskedModel, Group
     from camel.evaluation.results import Evaluation
-    from camel.evaluation.windows import AskedModel
     from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
     from camel.runs.run import RunFolder

@@ -18,11 +18,18 @@ from camel.core.judge import quoted_talk, read_comparison, shortened
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.evaluation.agents import AgentsEvaluation
-from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
+from camel.evaluation.contest_records import (
+    AGENTS,
+    ASKS,
+    SINGLE_SHOT,
+    AgentsConfig,
+    AskedModel,
+    Group,
+    read_prompt,
+)
 from camel.evaluation.report import report
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.tasks import draw_tasks
-from camel.evaluation.windows import AskedModel, read_prompt
 from camel.jobs.failures import AGAIN, PLAIN
 from camel.jobs.ledger import spent_on
 from camel.jobs.runner import PASSES, Runner

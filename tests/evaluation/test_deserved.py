@@ -11,10 +11,10 @@ from camel import InputError, Run, ScriptedModel
 from camel.core.errors import ContextOverflow, ModelError, ServerFailed
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
+from camel.evaluation.contest_records import AskedModel
 from camel.evaluation.findings import Findings, Looker
 from camel.evaluation.study import Gatherer, Study
 from camel.evaluation.study_job import ASKS, Judging, StudyJob, verdict_in
-from camel.evaluation.windows import AskedModel
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import AGAIN, PLAIN
 from camel.jobs.ledger import spent_on

@@ -16,12 +16,11 @@ from camel import ScriptedModel
 from camel.core.model import Request
 from camel.evaluation.agents import AgentsEvaluation
 from camel.evaluation.contest import Contest
-from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
+from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, AskedModel, Group
 from camel.evaluation.pairs import Pair, PairVerdict
 from camel.evaluation.report import report
 from camel.evaluation.report_table import points, share, table
 from camel.evaluation.results import Evaluation, evaluate
-from camel.evaluation.windows import AskedModel
 from camel.reports.html import render_html, write_report
 from camel.reports.markdown import fenced, line_of, paragraph, render_markdown
 from camel.reports.plots import drawn, png

@@ -11,10 +11,9 @@ import pytest
 
 from camel import ChatModel, Sampling
 from camel.evaluation.agents import AgentsEvaluation
-from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
+from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, AskedModel, Group
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.results import evaluate
-from camel.evaluation.windows import AskedModel
 from camel.generation.config import GenerateConfig, RunSection
 from camel.jobs.ledger import spent_on
 from camel.jobs.runner import Runner

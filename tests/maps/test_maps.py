@@ -24,10 +24,9 @@ from camel.maps import embedding as stage
 from camel.maps.diversity import diversity, duplicates, effective_number
 from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding, texts_of
-from camel.maps.export import export_map
 from camel.maps.layout import FEW, place, scaled
 from camel.maps.mapping import Made, MapJob, cluster_vectors, label_groups
-from camel.maps.table import maps_of, path_of, read_header
+from camel.maps.table import export_map, maps_of, path_of, read_header
 from camel.record.release import Release
 from camel.runs.run import RunFolder, open_folder
 from tests.support.jobs import run as run_job

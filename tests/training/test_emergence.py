@@ -23,8 +23,8 @@ from camel.core.history import History
 from camel.core.model import Model, Request
 from camel.core.toml import convert_table
 from camel.engine.halt import Halt
+from camel.evaluation.contest_records import AskedModel
 from camel.evaluation.exam_questions import read_questions
-from camel.evaluation.windows import AskedModel
 from camel.jobs.runner import Runner
 from camel.models import local
 from camel.models.local import LocalServer

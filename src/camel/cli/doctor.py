@@ -31,8 +31,10 @@ def doctor(
     as_json: shared.AsJson = False,
 ) -> None:
     """Check the machine, the endpoint, the key and the model."""
+    from camel.core.message import Usage
     from camel.doctor import CheckResult, examine_machine, find_target, find_targets, worst
     from camel.generation.config import read_config
+    from camel.reports.numbers import counted, money
 
     findings: list[CheckResult] = []
 
@@ -68,7 +70,15 @@ def doctor(
             else:
                 paid = _examine(target, note, report, several=len(targets) > 1)
                 spent = None if spent is None or paid is None else spent + paid
-    _summarize(note, findings, spent, as_json)
+    usage = sum((finding.usage for finding in findings), Usage())
+    if as_json:
+        figures = {"calls": usage.calls, "tokens": usage.total, "money": spent}
+        print_json({"state": worst(findings), "findings": findings, **figures})
+    else:
+        errors, warnings = (sum(one.state == state for one in findings) for state in ("error", "warning"))
+        cost = f"; {counted(usage.calls, 'call')}, {usage.total:,} tokens" if usage.calls else ""
+        cost += f", {money(spent)}" if spent else ""
+        note(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}{cost}", "bold")
     if worst(findings) == "error":
         raise typer.Exit(1)
 
@@ -90,21 +100,3 @@ def _examine(
     note(f"checking {what}: at most {most.calls} calls, {most.total:,} tokens, {cost}")
     found = asyncio.run(examine(target, report))
     return price_of(target, sum((one.usage for one in found), Usage()))
-
-
-def _summarize(
-    note: Callable[[str, str], None], findings: list[CheckResult], spent: float | None, as_json: bool
-) -> None:
-    from camel.core.message import Usage
-    from camel.doctor import worst
-    from camel.reports.numbers import counted, money
-
-    usage = sum((finding.usage for finding in findings), Usage())
-    if as_json:
-        figures = {"calls": usage.calls, "tokens": usage.total, "money": spent}
-        print_json({"state": worst(findings), "findings": findings, **figures})
-        return
-    errors, warnings = (sum(one.state == state for one in findings) for state in ("error", "warning"))
-    cost = f"; {counted(usage.calls, 'call')}, {usage.total:,} tokens" if usage.calls else ""
-    cost += f", {money(spent)}" if spent else ""
-    note(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}{cost}", "bold")

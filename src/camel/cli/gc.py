@@ -67,7 +67,6 @@ def gc(
 
 
 def _show(found: Garbage, most: int | None) -> None:
-
     names = [*found.losers, *found.journals, *found.copies, *found.compacted, *found.indexes]
     for name in names[:most]:
         typer.echo(visible(name))

@@ -89,8 +89,7 @@ def _show(header: MapHeader) -> None:
 
 
 def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], force: bool) -> None:
-    from camel.maps.export import FORMATS, export_map
-    from camel.maps.table import path_of
+    from camel.maps.table import FORMATS, export_map, path_of
     from camel.record.release import Release
     from camel.reports.numbers import counted
     from camel.runs.canary import canary_of

@@ -33,9 +33,9 @@ def study(
     where: shared.Where = "",
 ) -> None:
     """Measure behaviors such as role flipping in a run."""
+    from camel.evaluation.contest_records import AskedModel
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
-    from camel.evaluation.windows import AskedModel
     from camel.jobs.progress import expect_line
     from camel.jobs.state import price_of
     from camel.library.studies import read_judges

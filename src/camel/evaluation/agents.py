@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.contest import Contest
-from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
+from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, AskedModel, Group
 from camel.evaluation.report import report, write_evidence
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.vote_results import with_votes
-from camel.evaluation.windows import AskedModel
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.status import check_finished
 from camel.models.connect import label, split_name

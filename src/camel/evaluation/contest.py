@@ -38,15 +38,16 @@ from camel.evaluation.contest_records import (
     NEEDED,
     NO_SOLUTION,
     AgentsConfig,
+    AskedModel,
     Group,
     JudgedPair,
     Kind,
     Solution,
     StepNeed,
+    read_prompt,
 )
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, DrawnTasks, draw_tasks
-from camel.evaluation.windows import AskedModel, read_prompt
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.jobs.replies import CheckedModel

@@ -23,10 +23,10 @@ from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
+from camel.evaluation.contest_records import AskedModel
 from camel.evaluation.findings import Looker
 from camel.evaluation.study import Candidate, Deserved, Gatherer, JudgedExample, Study
 from camel.evaluation.study_report import report
-from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.ledger import MONEY

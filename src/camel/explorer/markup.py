@@ -106,7 +106,7 @@ def _reader() -> MarkdownIt:
     reader.enable(["table", "strikethrough"])
     # Without link definitions, which would not be shown.
     reader.disable(["html_block", "html_inline", "reference"])
-    reader.validateLink = _is_web  # type: ignore[method-assign]
+    reader.validateLink = lambda url: url.lower().startswith(("http://", "https://"))  # type: ignore[method-assign]
     reader.inline.ruler.before("escape", "math", _inline_math)
     reader.block.ruler.before("fence", "math", _block_math, {"alt": ["paragraph"]})
     for rule, write in (
@@ -123,10 +123,6 @@ def _reader() -> MarkdownIt:
     ):
         reader.add_render_rule(rule, write)
     return reader
-
-
-def _is_web(url: str) -> bool:
-    return url.lower().startswith(("http://", "https://"))
 
 
 # --- rules of our own: each gets (renderer, tokens, index, options, environment) ---------------------------------

@@ -15,9 +15,8 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.comparison import SURE, Effect, Outcomes, outcomes_of, points
 from camel.evaluation.comparison import compare as compare_outcomes
-from camel.evaluation.contest_records import AgentsConfig, Group
+from camel.evaluation.contest_records import AgentsConfig, AskedModel, Group
 from camel.evaluation.findings import Findings, Looker, study_folder
-from camel.evaluation.windows import AskedModel
 from camel.generation.config import read_config
 from camel.jobs.budget import Budget
 from camel.jobs.job import KEPT

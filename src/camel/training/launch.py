@@ -50,7 +50,11 @@ def launched(
         return done
     with _following(Path(config.out), notice, stop):
         if address:
-            _train_on_ray(config, gguf, address)
+            from camel.engine.ray.torch import fit
+
+            given = {"config": msgspec.to_builtins(config), "gguf": gguf, "folder": str(Path.cwd())}
+            storage = str(Path(config.out).resolve())
+            fit(on_a_cluster, given, address=address, workers=config.devices, storage=storage)
         else:
             _train_here(config, gguf)
     return finished(config)
@@ -92,13 +96,6 @@ def _last_error(path: Path) -> str:
 
 
 _PREFIX = "camel: "
-
-
-def _train_on_ray(config: TrainConfig, gguf: bool, address: str) -> None:
-    from camel.engine.ray.torch import fit
-
-    given = {"config": msgspec.to_builtins(config), "gguf": gguf, "folder": str(Path.cwd())}
-    fit(on_a_cluster, given, address=address, workers=config.devices, storage=str(Path(config.out).resolve()))
 
 
 def on_a_cluster(given: dict[str, Any]) -> None:

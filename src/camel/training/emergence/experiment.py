@@ -29,12 +29,11 @@ from camel.core.model import Model, Price
 from camel.engine.halt import Halted
 from camel.engine.stage import write_lines
 from camel.evaluation.contest import Contest
-from camel.evaluation.contest_records import AgentsConfig, Group, StepNeed
+from camel.evaluation.contest_records import AgentsConfig, AskedModel, Group, StepNeed
 from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
 from camel.evaluation.humaneval.solving import HumanEval
 from camel.evaluation.report import write_evidence
 from camel.evaluation.report_table import STEPS
-from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.models.prices import FREE

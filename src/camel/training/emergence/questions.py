@@ -18,10 +18,10 @@ from camel.core.errors import InputError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
 from camel.evaluation.contest import write_record
+from camel.evaluation.contest_records import AskedModel
 from camel.evaluation.exam_questions import read_questions
 from camel.evaluation.overlap import ExamQuestion, ExamQuestions
 from camel.evaluation.tasks import Drawn
-from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.runs.run import RunFolder
