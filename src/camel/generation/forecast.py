@@ -1,4 +1,4 @@
-"""The lines with a run's estimate that are shown before the first call."""
+"""The rate of a run's calls, assumed or measured, and the lines with an estimate that are shown before the first call."""
 
 from __future__ import annotations
 

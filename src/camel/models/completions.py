@@ -1,4 +1,4 @@
-"""The chat completions protocol of OpenAI and most servers: writes requests and parses replies.
+"""The chat completions protocol of OpenAI and most servers, and OpenAI's Responses API: writes requests and parses replies.
 
 Pure functions of bytes: no network, no clock. The one decision to know: the choices were paid for, so they are parsed
 strictly first (fast) and leniently second (lone surrogates, invalid UTF-8, NaN, content in parts). Other invalid fields
@@ -354,7 +354,7 @@ _ENDED = ("response.completed", "response.incomplete", "response.failed")
 
 
 class OpenAIResponses(Wire):
-    """The Responses protocol."""
+    """The Responses protocol. Nothing is stored at the provider: every call sends the whole conversation."""
 
     path = "/responses"
 

@@ -1,4 +1,4 @@
-"""Checks of an endpoint's address and credentials, removal of secrets from texts, and the list of its models."""
+"""An endpoint: checks of its address and credentials, its list of models, and connections with limits and errors without secrets."""
 
 from __future__ import annotations
 

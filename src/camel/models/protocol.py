@@ -1,4 +1,4 @@
-"""The base class of the three protocols: names of settings, adjustments after rejections, and grammars."""
+"""The base class of the three protocols: names of settings, adjustments after rejections, grammars, streams, tool calls."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         return QuotaExhausted(f"{text} (no credit: add credit to the account of this key)", status=status)
     if status == 429:
         limited = RateLimited(text, status=status)
-        limited.retry_after = retry_after(headers)
+        limited.retry_after = retry_after(headers) or None
         if not limited.retry_after and (wait := _RETRY_IN.search(said)):  # as Gemini and Groq say
             limited.retry_after = int(wait[1] or 0) * 60 + float(wait[2])
         return limited

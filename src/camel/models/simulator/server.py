@@ -1,7 +1,9 @@
 """The server: one asyncio protocol per connection, which reads requests and executes their plans.
 
 The one decision to know: an instant reply is written inside `buffer_updated`, without a task or a timer. Slower replies are
-chains of timers that end with their connection.
+chains of timers that end with their connection. Every answer, good or faulty, is a `ReplyPlan`, decided before the first byte
+is sent, so a new fault needs no new I/O code. A server in its own process stops when its standard input closes: the parent
+holds the other end, so the child ends with the parent in any case.
 """
 
 from __future__ import annotations
