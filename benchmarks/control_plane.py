@@ -46,7 +46,7 @@ from camel.jobs.ledger import Tally
 from camel.jobs.shares import Shares
 from camel.models.discovery import Given
 from camel.models.governor import Rates
-from camel.models.outbox import Outbox
+from camel.models.sharing import Outbox
 from camel.models.pool import Pool
 from camel.models.replica import PoolSettings, Slot
 from tests.support.virtual_time import now, run_virtual

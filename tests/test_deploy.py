@@ -207,7 +207,7 @@ def test_dashboard_is_json_that_grafana_can_read():
 def metrics() -> dict[str, set[str]]:
     """The metrics of a run as Prometheus has them, with their values of `kind`."""
     pytest.importorskip("ray")
-    from camel.engine.ray.metrics import figures
+    from camel.engine.ray.actors import figures
 
     report = WorkerReport(
         {"m": ModelReport(Usage(1, 1), {"RateLimited": 1})},

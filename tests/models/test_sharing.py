@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camel.models.governor import EndpointReport, Rates
-from camel.models.outbox import Outbox
 from camel.models.placement import Ring
 from camel.models.replica import PoolSettings, Replica
 from camel.models.sharing import (
     LONGEST_TURN,
     UNUSED_SECONDS,
+    Outbox,
     SharedEndpoint,
     SharedEndpoints,
     SharedLimit,

@@ -11,8 +11,6 @@ from hypothesis import given
 
 from camel.runs.bits import BitSet
 from camel.runs.listing import list_shards, shard_file, shards_in
-from camel.runs.markers import Marker, older_name
-from camel.runs.run import RunFolder
 from camel.storage.store import PAGE, BucketStore, DiskStore
 
 pytestmark = pytest.mark.hypothesis
@@ -94,18 +92,3 @@ def test_on_a_disk_the_folder_is_scanned_once(tmp_path: Path):
         path.parent.mkdir(exist_ok=True)
         path.touch()
     assert list_shards(DiskStore(tmp_path), "m", BitSet()) == {0, 7, 1_000_000}
-
-
-def test_the_marker_of_an_earlier_version_still_counts(tmp_path: Path):
-    folder = RunFolder(tmp_path)
-    marker = Marker("conversations", 2_000_000, "data/x", 1, "", "f")
-    assert older_name("conversations", 999_999) == ""
-    folder.store.create(
-        older_name("conversations", 2_000_000),
-        b'{"stage":"conversations","shard":2000000,"file":"data/x","rows":1,"sha256":"","fingerprint":"f"}',
-    )
-    assert folder.is_committed("conversations", 2_000_000)
-    assert folder.committed("conversations") == {2_000_000}
-    assert folder.marker("conversations", 2_000_000) == marker
-    folder.remove_shards("conversations", [2_000_000])
-    assert not folder.committed("conversations")

@@ -39,9 +39,9 @@ from camel.jobs.shares import Shares
 from camel.jobs.state import JobState, Models, name_of
 from camel.models.connect import pool_of
 from camel.models.governor import EndpointReport, Rates
-from camel.models.outbox import Outbox
 from camel.models.pool import Pool
 from camel.models.replica import ReplicaState
+from camel.models.sharing import Outbox
 from camel.models.spec import ModelSpec
 from camel.models.traced import flush
 from camel.runs.again import named

@@ -23,8 +23,7 @@ from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, used_up
 from camel.jobs.failures import PATIENCE, ClusterFailures
 from camel.models.governor import EndpointReport, Rates, Share
-from camel.models.outbox import Outbox
-from camel.models.sharing import SharedEndpoints
+from camel.models.sharing import Outbox, SharedEndpoints
 from camel.models.subsets import Subset
 
 

@@ -40,9 +40,3 @@ def new_attempt() -> str:
 def marker_name(stage: str, shard: int, retry: int = 0) -> str:
     """Return the name of a shard's marker in the run's folder."""
     return f"committed/{again.StageName(stage, retry)}/{shard_file(shard)}"
-
-
-def older_name(stage: str, shard: int, retry: int = 0) -> str:
-    """Return the name that earlier versions gave to the marker of a shard above a million. It is empty for other shards."""
-    name = f"{shard}.json"
-    return f"committed/{again.StageName(stage, retry)}/{name}" if len(name) > len("000000.json") else ""

@@ -44,7 +44,7 @@ from camel.runs.bits import BitSet
 from camel.runs.journals import JOURNALS, USUAL_JOURNALS, RunJournals
 from camel.runs.listing import list_shards
 from camel.runs.local_files import settle
-from camel.runs.markers import Marker, marker_name, older_name
+from camel.runs.markers import Marker, marker_name
 from camel.runs.settings import SCHEMA, Settings
 from camel.storage import inside
 from camel.storage.files import make_folder, sync
@@ -219,17 +219,13 @@ class RunFolder(RunJournals):
 
     def is_committed(self, stage: str, shard: int) -> bool:
         """Return whether a shard is committed."""
-        older = older_name(stage, shard)
-        return self.store.exists(marker_name(stage, shard)) or bool(older and self.store.exists(older))
+        return self.store.exists(marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
         """Read the marker of a shard. If a retry has rewritten the shard, this is the newest marker."""
         if recent := self._recent.get((stage, shard)):
             return recent
-        which = stage, shard, self.rewritten(stage).get(shard, 0)
-        if (older := older_name(*which)) and self.store.exists(older):
-            return self.decoded(older, Marker)
-        return self.decoded(marker_name(*which), Marker)
+        return self.decoded(marker_name(stage, shard, self.rewritten(stage).get(shard, 0)), Marker)
 
     def versions(self, stage: str, shard: int) -> list[Marker]:
         """Return the markers of a shard whose files are kept, the newest first.
@@ -274,8 +270,7 @@ class RunFolder(RunJournals):
     def remove_shards(self, stage: str, shards: Collection[int]) -> None:
         """Remove the markers and journals of shards, also those of retries, so that the shards are made again."""
         for name in (stage, *map(str, again.retries(self.store, stage))) if shards else ():
-            named = [one(name, shard) for shard in sorted(shards) for one in (marker_name, older_name)]
-            self.store.remove([one for one in named if one])
+            self.store.remove([marker_name(name, shard) for shard in sorted(shards)])
             for shard in self.open_shards(name).intersection(shards):
                 self.remove_journals(name, shard)
         self._known.pop(stage, None)
