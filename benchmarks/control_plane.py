@@ -46,9 +46,9 @@ from camel.jobs.ledger import Tally
 from camel.jobs.shares import Shares
 from camel.models.discovery import Given
 from camel.models.governor import Rates
-from camel.models.sharing import Outbox
 from camel.models.pool import Pool
 from camel.models.replica import PoolSettings, Slot
+from camel.models.sharing import Outbox
 from tests.support.virtual_time import now, run_virtual
 
 MODEL = "simulated"

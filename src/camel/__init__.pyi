@@ -243,7 +243,6 @@ from camel.jobs.job import (
 from camel.jobs.runner import Outcome as Outcome
 from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job
-from camel.library.gallery import open_gallery as open_gallery
 from camel.library.jobs import generate as generate
 from camel.library.row_making import make_rows as make_rows
 from camel.library.run import (
@@ -252,8 +251,9 @@ from camel.library.run import (
 from camel.library.run import (
     StoredConversation as StoredConversation,
 )
+from camel.library.run import open_gallery as open_gallery
 from camel.library.serving import serve as serve
-from camel.library.simulated import simulated_endpoint as simulated_endpoint
+from camel.library.serving import simulated_endpoint as simulated_endpoint
 from camel.library.studies import (
     RunComparison as RunComparison,
 )

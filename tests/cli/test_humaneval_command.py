@@ -21,8 +21,7 @@ import pytest
 from camel.engine.stage import read_step
 from camel.evaluation.humaneval.records import SAMPLES, HumanEvalConfig, prompt_text
 from camel.evaluation.humaneval.report import PAPER, HumanEvalReport
-from camel.evaluation.humaneval.report_blocks import report
-from camel.evaluation.humaneval.solving import HumanEval
+from camel.evaluation.humaneval.solving import HumanEval, report
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from camel.reports.html import render_html

@@ -73,7 +73,7 @@ def form(
     monkeypatch.setattr(local, "check_extra", lambda: None)
     monkeypatch.setattr(local, "running", running)
     monkeypatch.setattr(local, "find_model", lambda say: file)
-    monkeypatch.setattr("camel.training.emergence.trained_server.find_model", lambda say: file)
+    monkeypatch.setattr("camel.training.emergence.experiment.find_model", lambda say: file)
     monkeypatch.setattr(hub, "fetch", lambda name, say=None: (name, file))
     monkeypatch.setenv("OLLAMA_HOST", endpoint.base_url.removesuffix("/v1"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from camel.engine.collector import YOUNG, relaxed_collection
+from camel.engine.worker import YOUNG, relaxed_collection
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from camel.core.message import Message, Usage
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.formats.inspect_log import inspect_log
+from camel.formats.exporters import inspect_log
 from tests.support.conversations import CHOSEN, GUID, RELEASE, talk
 
 READER = os.environ.get("INSPECT_PYTHON", sys.executable)

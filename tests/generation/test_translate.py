@@ -22,7 +22,7 @@ from camel.jobs.budget import Budget
 from camel.jobs.ledger import spent_on
 from camel.jobs.runner import Outcome, Runner
 from camel.jobs.status import read_status
-from camel.models.named import NamedModel
+from camel.models.connect import NamedModel
 from camel.models.prices import ModelPrice
 from camel.models.simulator import SimulatorSettings
 from camel.record.arrow import write_shard

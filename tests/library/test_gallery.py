@@ -17,7 +17,7 @@ import pytest
 
 import camel
 from camel.core.transcript import Transcript
-from camel.library.gallery import open_gallery
+from camel.library.run import open_gallery
 from camel.runs.verify import verify
 
 ROOT = Path(__file__).parents[2]

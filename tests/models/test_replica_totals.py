@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from camel.models.replica import ReplicaState
-from camel.models.replica_totals import WORST, ReplicaTotals, worst_replicas
+from camel.models.replica import WORST, ReplicaState, ReplicaTotals, worst_replicas
 
 
 def state(number: int, *, broken: bool = False, failed: int = 0, busy: int = 1) -> ReplicaState:

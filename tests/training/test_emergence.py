@@ -42,10 +42,9 @@ from camel.training.emergence.emergence_config import (
     read_config,
 )
 from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, report, table
-from camel.training.emergence.experiment import Emergence
+from camel.training.emergence.experiment import Emergence, find_place, lend, version_of
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
-from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source
 from camel.training.rows import RowsJob
 from camel.training.train import Trained

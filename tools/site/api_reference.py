@@ -58,7 +58,6 @@ PARTS = {
             "models.local",
             "models.person",
             "models.scripted",
-            "library.simulated",
             "models.simulator.settings",
             "models.simulator.server",
         ),
@@ -94,7 +93,6 @@ PARTS = {
         "Read, export, import and maintain runs.",
         (
             "library.run",
-            "library.gallery",
             "runs.reader",
             "runs.run",
             "formats.exporters",

@@ -42,7 +42,7 @@ def demo(
 
 def _gallery(folder: Path) -> str:
     """Copy the example conversations to `folder`, print how to generate your own, and return the folder."""
-    from camel.library.gallery import open_gallery
+    from camel.library.run import open_gallery
 
     runs = open_gallery(folder)
     typer.echo(f"{sum(map(len, runs.values()))} conversations in {folder}; its README.md describes them.")

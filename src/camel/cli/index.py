@@ -42,14 +42,13 @@ def index(
 
     records = RunReader(run, stage)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    view = (console := Console(stderr=True)).is_terminal and not as_json
     made = TextMade(0, 0, 0)
     folder, stage = records.folder, records.stage
     with ExitStack() as stack:
         count = stack.enter_context(shared.started(processes, address))
         looking = _detect(console, records, count) if findings else None
-        hidden = as_json or not console.is_terminal
-        progress = stack.enter_context(Progress(*columns, console=console, disable=hidden))
+        progress = stack.enter_context(Progress(*columns, console=console, disable=not view))
         tasks: dict[str, object] = {}
 
         def note(what: str, done: int, of: int) -> None:

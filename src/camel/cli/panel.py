@@ -20,8 +20,7 @@ from rich.text import Text
 
 from camel.cli.output import echo, visible
 from camel.jobs.progress import Printed, Snapshot, StageState, View, progress_of
-from camel.models.replica import ReplicaState
-from camel.models.replica_totals import ReplicaTotals
+from camel.models.replica import ReplicaState, ReplicaTotals
 from camel.reports.numbers import counted, duration, money, short
 
 BAR, WIDTH = 28, 96

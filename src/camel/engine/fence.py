@@ -19,8 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.errors import CamelError, InputError
-from camel.engine.halt import Halt
-from camel.engine.notices import Tell
+from camel.engine.halt import Halt, Tell
 from camel.runs.run import DRIVER, RunFolder
 
 MARGIN = 1.0

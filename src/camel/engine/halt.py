@@ -5,8 +5,30 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from typing import Any, Protocol
 
 from camel.core.errors import CamelError
+
+
+class Tell(Protocol):
+    """Takes a notice: its kind, a line of text, and fields for programs."""
+
+    def __call__(self, event: str, text: str, **fields: Any) -> None:
+        """Take a notice. Called on the event loop of the run."""
+        ...
+
+
+def ignore_notice(event: str, text: str, **fields: Any) -> None:
+    """Ignore a notice."""
+
+
+def describe_release(shards: list[int]) -> str:
+    """Describe what happens to the shards of a worker that lost its lease."""
+    if not shards:
+        return "it had no shard"
+    named = ", ".join(map(str, shards[:8])) + (f" and {len(shards) - 8} more" if len(shards) > 8 else "")
+    its = "shard" if len(shards) == 1 else "shards"
+    return f"its {its} {named} can be leased again; only its calls in flight are repeated"
 
 
 class Unfinished(CamelError):

@@ -20,7 +20,7 @@ from camel.generation.table_plan import first_segments, plan_preview, plan_rows
 from camel.generation.toolboxes import RunTools
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job, Stage
-from camel.models.named import NamedModel
+from camel.models.connect import NamedModel
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.runs.copies import CopyLimits
@@ -49,10 +49,9 @@ class Generation(Job):
     variables: Collection[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        run = self.config.run
         object.__setattr__(self, "place", self.config.where)
-        object.__setattr__(
-            self, "copy_limits", CopyLimits(self.config.run.copy_every, self.config.run.copy_bytes)
-        )
+        object.__setattr__(self, "copy_limits", CopyLimits(run.copy_every, run.copy_bytes))
         object.__setattr__(self, "models", models_of(self.config, self.model))
         budgets = {
             f"models.{name}": ([one.model.name for one in seat.candidates], seat.budget)

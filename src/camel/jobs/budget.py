@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError, ModelError, RateLimited
 from camel.core.message import Usage
 from camel.core.model import Model, Price, Reply, Request, WrappedModel
-from camel.engine.halt import Halt, Halted
-from camel.engine.notices import Tell, ignore_notice
+from camel.engine.halt import Halt, Halted, Tell, ignore_notice
 from camel.engine.site import Grant, ModelReport, ToolUse, WorkerReport
 from camel.jobs.failures import PATIENCE, Failures
 from camel.reports.numbers import money

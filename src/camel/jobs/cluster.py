@@ -23,8 +23,7 @@ from msgspec import structs
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.engine.coordinator import Totals
-from camel.engine.halt import Halt, Halted
-from camel.engine.notices import ignore_notice
+from camel.engine.halt import Halt, Halted, ignore_notice
 from camel.engine.site import StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import Workload
 from camel.engine.supervisor import StepPass

@@ -38,8 +38,7 @@ from camel.core.errors import (
 )
 from camel.core.history import History
 from camel.core.model import Reply, Request
-from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.notices import Tell, ignore_notice
+from camel.engine.halt import Halt, Halted, Tell, Unfinished, ignore_notice
 from camel.engine.site import ModelReport, WorkerReport
 from camel.models.replica import FAILURES, ReplicaState
 from camel.reports.numbers import duration

@@ -11,8 +11,7 @@ import msgspec
 
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model
-from camel.engine.halt import Halted
-from camel.engine.notices import Tell
+from camel.engine.halt import Halted, Tell
 from camel.engine.site import ToolUse
 from camel.engine.stage import Steps
 from camel.jobs.budget import Meter, MeteredModel, ModelMeter

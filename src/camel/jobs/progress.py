@@ -16,8 +16,7 @@ from camel.jobs.ledger import stops_of
 from camel.jobs.log import last_events, part_of, time_of_day
 from camel.jobs.runner import Runner
 from camel.jobs.state import JobState, name_of
-from camel.models.replica import ReplicaState
-from camel.models.replica_totals import ReplicaTotals, worst_replicas
+from camel.models.replica import ReplicaState, ReplicaTotals, worst_replicas
 from camel.reports.numbers import counted, money, short
 from camel.runs.again import named
 from camel.runs.layout import Layout

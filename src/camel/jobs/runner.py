@@ -17,8 +17,7 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.engine.controlled import controlled, look
 from camel.engine.fence import Claim, Fence
-from camel.engine.halt import Halt
-from camel.engine.notices import Tell, ignore_notice
+from camel.engine.halt import Halt, Tell, ignore_notice
 from camel.engine.supervisor import StepPass, Supervisor, run_here
 from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter

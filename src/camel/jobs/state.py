@@ -16,9 +16,8 @@ from camel.core.checks import shown
 from camel.core.errors import InputError, ModelError
 from camel.core.message import Usage
 from camel.core.model import Model, Price
-from camel.engine.halt import Unfinished
+from camel.engine.halt import Tell, Unfinished
 from camel.engine.journaled import journaled
-from camel.engine.notices import Tell
 from camel.engine.site import ToolUse
 from camel.engine.stage import StageItems, Steps, Workload, Written
 from camel.jobs.batched import FOLDER, BatchedModel
@@ -39,8 +38,7 @@ from camel.jobs.ledger import (
     totals_of,
     usage_of,
 )
-from camel.models.connect import chat_of, pool_of
-from camel.models.named import NamedModel
+from camel.models.connect import NamedModel, chat_of, pool_of
 from camel.models.prices import find
 from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec

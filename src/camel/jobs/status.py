@@ -21,8 +21,7 @@ from camel.jobs.log import LOG, age_of, last_events, part_of
 from camel.jobs.progress import Snapshot, StageState, items_in_journals
 from camel.jobs.retry import open_retry
 from camel.models.prices import ModelPrice
-from camel.models.replica import ReplicaState
-from camel.models.replica_totals import ReplicaTotals
+from camel.models.replica import ReplicaState, ReplicaTotals
 from camel.runs.again import StageName
 from camel.runs.control import read_wish
 from camel.runs.layout import Layout, Segment

@@ -8,7 +8,8 @@ import hmac
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
 from math import inf
@@ -26,7 +27,7 @@ from camel.core.results import read_settings
 from camel.core.role_playing import RolePlaying
 from camel.core.stops import Stop
 from camel.core.task import MAX_TASK_CHARS, checked_text
-from camel.core.toml import read_table
+from camel.core.toml import plain_message, read_table
 from camel.engine.halt import Unfinished
 from camel.generation.config import GenerateConfig, read_config
 from camel.generation.dialogues import Dialogues
@@ -39,11 +40,53 @@ from camel.jobs.launch import JobOptions, Launch
 from camel.jobs.ledger import MONEY, usage_of
 from camel.jobs.progress import Printed
 from camel.jobs.runner import Outcome
+from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
 from camel.models.spec import ModelSpec, find_spec
 from camel.scenarios import load, load_society
 from camel.scenarios.checking import columns_of
 from camel.scenarios.societies import SOCIETY_FILE
 from camel.tools.settings import ToolSettings
+
+_DISTRIBUTIONS = ("length", "latency")
+
+
+@contextmanager
+def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
+    """Run a simulated endpoint for the duration of the block. Models without a `base_url` send their calls there.
+
+        with camel.simulated_endpoint(length=5, seed=6) as endpoint:
+            RolePlaying("A menu", assistant="Chef", user="Beekeeper", model="gpt-4.1-mini").run()
+            print(endpoint.ledger().billed)
+
+    It needs no key and costs nothing. docs/simulator.md lists the settings; a plain number for `length` or `latency`
+    applies to every conversation or call.
+    """
+    given = {
+        name: {"kind": "constant", "value": value}
+        if name in _DISTRIBUTIONS and isinstance(value, int | float)
+        else value
+        for name, value in settings.items()
+    }
+    try:
+        checked = msgspec.convert(given, SimulatorSettings)
+    except msgspec.ValidationError as error:
+        raise InputError(f"invalid setting of the simulated endpoint: {plain_message(error)}") from None
+    with spawn(checked) as endpoint:
+        # Replace the key, too: a real key must not be sent there.
+        ours = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
+        before = {name: os.environ.get(name) for name in ours}
+        os.environ.update(ours)
+        try:
+            yield endpoint
+        finally:
+            for name, value in before.items():
+                if os.environ.get(name) != ours[name]:
+                    continue  # the program has set it meanwhile
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
 
 MAX_BYTES, READ_SECONDS = 4_000_000, 30.0
 """Maximum size of a request, and maximum time to send it."""

@@ -82,8 +82,7 @@ STAGE = "vectors-"
 LAYOUT = 1
 """Version of the file format, increased when the contents of the files change."""
 SAMPLE = 100_000
-"""Default maximum number of conversations in a map. Near-duplicates are found by comparing all pairs, which would take days for
-millions of texts."""
+"""Default maximum number of conversations in a map, because near-duplicates are found by comparing all pairs."""
 BATCH = 256
 """Number of texts per step. At most this many are computed again after a kill."""
 KEPT = (

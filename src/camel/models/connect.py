@@ -11,13 +11,27 @@ from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError, ModelError
-from camel.core.model import Model, Reply, Request, Text, WrappedModel, checked_model
+from camel.core.model import Model, Price, Reply, Request, Text, WrappedModel, checked_model
 from camel.core.plugins import Plugin, Registry
 from camel.models.chat import ChatModel
 from camel.models.command import CommandModel
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import served_models
 from camel.models.pool import Pool
+
+
+class NamedModel(WrappedModel):
+    """A model with its own name, price and version for reports, independent of its endpoint."""
+
+    def __init__(self, model: Model, name: str, price: Price | None = None, version: str = "") -> None:
+        """`version` distinguishes models of the same name, such as retrained weights."""
+        super().__init__(model)
+        self.name, self.price, self.version = name, price, version
+
+    async def reply(self, request: Request) -> Reply:
+        """Call the model."""
+        return await self.inner.reply(request)
+
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """The default model at OpenAI."""

@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 class Outbox(Generic[K, V]):
-    """The rows of a table, and which of them the receiver may not have."""
+    """A table that is sent as changes. A row is in every message until one with it is acknowledged, so none is lost."""
 
     def __init__(self) -> None:
         self._rows: dict[K, V | None] = {}

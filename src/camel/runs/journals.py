@@ -91,10 +91,8 @@ class RunJournals(LocalFiles):
         """
         if (copier := self.copier) is None:
             return
-        name, mine = (
-            f"holders/{stage}.json",
-            self.own_holder(),
-        )  # the folder first: a kill in between is harmless
+        name = f"holders/{stage}.json"
+        mine = self.own_holder()  # the folder first: a kill in between is harmless
         while (there := self.holder(stage)) is None:
             self.store.create(name, msgspec.json.encode(mine))
         if there.token != mine.token and not there.copied:

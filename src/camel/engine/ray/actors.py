@@ -20,12 +20,11 @@ from ray.util.metrics import Counter, Gauge
 
 from camel.core.errors import CamelError
 from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
-from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator, Totals
 from camel.engine.nodes import NodeFault, disk_fault, release
 from camel.engine.site import CallCoordinator, CoordinatorGone, Divider, Factory
-from camel.models.replica import ReplicaState
-from camel.models.replica_totals import ReplicaTotals, worst_replicas
+from camel.engine.worker import YOUNG
+from camel.models.replica import ReplicaState, ReplicaTotals, worst_replicas
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
 """Published fields of a usage."""

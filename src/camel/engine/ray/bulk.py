@@ -1,8 +1,7 @@
 """Bulk work on a Ray cluster: verify, index, compact and export call functions of files there.
 
-The one decision to know: only the place of the calls changes. The driver submits the same calls in the same order as with
-processes of one machine, and each call names the files that it reads and writes, so the results are the same. The nodes must
-reach the run under the same name: on a shared disk, or in an object store.
+The one decision to know: only the place of the calls changes, so the results are those of processes on one machine. The nodes
+must reach the run under the same name: on a shared disk, or in an object store.
 """
 
 from __future__ import annotations

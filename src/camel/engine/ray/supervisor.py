@@ -24,9 +24,8 @@ from camel.core.errors import CamelError
 from camel.engine.cluster_worker import WorkerEnd
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
-from camel.engine.halt import Halt
+from camel.engine.halt import Halt, Tell, describe_release, ignore_notice
 from camel.engine.nodes import NodeFault, NodeHealth
-from camel.engine.notices import Tell, describe_release, ignore_notice
 from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
 from camel.engine.site import Divider, Factory, Turn
 from camel.engine.stage import ShardTable
