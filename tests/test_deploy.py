@@ -307,7 +307,8 @@ def test_the_unit_is_one_that_systemd_can_read(tmp_path: Path):
     command = ["systemd-analyze", "verify", "--user", str(DEPLOY / "vllm" / "vllm.service")]
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    # It also reads the units of this machine, which may have their own faults.
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "vllm" in line]) == (0, [])
 
 
 def machines(tmp_path: Path, hosts: str, *more: str, model: str = "Qwen/Qwen3-8B") -> Any:

@@ -56,7 +56,7 @@ SRC = ROOT / "src" / "camel"
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted(DOCS.rglob("*.md"))]
 README_LINES = 120
-WORDS = 38_200
+WORDS = 39_500
 """Of the README and the pages, without the decisions."""
 FENCE = re.compile(r"^([ ]*)(`{3,})(\w+)([^\n]*)\n(.*?)^\1\2[ ]*$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([\w./-]+)"')
@@ -485,7 +485,7 @@ def test_commands_in_the_text_exist():
 
 
 FOREIGN = {
-    "--block", "--metrics-export-port", "--nodes=3", "--num-cpus=0", "--object-store-memory", "--record", "--routing-logic", "--settings",
+    "--api-key", "--block", "--metrics-export-port", "--nodes=3", "--num-cpus=0", "--object-store-memory", "--record", "--routing-logic", "--settings",
     "--signal=INT", "--slot-prompt-similarity", "--temp-dir",
 }  # fmt: skip
 """Options of other programs."""

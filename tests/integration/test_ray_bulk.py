@@ -56,8 +56,7 @@ with camel.on_cluster(address) if address else contextlib.nullcontext(1) as proc
         files, merged, [header.rows for _, header in names], made,
         [one.sha256 for one in compactions(folder, stage)], text, Path(out).read_text(),
     ]))
-    broken = folder.marker(stage, 3).file
-    folder.store.remove([broken])
+    folder.store.remove([compactions(folder, stage)[0].file])
     print(json.dumps([problem.what for problem in verify(folder, processes=processes).problems]))
 """
 

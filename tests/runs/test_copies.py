@@ -232,6 +232,9 @@ async def test_a_node_that_is_lost_at_once_costs_what_was_not_copied(tmp_path: P
     first.before = hang
     running = asyncio.create_task(work(first))
     await reached.wait()
+    async with asyncio.timeout(60):
+        while not list(shelf.entries(copies.FOLDER)):  # noqa: ASYNC110 - the first copy is made on a thread
+            await asyncio.sleep(0.01)
     shutil.copytree(shelf.root, tmp_path / "as it was")
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
