@@ -120,6 +120,8 @@ class RayCluster:
             "RAY_health_check_timeout_ms": "10000",
             "RAY_health_check_failure_threshold": "3",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+            # It comes with Ray Serve, which most clusters do not have, and would replace the loops that tests look into.
+            "RAY_USE_UVLOOP": "0",
             # 30 s otherwise, which is not enough for `ray start` on a busy machine.
             "RAY_raylet_start_wait_time_s": "100",
             # Every 10 s otherwise, which is longer than most runs of a test.
