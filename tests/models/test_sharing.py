@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camel.models.governor import EndpointReport, Rates
-from camel.models.placement import Ring
+from camel.models.placement import HashRing
 from camel.models.replica import PoolSettings, Replica
 from camel.models.sharing import (
     LONGEST_TURN,
@@ -335,11 +335,11 @@ def test_no_change_is_lost_with_a_message(moves: list[tuple[int, int | None, str
 def test_a_replica_that_comes_or_goes_moves_only_its_own_conversations():
     replicas = [Replica(f"http://r{number}/v1", PoolSettings(), 0.0) for number in range(50)]
     names = [f"c{number}" for number in range(500)]
-    one, fewer = Ring(replicas), Ring(replicas[1:])
+    one, fewer = HashRing(replicas), HashRing(replicas[1:])
     for name in names:
         first, second = next(one.draw(name)), next(fewer.draw(name))
         assert first is second or first is replicas[0]
     counts = Counter(next(one.draw(name)).url for name in (f"d{number}" for number in range(20_000)))
     assert max(counts.values()) < 1.7 * 400
     assert len(counts) == 50
-    assert not list(Ring([]).draw("c"))
+    assert not list(HashRing([]).draw("c"))

@@ -42,6 +42,7 @@ PARTS = {
             "core.dialogue",
             "core.member",
             "core.turns",
+            "core.graphs",
             "core.planner",
             "scenarios.societies",
         ),

@@ -32,7 +32,7 @@ LEAST_BUSY = 8
 """Number of replicas of which a call without a session gets the least busy one."""
 
 
-class Ring:
+class HashRing:
     """A consistent hash of conversations to replicas, the same in every process.
 
     Each replica has some points on a ring, and each draw is a hash of the conversation's name, which stands for the next point.
@@ -66,7 +66,7 @@ class Placement:
         """`load` is the maximum number of conversations on a replica, as a multiple of its fair part."""
         self._load = load
         self.replicas: list[Replica] = []
-        self._ring: Ring | None = None
+        self._ring: HashRing | None = None
         """Made when it is first needed."""
         self._ready: dict[Replica, None] = {}
         """Replicas that may accept a new conversation."""
@@ -100,7 +100,7 @@ class Placement:
 
     def _draw(self, name: str) -> Iterator[Replica]:
         if self._ring is None:
-            self._ring = Ring(self.replicas)
+            self._ring = HashRing(self.replicas)
         return self._ring.draw(name)
 
     def bound(self, replica: Replica) -> int:
