@@ -34,7 +34,6 @@ from camel.reports.markdown import render_markdown
 from camel.reports.plots import drawn
 from camel.training.config import TrainConfig
 from camel.training.emergence import experiment as study_module
-from camel.training.emergence import trained_server
 from camel.training.emergence.emergence_config import (
     DOMAINS,
     Domain,
@@ -100,7 +99,7 @@ class Society:
 def planned(config: EmergenceConfig, society: Society, **options: Any) -> Emergence:
     """Return a study that uses these models and writes no report."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trained_server, "find_spec", society.find)
+        patch.setattr(study_module, "find_spec", society.find)
         return Emergence(config, **options)
 
 
@@ -234,7 +233,7 @@ def test_questions_from_a_file_need_no_writer(tmp_path: Path):
 
 def test_the_report_contains_no_markup_of_a_model_and_no_path(tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trained_server, "find_spec", Society().find)
+        patch.setattr(study_module, "find_spec", Society().find)
         study = Emergence(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
     ended = run(study)
     assert ended.status == "complete"
