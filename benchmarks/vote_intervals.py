@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 
-from camel.evaluation.vote_results import cluster_vectors
+from camel.evaluation.vote_results import clustered
 
 CASES = ((10, 2, 1.0), (30, 3, 1.0), (30, 3, 100.0), (30, 10, 0.5), (100, 1, 5.0), (100, 4.5, 2.0))
 """Pairs, votes for each, and how little voters agree: the smaller, the more are they of one mind about a pair."""
@@ -40,7 +40,7 @@ def main() -> None:
                 tend = chance.dirichlet(np.array(mean) * spread, pairs)
                 sizes = np.maximum(1, chance.poisson(votes, pairs)) if votes > 1 else np.ones(pairs, int)
                 table = np.array([chance.multinomial(n, p) for n, p in zip(sizes, tend, strict=True)])
-                rates, score = cluster_vectors([tuple(map(int, row)) for row in table])
+                rates, score = clustered([tuple(map(int, row)) for row in table])
                 mine = np.array([[rate.low for rate in rates], [rate.high for rate in rates]])
                 for way, bounds in enumerate((mine, drawn_again(table, chance))):
                     held[way] += ((bounds[0] <= mean) & (mean <= bounds[1])).mean()
