@@ -26,6 +26,7 @@ from camel.engine.site import CallCoordinator, CoordinatorGone, Divider, Factory
 from camel.engine.worker import YOUNG
 from camel.models.replica import ReplicaState, ReplicaTotals, worst_replicas
 
+ray: Any = import_module("ray")  # its types are incomplete
 USED = ("calls", "prompt", "completion", "cached", "unknown")
 """Published fields of a usage."""
 
@@ -89,9 +90,6 @@ def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
     gauges |= {f"endpoints.{name}": count for name, count in asdict(ReplicaTotals.of(states)).items()}
     gauges |= {f"endpoint.{one.url}": one.in_flight for one in worst_replicas(states)}
     return counters, gauges
-
-
-ray: Any = import_module("ray")  # its types are incomplete
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
