@@ -182,18 +182,23 @@ def test_a_configuration_and_a_scenario_name_a_schema_file(tmp_path: Path):
 
 @pytest.mark.real_model
 def test_with_the_real_model(tmp_path: Path, small_model: Any):
-    """A schema makes the small model's answer well-formed."""
+    """A schema makes the small model's answer well-formed. A conversation that it spoils has no result."""
     play = RolePlaying(
         "Name a color", assistant="Painter", user="Student", specify=False, max_messages=2,
         sampling=camel.Sampling(temperature=0.2, max_tokens=64),
     )  # fmt: skip
     form = ResultSettings(
         fields={"color": "red | green | blue | other", "polite": "boolean", "messages": "integer?"},
-        sampling=camel.Sampling(temperature=0, max_tokens=64),
+        sampling=camel.Sampling(temperature=0, max_tokens=300),
         attempts=1,
     )
-    run = camel.generate(play, model=small_model, result=form, out=tmp_path / "run", progress=False)
-    record = run[0].transcript
-    assert record.result is not None, record.result_call.error
-    assert set(record.result) == {"color", "polite", "messages"}
-    assert record.result["color"] in ("red", "green", "blue", "other")
+    whole = []
+    for seed in range(4):
+        out = tmp_path / str(seed)
+        run = camel.generate(play, model=small_model, result=form, out=out, seed=seed, progress=False)
+        whole += [transcript for transcript in run if len(transcript.messages) == 2]
+    assert whole
+    for transcript in whole:
+        assert transcript.result is not None, transcript.result_call.error
+        assert set(transcript.result) == {"color", "polite", "messages"}
+        assert transcript.result["color"] in ("red", "green", "blue", "other")

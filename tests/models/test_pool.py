@@ -35,6 +35,8 @@ from camel.models.pool import Pool
 from camel.models.replica import FAILURES, LONGEST_PAUSE, PAUSE, PoolSettings, Slot, Waiter
 from camel.models.sharing import PoolShare
 from camel.models.simulator import Constant, LedgerRow, Simulator, SimulatorSettings, read_rows
+from tests.support.failing import NO_MODEL
+from tests.support.moody import moody_here
 from tests.support.virtual_time import virtual_time
 
 URLS = [f"http://replica-{number}:8000/v1" for number in range(4)]
@@ -703,3 +705,21 @@ async def test_an_error_names_the_replicas_and_what_they_said():
     assert all(url in str(raised.value) for url in urls)
     assert "secret" not in str(raised.value)
     assert raised.value.attempts == 4
+
+
+@virtual_time
+async def test_a_rejection_says_nothing_while_the_other_replica_is_out():
+    """One replica has no such model. It must not decide for the other, which is out for a while."""
+    async with moody_here() as good, moody_here() as bad:
+        bad.mood = lambda body, count: NO_MODEL
+        urls = [good.base_url, bad.base_url]
+        async with ChatModel("m", base_url=urls, api_key="k", deadline=600, max_attempts=4) as model:
+            await model.reply(_request("a"))
+            good.mood = lambda body, count: "hang up"
+            for number in range(8):
+                with pytest.raises(Unreachable):
+                    await model.reply(_request(f"out-{number}"))
+            assert len(bad.requests) >= 8
+            good.mood = lambda body, count: NO_MODEL
+            with pytest.raises(RequestRejected):
+                await model.reply(_request("nobody has it"))

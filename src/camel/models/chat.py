@@ -203,12 +203,16 @@ class ChatModel(Model):
                 if slot is not None:
                     pool.left(slot)
                 raise
-            wait = self._wait_before_retry(error, attempt)
+            moves = False
             if slot is not None:
                 pool.failed(slot, error, hung=hung)
-                if is_misplaced(error) and moved < MOVES and pool.has_other(slot.replica):
-                    moved, wait = moved + 1, 0.0
+                if is_misplaced(error):
+                    moves = moved < MOVES and pool.has_other(slot.replica)
+                    if not moves and not error.retryable and pool.others_are_out(slot.replica):
+                        error = Unreachable(f"only this replica answers: {error}")
                 slot = None
+            wait = 0.0 if moves else self._wait_before_retry(error, attempt)
+            moved += moves
             if type(error) is RequestRejected:
                 field = self.wire.adjust(str(error), request.sampling)
                 if field and field not in adjusted:  # rejected again, so the reason is another

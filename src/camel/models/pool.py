@@ -187,6 +187,7 @@ class Pool:
                     replica.answered(str(error) if isinstance(error, RateLimited) else "")
                     self._placement.recount(replica)
             else:
+                replica.misplaced = misplaced
                 if replica.failure(now, f"{type(error).__name__}: {error}", alone):
                     self._placement.recount(replica)
                     self._strand(replica)
@@ -204,6 +205,12 @@ class Pool:
             if self._placement.healthy > replica.counted:
                 return True
             return any(one is not replica and one.usable(now) for one in self._placement.replicas)
+
+    def others_are_out(self, replica: Replica) -> bool:
+        """Return whether another replica has answered before, and now fails without rejecting calls."""
+        with self._lock:
+            others = (one for one in self._placement.replicas if one is not replica)
+            return any(one.failures and one.reached and not one.misplaced for one in others)
 
     def left(self, slot: Slot) -> None:
         """Record an attempt that the caller abandoned."""

@@ -149,13 +149,13 @@ class Replica:
         self.said = ""
         self.reached = False
         """Whether the replica ever answered, even with an error."""
+        self.misplaced = False
+        """Whether its last failure may be specific to it, such as a wrong model or key."""
 
     @cached_property
     def proxy(self) -> str | None:
-        """The proxy for its calls."""
-        return proxy_for(
-            self.url
-        )  # only when it is called: a lookup takes long, and there may be thousands of replicas
+        """The proxy for its calls. Found at the first call: a lookup takes long, and there may be thousands of replicas."""
+        return proxy_for(self.url)
 
     @property
     def is_unused(self) -> bool:
