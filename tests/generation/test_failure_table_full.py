@@ -93,7 +93,7 @@ def test_an_outage_of_twenty_seconds(endpoint: Moody, tmp_path: Path):
     endpoint.mood = out_for(20, after=80, says="hang up")
     done = generate(tmp_path)
     assert done.status == 0, done.stdout + done.stderr
-    assert "answered again" in done.stdout
+    assert "answers again" in done.stdout, done.stdout
     assert len(exported(tmp_path)) == CONVERSATIONS
     calls = Counter(body for body in endpoint.served if is_agent(json.loads(body)))
     assert set(calls.values()) == {1}

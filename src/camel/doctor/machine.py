@@ -67,9 +67,8 @@ def examine_machine(
 def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
-    with suppress(
-        metadata.PackageNotFoundError
-    ):  # files of two packages with the same import name overwrite each other
+    # Files of two packages with the same import name overwrite each other.
+    with suppress(metadata.PackageNotFoundError):
         found = f"{OTHER} {metadata.version(OTHER)} is installed here and uses the import name camel, too"
         yield CheckResult("packages", "error", found, f"pip uninstall {OTHER}, then reinstall {PACKAGE}")
     if generating and find_spec("pyarrow") is None:

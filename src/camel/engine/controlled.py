@@ -54,6 +54,5 @@ async def look(folders: Sequence[RunFolder], halt: Halt) -> None:
         for folder, what in wished.items():
             if what == "stop":
                 halt.set(STOPPED)
-                await asyncio.to_thread(
-                    wish, folder, "go"
-                )  # the stop applies to this process, not to the next one
+                # The stop applies to this process, not to the next one.
+                await asyncio.to_thread(wish, folder, "go")

@@ -322,9 +322,8 @@ def settings(app: FastAPI) -> uvicorn.Config:
 
 def checked_token(token: str) -> str:
     """Return a token that the user chose. Raise an `InputError` if it is too short or not valid in a link."""
-    if token and not re.fullmatch(
-        rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},200}}", token
-    ):  # it is part of links and cookies
+    # It is part of links and cookies.
+    if token and not re.fullmatch(rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},200}}", token):
         raise InputError(f"{TOKEN} must have at least {LEAST_TOKEN} letters, digits, _ or -, or be unset")
     return token
 

@@ -148,8 +148,7 @@ def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[Entry]:
     """Return the chat from the view of one seat, up to its last message. Return an empty list if the seat never spoke."""
     turns = [entry for entry in heard_by(transcript, seat) if system or entry.role != "system"]
     first = next((place for place, turn in enumerate(turns) if turn.role != "system"), 0)
-    if (
-        turns and turns[first].role == "assistant" and transcript.task.text
-    ):  # it spoke first, and imported data has no opening
+    # It spoke first, and imported data has no opening.
+    if turns and turns[first].role == "assistant" and transcript.task.text:
         turns.insert(first, Entry("user", transcript.task.text))
     return turns

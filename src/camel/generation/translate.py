@@ -285,9 +285,8 @@ class Translator:
         if original.excluded:
             return translated  # excluded conversations are not exported
         model, tries = item.model(), [_Try(one) for one in original.messages]
-        left = [
-            one for one in tries if _letters(one.said.content, self.translate)
-        ]  # skip messages with markers only
+        # Messages with markers only are skipped.
+        left = [one for one in tries if _letters(one.said.content, self.translate)]
         for _ in range(TRIES):
             # In rounds, so that the order of steps is the same with and without batches.
             asks = (self._message(model, original.id, one) for one in left)

@@ -125,9 +125,8 @@ class JobSite:
         self._current = self._walk.state
         self._account: Account | None = None
         if account:
-            with contextlib.suppress(
-                OSError
-            ):  # without an account, a dead worker's whole grant counts as spent
+            # Without an account, a dead worker's whole grant counts as spent.
+            with contextlib.suppress(OSError):
                 self._account = Account(self._current.folder.root, account)
 
     @property

@@ -105,9 +105,8 @@ class Launch:
         except CamelError as error:
             self.log.write("end", **progress_of(self.watcher.now("stopped")), error=str(error))
             self.log.forget_now()
-            if self.options.resume and not isinstance(
-                error, InputError
-            ):  # whose message already says what to do
+            # The message of an `InputError` already says what to do.
+            if self.options.resume and not isinstance(error, InputError):
                 self.view.note(f"resume  {self.options.resume}")
             raise
         ending = progress_of(last) | {"why": outcome.reason, "status": outcome.status}
