@@ -150,7 +150,7 @@ class SimulatedSite(JobSite):
 
     def __init__(self, urls: list[str], rates: Rates) -> None:
         self.halt = Halt()
-        self._share, self._account = WorkerShare(), None
+        self._share, self._account, self._apart = WorkerShare(), None, False
         self._meter = Meter(Budget(), self.halt, shared=True)
         self._meter.model(MODEL, None)
         self._current: Any = SimpleNamespace(tallies={"conversations": Tally(10**6)})
