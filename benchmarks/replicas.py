@@ -246,6 +246,9 @@ def figures(replicas: Replicas, seconds: float) -> dict[str, float]:
         computed, asked = computed + new, asked + every
         if all(same):
             still_computed, still_asked = still_computed + new, still_asked + every
+    repeats = _repeats(calls)
+    unexplained = [said for said in repeats if said]
+    print("\n".join(unexplained[:20]))
     run = Run(replicas.folder / "run")
     ids = [conversation.id for conversation in run]
     return {
@@ -256,8 +259,8 @@ def figures(replicas: Replicas, seconds: float) -> dict[str, float]:
         "missing": size.conversations - len(set(ids)),
         "refused": sum(row.status == 429 for replica in replicas.all for row in replica.rows),
         "calls": sum(row.billed for replica in replicas.all for row in replica.rows),
-        "repeats": len(_repeats(calls)),
-        "unexplained repeats": sum(not explained for explained in _repeats(calls)),
+        "repeats": len(repeats),
+        "unexplained repeats": len(unexplained),
         "seconds": seconds,
     }
 
@@ -282,9 +285,10 @@ def _worst_load(replicas: Replicas) -> float:
     return max(loads) / (sum(loads) / len(loads))
 
 
-def _repeats(calls: dict[str, list[tuple[LedgerRow, Replica]]]) -> list[bool]:
-    """Return for each call that was billed again whether the one before was lost in a replica that hung or left."""
-    found: list[bool] = []
+def _repeats(calls: dict[str, list[tuple[LedgerRow, Replica]]]) -> list[str]:
+    """Return for each call that was billed again an empty text if the one before was lost in a replica that hung or left.
+    Otherwise, return what is known about it."""
+    found: list[str] = []
     for rows in calls.values():
         before: dict[str, tuple[LedgerRow, Replica]] = {}
         for row, replica in rows:
@@ -293,7 +297,9 @@ def _repeats(calls: dict[str, list[tuple[LedgerRow, Replica]]]) -> list[bool]:
             if row.hash in before:
                 last, where = before[row.hash]
                 lost = last.time + 2 * TRY > where.hung_at or not where.listed
-                found.append(lost and last.outcome != "served")
+                said = f"{last.outcome} at {last.time:.1f} by {where.url}, again at {row.time:.1f} by {replica.url}; listed "
+                said += f"{where.spans}, hung at {where.hung_at:.1f}: {row.session}"
+                found.append("" if lost and last.outcome != "served" else said)
             before[row.hash] = row, replica
     return found
 

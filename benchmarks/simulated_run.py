@@ -231,7 +231,9 @@ class Simulation:
     # --- faults --------------------------------------------------------------------------------------------------
 
     def _next_fault(self, kind: str, every: float) -> None:
-        self._at(self.now + self.random.exponential(every), self._fault, kind, every)
+        # Upgrades are planned, the others come at any time.
+        wait = every if kind == "upgrade" else self.random.exponential(every)
+        self._at(self.now + wait, self._fault, kind, every)
 
     def _fault(self, kind: str, every: float) -> None:
         self.figures.faults[kind] = self.figures.faults.get(kind, 0) + 1

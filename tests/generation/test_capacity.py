@@ -90,7 +90,7 @@ def test_requests_to_the_store():
     parts = ceil(size / (5 * 2**20))
     assert large.shard_puts == 2 * large.plan.shards + last.shards * (parts + 1)
     seconds = 720 * 3600
-    assert large.copy_puts == pytest.approx(seconds * puts_per_second(93, large.shards_per_worker, 0))
+    assert large.copy_puts == pytest.approx(seconds * puts_per_second(93, 1 + 256 / 4096, 0))
     rare = plan_cluster(config(run=RunSection(copy_every=20, copy_bytes=10**9)), hours=720, rate=10)
     assert rare.copy_puts == pytest.approx(large.copy_puts / 10)
     all_calls = plan_cluster(config(run=RunSection(copy_every=1e-6)), hours=720, rate=10)

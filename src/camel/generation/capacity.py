@@ -120,6 +120,7 @@ def plan_cluster(
     needed = left.likely.calls / during if during else 0.0
     busy = workers(needed, each)
     characters, shards = config.plan.characters_per_token, 1.5 + max(1.0, WORKER / last.shard_size)
+    average = 1 + WORKER / last.shard_size  # the simulated run has 1.01 times as many
     journal = journaled(last.need.high, characters) / max(1, last.items)
     written = journaled(left.likely, characters) / (during * busy) if during and busy else 0.0
     limits = CopyLimits(config.run.copy_every, config.run.copy_bytes)
@@ -138,7 +139,7 @@ def plan_cluster(
         journal_per_item=journal,
         disk_per_node=journal * min(last.items, min(busy, workers_per_node) * shards * last.shard_size),
         shard_puts=sum(map(_puts, plan.stages)),
-        copy_puts=min(left.likely.calls, during * puts_per_second(busy, shards, written, limits)),
+        copy_puts=min(left.likely.calls, during * puts_per_second(busy, average, written, limits)),
         driver_memory=DRIVER + PER_SHARD * plan.shards,
         coordinator_memory=COORDINATOR + PER_SHARD * max(s.shards for s in plan.stages) + PER_WORKER * busy,
         gpu_hours=gpu_hours,
