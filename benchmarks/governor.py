@@ -6,7 +6,7 @@
 
 A simulated endpoint takes 0.2 s a call and answers 429 with `Retry-After: 1` to whatever arrives above its capacity. Clients
 know nothing of it: each process keeps more calls wanting than the endpoint ever takes. Several clients are coordinated as the
-workers of a cluster are: each reports twice a second, and `SharedEndpoint` learns one limit below a ceiling and divides it.
+workers of a cluster are: each reports twice a second, and `SharedEndpoint` learns one limit and divides it.
 
 An oracle runs at the same time against an endpoint of its own. It is a client that receives every new capacity and is never
 refused. Goodput is what was served as a part of what the oracle was served, from the moment that the clients have adapted to
@@ -18,13 +18,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from itertools import count, pairwise
-from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -66,9 +64,9 @@ def main() -> int:
 class Phase:
     capacity: int
     length: float
-    served: list[int] = field(default_factory=list)
+    served: list[int] = field(default_factory=list[int])
     """By bins of time."""
-    oracle: list[int] = field(default_factory=list)
+    oracle: list[int] = field(default_factory=list[int])
 
     @property
     def adapted(self) -> float | None:
@@ -139,7 +137,7 @@ async def _coordinate(
         for command in [*[arguments] * clients, oracle]
     ]
     reports: dict[str, dict[str, EndpointReport]] = {}
-    shared = SharedEndpoint(Rates(ceiling=1.5 * max(CAPACITIES)))
+    shared = SharedEndpoint(Rates())
     for child in children:
         assert child.stdout
         assert (await child.stdout.readline()) == b"ready\n"
@@ -157,25 +155,24 @@ async def _coordinate(
             if clients > 1 and int(name) < clients:
                 for url, report in reports[name].items():
                     shared.hear(name, report)
-                    if share := shared.share(name, time.monotonic()):
-                        await tell(child, {url: share.ceiling})
+                    await tell(child, {url: shared.share(name, time.monotonic())})
 
-    async def tell(child: asyncio.subprocess.Process, share: dict[str, Any]) -> None:
+    async def tell(child: asyncio.subprocess.Process, shares: dict[str, Share | None]) -> None:
         assert child.stdin
-        child.stdin.write(json.dumps(share).encode() + b"\n")
+        child.stdin.write(msgspec.json.encode(shares) + b"\n")
         await child.stdin.drain()
 
     async with asyncio.TaskGroup() as group:
         listeners = [group.create_task(listen(str(n), child)) for n, child in enumerate(children)]
         for child in children[:-1]:
             await tell(child, {})
-        await tell(children[-1], {other.base_url: phases[0].capacity})
+        await tell(children[-1], {other.base_url: Share(ceiling=phases[0].capacity)})
         for tick in count(1):
             await asyncio.sleep(max(0.0, started + tick * BIN - time.monotonic()))
             bins.append((time.monotonic() - started, (await asyncio.to_thread(endpoint.ledger)).served))
             oracle_bins.append((time.monotonic() - started, (await asyncio.to_thread(other.ledger)).served))
             begun = [p for n, p in enumerate(phases) if sum(q.length for q in phases[:n]) <= tick * BIN]
-            await tell(children[-1], {other.base_url: begun[-1].capacity})
+            await tell(children[-1], {other.base_url: Share(ceiling=begun[-1].capacity)})
             shared.tick(time.monotonic())
             if time.monotonic() - started >= total:
                 break
@@ -244,8 +241,7 @@ async def _child(url: str, wanted: int, shared: bool, rates: Rates) -> None:
 
         async def apply_share() -> None:
             while line := await reader.readline():
-                given = {url: Share(ceiling=ceiling) for url, ceiling in json.loads(line).items()}
-                model.pool.allow(PoolShare(shares={**given}))
+                model.pool.allow(PoolShare(msgspec.json.decode(line, type=dict[str, Share | None])))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(report())

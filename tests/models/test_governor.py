@@ -195,7 +195,9 @@ def test_a_worker_does_not_learn_a_limit_that_the_coordinator_sets():
     for _ in range(3):
         governor.refused(0.0, governor.begin())
     assert governor.limit == 64
-    assert governor.wait(0.0) > 0, "the next call would be refused, too"
+    governor.begin(), governor.begin()
+    assert governor.wait(0.0) > 0, "two slots stay empty after three refusals in a row"
+    governor.left(), governor.left()
     assert governor.wait(10.0) == 0
     governor.allow(None, 10.0)
     assert governor.allowed(10.0) == 4, "it starts from the last share"

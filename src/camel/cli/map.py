@@ -51,13 +51,7 @@ def map_(
         _export(run, kind, export, out, acknowledge or [], force)
         return
     job = MapJob(
-        run,
-        SentenceModel(embedder),
-        kind,
-        seed=seed or 0,
-        groups=groups,
-        threshold=threshold,
-        sample=sample,
+        run, SentenceModel(embedder), kind, seed=seed or 0, groups=groups, threshold=threshold, sample=sample
     )
     call.run(
         job,

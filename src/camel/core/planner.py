@@ -117,12 +117,7 @@ async def assign_roles(
 
 
 async def plan_task(
-    model: Model,
-    task: str,
-    steps: int | Planner = 6,
-    *,
-    session: str = "",
-    watch: Watch | None = None,
+    model: Model, task: str, steps: int | Planner = 6, *, session: str = "", watch: Watch | None = None
 ) -> TaskPlan:
     """Ask a model to plan a task in at most `steps` steps. If no reply has a usable plan, the result has no steps."""
     planner = steps if isinstance(steps, Planner) else Planner(steps)

@@ -47,11 +47,7 @@ Tell = Callable[[CheckResult], None]
 
 
 def examine_machine(
-    where: str = "runs",
-    *,
-    address: str = "",
-    generating: bool = False,
-    tell: Tell = lambda finding: None,
+    where: str = "runs", *, address: str = "", generating: bool = False, tell: Tell = lambda finding: None
 ) -> list[CheckResult]:
     """Check this machine. `where` is the run's folder or address, `address` that of a Ray cluster, if one is used.
 

@@ -28,7 +28,7 @@ from camel.engine.site import (
 
 SHARE_EVERY = 0.5
 """Seconds between two divisions of the shared limits among workers."""
-QUESTIONS = 200.0
+QUESTIONS = 100.0
 """Target rate per second of requests and heartbeats without news, over all workers; 1,000 of either occupy a core."""
 
 

@@ -51,13 +51,7 @@ async def run_here(work: StepPass) -> bool:
         done.add(table.number(stage.name, shard))
         work.committed(stage.name, shard)
 
-    await run_worker(
-        folder,
-        lease,
-        concurrency=work.concurrency,
-        halt=work.halt,
-        committed=note,
-    )
+    await run_worker(folder, lease, concurrency=work.concurrency, halt=work.halt, committed=note)
     for one in workloads:
         folder.sweep(one.name)
     return len(done) == len(table)

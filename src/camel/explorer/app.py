@@ -274,13 +274,7 @@ def serve(
     with Catalogue(find(), annotations=not public) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
-            catalogue,
-            token=token,
-            hosts=hosts,
-            frames=frames,
-            agents=agents,
-            control=not public,
-            intro=intro,
+            catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public, intro=intro
         )
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)

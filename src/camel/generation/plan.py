@@ -397,12 +397,7 @@ def read_committed(folder: RunFolder, marker: Marker) -> Committed:
 
 
 def _stage(
-    name: str,
-    items: int,
-    shard_size: int,
-    guess: Callable[[int], Need],
-    shards: ShardSums,
-    kept: bool,
+    name: str, items: int, shard_size: int, guess: Callable[[int], Need], shards: ShardSums, kept: bool
 ) -> StagePlan:
     """Estimate a stage from committed shards, or from a guess for one item. If `kept` is true, the shards are the stage's own."""
     done = min(shards.rows, items) if kept else 0

@@ -51,7 +51,8 @@ other. If one call in twenty fails at random, a cut for each would reduce the li
 EXPIRED = 0.25
 """Share of an expired `Share` that may still be used for a while. After that, no call may be sent."""
 FIRST_PAUSE = 0.5
-"""Seconds without new calls after a second refusal in a row, if the coordinator sets the limit; doubles with each further one."""
+"""Seconds for which a slot stays empty after a second refusal in a row, if the coordinator sets the limit; doubles with each
+further one."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,6 +148,8 @@ class Governor:
         self.seconds = 0.0
         """Sum of the latencies of served calls."""
         self.paused_until = 0.0
+        self._paused = math.inf
+        """Number of slots that stay empty until then."""
         self._requests = _Bucket(rates.rpm, now) if rates.rpm else None
         self._tokens = _Bucket(rates.tpm, now) if rates.tpm else None
         self.share: Share | None = None
@@ -203,9 +206,11 @@ class Governor:
 
     def wait(self, now: float, tokens: float = 0.0) -> float:
         """Return the seconds until a call may be sent. 0 means now, infinity means not before another call has ended."""
-        if self.in_flight >= (self.limit if self.share is None else self.allowed(now)):
+        allowed = self.limit if self.share is None else self.allowed(now)
+        if self.in_flight >= allowed:
             return math.inf
-        wait = self.paused_until - now if self.paused_until > now else 0.0
+        paused = self.paused_until > now and self.in_flight + self._paused >= allowed
+        wait = self.paused_until - now if paused else 0.0
         if self._spacing:
             wait = max(wait, self._spaced_until - max(BURST, 2 * self._spacing) - now)
         if self._requests:
@@ -282,13 +287,14 @@ class Governor:
         self.calls += 1
         self.refused_calls += 1
         if self.is_governed:
-            # The coordinator cuts the limit. Calls that this worker sends before it hears of that may be refused, too.
+            # The coordinator cuts the limit. Until then, more calls in this slot may be refused, too.
             if epoch == self._epoch:
                 self._epoch += 1
                 self._in_a_row += 1
-                if self._in_a_row > 1 and others_wait:
-                    asked = max(FIRST_PAUSE * 2 ** min(7, self._in_a_row - 2), retry_after or 0.0)
-                    self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
+            if others_wait and self._in_a_row > 1:
+                asked = max(FIRST_PAUSE * 2 ** min(7, self._in_a_row - 2), retry_after or 0.0)
+                self._paused = 1 + (self._paused if self.paused_until > now else 0)
+                self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
             self.in_flight -= 1
             return
         if epoch == self._epoch:  # calls sent before the last cut say nothing new
@@ -302,6 +308,7 @@ class Governor:
         closed = self._unserved_cuts >= 2 and (retry_after or 0.0) > VAGUE
         if others_wait and (closed or self._in_a_row >= STORM):
             asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
+            self._paused = math.inf
             self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
         self.in_flight -= 1
 

@@ -126,9 +126,8 @@ class Pool:
                 until = min(deadline, loop.time() + max(0.01, self.look_at - self._clock()))
                 await asyncio.wait((future,), timeout=max(0.0, until - loop.time()))
                 if loop.time() >= deadline and not future.done():
-                    raise DeadlineExceeded(
-                        f"no endpoint had capacity for the call within its deadline: {self.described()}"
-                    )
+                    told = f"no endpoint had capacity for the call within its deadline: {self.described()}"
+                    raise DeadlineExceeded(told)
             return future.result()
         except BaseException:
             if future.done() and not future.cancelled():
@@ -166,9 +165,7 @@ class Pool:
         misplaced = not alone and is_misplaced(error)
         broken = hung or misplaced or isinstance(error, Unreachable | ServerFailed)
         with self._lock:
-            replica.reached = replica.reached or not (
-                hung or isinstance(error, Unreachable | DeadlineExceeded)
-            )
+            replica.reached |= not (hung or isinstance(error, Unreachable | DeadlineExceeded))
             asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
             others = bool(replica.queue or self._stranded or self._fresh)
             if isinstance(error, RateLimited) or (unavailable and asked is not None):
@@ -249,9 +246,8 @@ class Pool:
         """Return a report on each endpoint for the coordinator."""
         now = self._clock()
         with self._lock:
-            spread = math.ceil(
-                (len(self._fresh) + len(self._stranded)) / max(1, len(self._placement.replicas))
-            )
+            waiting = len(self._fresh) + len(self._stranded)
+            spread = math.ceil(waiting / max(1, len(self._placement.replicas)))
             known = self._known.values()
             self._scarce = [(one, one.used(now)) for one in known if one.governor.is_scarce]
             return {url: one.report(now, spread if one.inside else 0) for url, one in self._known.items()}
@@ -367,9 +363,8 @@ class Pool:
         if joined:
             found = self._subset.weights(weights) if self._subset else {}
             # Until the coordinator knows the list, use what is left of the last subset.
-            weights = found or {
-                one.url: 1.0 for one in self._placement.replicas if self._subset and one.url in weights
-            }
+            kept = self._placement.replicas if self._subset else ()
+            weights = found or {one.url: 1.0 for one in kept if one.url in weights}
         for url in weights:
             if url not in self._known:
                 replica = self._known[url] = Replica(url, self.settings, now)

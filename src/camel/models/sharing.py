@@ -138,7 +138,7 @@ class SharedLimit:
                 self._change(now, self._before)
             elif now >= self._probe_until + (0 if self._seen_served * REFUSED >= 1 else 2 * SETTLE):
                 self._probe_until, self._hold = 0.0, HOLD
-                self._step = min(2 * self._step, max(1.0, self.limit / 4))
+                self._step = min(2 * self._step, max(1.0, self.limit / 2))
         elif self._score > tolerated(in_flight):
             if math.isinf(self.limit):
                 # What it accepts, once all workers have reported that.

@@ -284,13 +284,4 @@ def _does_something(program: str, name: str) -> bool:
     return False
 
 
-_EFFECTS = (
-    ast.Return,
-    ast.Raise,
-    ast.Yield,
-    ast.YieldFrom,
-    ast.Assign,
-    ast.AugAssign,
-    ast.For,
-    ast.While,
-)
+_EFFECTS = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Assign, ast.AugAssign, ast.For, ast.While)

@@ -18,15 +18,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from camel.evaluation.humaneval.problems import Problem
-from camel.sandbox.process import (
-    Killed,
-    Limits,
-    Program,
-    ProgramFailed,
-    Sandbox,
-    SandboxFailed,
-    request_for,
-)
+from camel.sandbox.process import Killed, Limits, Program, ProgramFailed, Sandbox, SandboxFailed, request_for
 from camel.sandbox.values import BadBytes, decode
 
 Suite = Literal["humaneval", "plus"]
@@ -133,13 +125,7 @@ class ProgramJudge:
         if any(answer[:1] != b"V" for answer in answers):
             raise SandboxFailed(f"the reference solution of {problem.name} returned no value")
         sizes = [len(answer) for answer in answers]
-        return _Expected(
-            requests,
-            answers,
-            program.seconds,
-            _SPARE + 4 * max(sizes),
-            _SPARE + 4 * sum(sizes),
-        )
+        return _Expected(requests, answers, program.seconds, _SPARE + 4 * max(sizes), _SPARE + 4 * sum(sizes))
 
 
 class _Expected(msgspec.Struct):
