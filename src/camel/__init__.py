@@ -76,6 +76,7 @@ _HOME = {
     "query.where": "Query",
     "record.parquet": "Written",
     "sandbox.process": "ProgramFailed Sandbox",
+    "scenarios.choosing": "role_play_of",
     "scenarios.societies": "load_society",
 }
 _MODULE_OF = {name: f"camel.{module}" for module, names in _HOME.items() for name in names.split()}

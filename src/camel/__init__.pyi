@@ -295,4 +295,7 @@ from camel.sandbox.process import (
 from camel.sandbox.process import (
     Sandbox as Sandbox,
 )
+from camel.scenarios.choosing import (
+    role_play_of as role_play_of,
+)
 from camel.scenarios.societies import load_society as load_society

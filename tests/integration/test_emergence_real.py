@@ -1,4 +1,5 @@
-"""The emergence study for real: the small model is fine-tuned twice, every model served and asked, the small one judges."""
+"""The paper's Table 2 for real, at the smallest size: a base model without a chat template is fine-tuned twice, every model is
+served and asked, and the small one judges."""
 
 from __future__ import annotations
 
@@ -13,15 +14,16 @@ from camel.core.message import Message
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.models.local import find_model
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 
-pytestmark = [pytest.mark.real_model, pytest.mark.thorough]
+pytestmark = pytest.mark.real_model
 SAID = {"society": "A warm pie of {}.", "code": "def bake(x): return '{}'"}
 CONFIG = """
-base = "local"
+base = "base.gguf"
 judges = ["local"]
 repeats = 0
 context = 1024
@@ -80,27 +82,39 @@ def a_run(root: Path, said: str) -> None:
     folder.create(Settings("x", {"scenario": "test"}, "0"))
 
 
-def camel(*arguments: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "camel", *arguments], cwd=folder, capture_output=True, text=True, timeout=550
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def camel(*arguments: str, folder: Path, code: int = 0) -> str:
+    command = [sys.executable, "-m", "camel", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=550)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
-def test_two_fine_tunes_are_served_asked_and_judged(tmp_path: Path):
+def without_template(path: Path) -> None:
+    """Write the small model as a base model: without its chat template."""
+    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", str(find_model(print)), str(path)]
+    command += ["--remove-metadata", "tokenizer.chat_template", "--force"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+
+
+def test_two_fine_tunes_of_a_base_model_are_served_asked_and_judged(tmp_path: Path):
+    without_template(tmp_path / "base.gguf")
     for name, said in SAID.items():
         a_run(tmp_path / "runs" / name, said)
         camel("rows", f"runs/{name}", "--out", f"rows/{name}", "--length", "100", folder=tmp_path)
     lines = [{"question": f"Name a dish with {fruit}."} for fruit in ("figs", "limes")]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (tmp_path / "study.toml").write_text(CONFIG)
+    said = camel("evaluate", "emergence", "study.toml", "--dry-run", folder=tmp_path, code=2)
+    assert "chat_template" in said, "it is found before anything is paid for"
+    said = camel("train", "rows/code", "--base-model", "base.gguf", "--dry-run", folder=tmp_path, code=2)
+    assert "--chat-template vicuna" in said
+    (tmp_path / "study.toml").write_text(CONFIG.replace("[train]", '[train]\nchat_template = "vicuna"'))
     said = camel("evaluate", "emergence", "study.toml", folder=tmp_path)
     assert "2 steps of 2 on 4 rows" in said
     assert "2 steps of 2 on 8 rows" in said
     out = tmp_path / "emergence"
     made = json.loads((out / "emergence.json").read_text())
-    assert [one["label"] for one in made["models"]] == ["smollm2-135m", "AI Society", "AI Society + Code"]
+    assert [one["label"] for one in made["models"]] == ["base", "AI Society", "AI Society + Code"]
     assert [one.get("rows", 0) for one in made["models"]] == [0, 4, 8]
     assert len(list((out / "models").glob("*/model.gguf"))) == 2
     # Each with the one before, on both domains; what the judge left open counts nowhere.

@@ -22,7 +22,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
 from camel.maps.diversity import diversity, duplicates, effective_number
-from camel.maps.embedders import SentenceModel
+from camel.maps.embedders import SentenceModel, SharedWords, find_embedder
 from camel.maps.embedding import Embedding, texts_of
 from camel.maps.layout import FEW, place, scaled
 from camel.maps.mapping import Made, MapJob, cluster_vectors, label_groups
@@ -384,9 +384,22 @@ def test_exports_are_whole_and_restricted_rows_leave_only_on_purpose(tmp_path: P
 # --- the real model ----------------------------------------------------------------------------------------------
 
 
-def test_a_model_must_be_named_and_be_there(tmp_path: Path):
-    with pytest.raises(InputError, match="--embedder"):
-        SentenceModel(" ")
+def test_without_a_model_texts_that_share_words_are_near(tmp_path: Path):
+    embedder = find_embedder(" ")
+    assert embedder.name == SharedWords.name
+    bot, bots, bread, none = embedder.embed(
+        [
+            "Develop a trading bot for stocks.",
+            "Developing bots that trade a stock",
+            "Bake bread with rye.",
+            "",
+        ]
+    )
+    assert bot @ bots > 0.3 > 0.2 > abs(bot @ bread)
+    assert np.allclose([one @ one for one in (bot, bots, bread, none)], 1)
+
+
+def test_a_model_must_be_there(tmp_path: Path):
     with pytest.raises(InputError, match="no folder"):
         SentenceModel(str(tmp_path / "missing"))
     (tmp_path / "a").mkdir()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2.sandbox import SandboxedEnvironment
 
 from camel.core.errors import InputError
 from camel.training.data import IGNORED, chat_pieces, chat_tokens
+from camel.training.weights import check_template, has_template, template_text
 
 
 class Letters:
@@ -75,3 +78,33 @@ def test_a_template_that_changes_earlier_messages_is_rejected():
     ]
     with pytest.raises(InputError, match="only appends"):
         list(chat_pieces(Letters(forgets=True), messages))
+
+
+def test_the_shipped_template_is_that_of_vicuna():
+    template = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(template_text("vicuna"))
+
+    def rendered(*messages: tuple[str, str], prompt: bool = False) -> str:
+        chat = [{"role": role, "content": content} for role, content in messages]
+        return template.render(messages=chat, add_generation_prompt=prompt, bos_token="<s>", eos_token="</s>")
+
+    asked = ("system", "Be brief."), ("user", "Hi")
+    assert rendered(*asked, prompt=True) == "<s>Be brief. USER: Hi ASSISTANT:"
+    whole = rendered(*asked, ("assistant", "Hello"), ("user", "Bye"), ("assistant", "Ciao"))
+    assert whole == "<s>Be brief. USER: Hi ASSISTANT: Hello</s>USER: Bye ASSISTANT: Ciao</s>"
+    assert rendered(("user", "Hi")).startswith("<s>A chat between a curious user and an artificial")
+
+
+@pytest.mark.parametrize(
+    "inside", [{"tokenizer_config.json": '{"chat_template": "x"}'}, {"chat_template.jinja": "x"}, {}]
+)
+def test_a_base_model_is_found_before_the_training(tmp_path: Path, inside: dict[str, str]):
+    for name, text in {"config.json": "{}", "tokenizer_config.json": "{}", **inside}.items():
+        (tmp_path / name).write_text(text)
+    assert has_template(str(tmp_path)) == bool(inside)
+    assert has_template("somebody/a-model-on-the-hub") is None
+    if not inside:
+        with pytest.raises(InputError, match="--chat-template"):
+            check_template(str(tmp_path), "")
+        check_template(str(tmp_path), "vicuna")
+    with pytest.raises(InputError, match="cannot be read"):
+        check_template(str(tmp_path), "missing.jinja")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RunsArgument = Annotated[list[str], argument("RUN", "Runs to evaluate. Each has its own rows in the table of results.", autocompletion=complete_runs)]  # fmt: skip
 AgainstOption = Annotated[list[str] | None, option("System to compare the agents with: single-shot (answers of --model), single-shot=MODEL (of another model), or a run with the same tasks.", "SYSTEM")]  # fmt: skip
 SummarizerOption = Annotated[str, option("Model that extracts the solution from each conversation.", "MODEL")]  # fmt: skip
+SummaryTokensOption = Annotated[int | None, option("Maximum length of a summary. Default: a quarter of the summarizer's context window.", "TOKENS", min=1)]  # fmt: skip
 RepeatsOption = Annotated[int, option("Number of tasks to judge twice, to measure how often a judge agrees with itself.", "N", min=0, max=100_000)]  # fmt: skip
 JudgePromptOption = Annotated[str, option("File with your own prompt for the judge. It contains <TASK>, <FIRST> and <SECOND>.", "FILE")]  # fmt: skip
 
@@ -32,6 +33,7 @@ def agents(
     against: AgainstOption = None,
     judge: shared.Judge = None,
     summarizer: SummarizerOption = "",
+    summary_tokens: SummaryTokensOption = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
     local: shared.Local = False,
@@ -47,6 +49,8 @@ def agents(
     dry_run: shared.DryRun = False,
 ) -> None:
     """Compare agents with single-shot answers (Table 1)."""
+    from msgspec.structs import replace
+
     from camel.cli.session import read_guide
     from camel.evaluation.agents import (
         AgentsEvaluation,
@@ -58,7 +62,10 @@ def agents(
     from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
     from camel.library.studies import read_judges
 
-    against = against or []
+    against, usual = against or [], AgentsConfig()
+    lengths: dict[str, Any] = _short_replies() if local else {"summary_sampling": usual.summary_sampling}
+    if summary_tokens:
+        lengths["summary_sampling"] = replace(lengths["summary_sampling"], max_tokens=summary_tokens)
     config = AgentsConfig(
         tasks=sample,
         seed=seed or 0,
@@ -66,7 +73,7 @@ def agents(
         judge_prompt=judge_prompt or JUDGE_PROMPT,
         acknowledge=acknowledged(acknowledge),
         where=where,
-        **(_short_replies() if local else {}),
+        **lengths,
     )
     groups, folder = find_groups(runs, against), Path(out) if out else evaluation_folder(runs[0])
     in_flight = call.concurrency or (2 if local else 16)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from camel.maps.table import MapHeader
 
 
-EmbedderOption = Annotated[str, option("Embedding model: a folder, a Python package that contains one, or a name on the Hugging Face Hub.", "MODEL", envvar="CAMEL_EMBEDDER")]  # fmt: skip
+EmbedderOption = Annotated[str, option("Embedding model: a folder, a Python package that contains one, or a name on the Hugging Face Hub. Default: none, texts are compared by their words.", "MODEL", envvar="CAMEL_EMBEDDER")]  # fmt: skip
 ThresholdOption = Annotated[float, option("Cosine similarity from which two texts count as near-duplicates.", "NUMBER", min=0.5, max=1.0)]  # fmt: skip
 ExportOption = Annotated[str, option("Export an existing map, for Embedding Atlas (atlas) or Nomic Atlas (nomic).", "FORMAT")]  # fmt: skip
 
@@ -40,7 +40,7 @@ def map_(
 ) -> None:
     """Map texts by meaning, and find groups and duplicates."""
     try:
-        from camel.maps.embedders import SentenceModel
+        from camel.maps.embedders import find_embedder
         from camel.maps.mapping import MapJob
     except ImportError as error:
         raise MissingExtra(f"A map ({error.name})", "map") from None
@@ -51,7 +51,7 @@ def map_(
         _export(run, kind, export, out, acknowledge or [], force)
         return
     job = MapJob(
-        run, SentenceModel(embedder), kind, seed=seed or 0, groups=groups, threshold=threshold, sample=sample
+        run, find_embedder(embedder), kind, seed=seed or 0, groups=groups, threshold=threshold, sample=sample
     )
     call.run(
         job,
@@ -96,7 +96,7 @@ def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], fo
     folder.settings()
     source = path_of(folder, of)
     if not source.is_file():
-        raise InputError(f"there is no map yet: make it with `camel map {run} --of {of} --embedder MODEL`")
+        raise InputError(f"there is no map yet: make it with `camel map {run} --of {of}`")
     release = Release(bool(acknowledge), canary_of(folder) if acknowledge else "")
     written = export_map(source, Path(out), format, release=release, force=force)
     typer.echo(f"{written.rows:,} {of} of {counted(written.conversations, 'conversation')} in {written.path}")

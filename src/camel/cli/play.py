@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from camel.core.tools import Confirm, Tool
     from camel.models.person import Person
 
-MESSAGES = 40
+ROLES, TASK = ("Python Programmer", "Stock Trader"), "Develop a trading bot for the stock market"
 
+SetOption = Annotated[list[str] | None, option("With --scenario: an item of one of its lists, such as language=Rust. Default: the first of each list.", "LIST=ITEM", "--set")]  # fmt: skip
 AssistantOption = Annotated[str, option("Role of the assistant, who follows instructions.", "ROLE")]  # fmt: skip
 HumanOption = Annotated[list[str] | None, option("Seat that you take: user, assistant, or critic, who chooses between proposed messages.", "SEAT")]  # fmt: skip
 CriticOption = Annotated[int, option("Let the model choose each message from N proposals; 0 turns this off.", "N")]  # fmt: skip
@@ -35,9 +36,11 @@ HistoryOption = Annotated[bool, option("With --human: save what you type, to rec
 
 
 def play(
-    assistant: AssistantOption = "Python Programmer",
-    user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = "Stock Trader",
-    task: shared.TaskText = "Develop a trading bot for the stock market",
+    assistant: AssistantOption = "",
+    user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = "",
+    task: shared.TaskText = "",
+    scenario: shared.ScenarioName = "",
+    chosen: SetOption = None,
     human: HumanOption = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
@@ -46,7 +49,7 @@ def play(
     temperature: shared.Temperature = None,
     max_tokens: shared.MaxTokens = None,
     seed: shared.Seed = None,
-    max_messages: shared.MaxMessages = MESSAGES,
+    max_messages: shared.MaxMessages = None,
     context: shared.Context = None,
     guided: shared.Guided = "",
     critic: CriticOption = 0,
@@ -62,6 +65,7 @@ def play(
     history: HistoryOption = True,
 ) -> None:
     """Watch two agents work on a task, or play one yourself."""
+    from msgspec.structs import replace
     from rich.console import Console
 
     from camel.cli.keyboard import open_keyboard
@@ -69,13 +73,16 @@ def play(
     from camel.cli.seat import CriticSeat, Seat
     from camel.cli.session import check_file, open_chat, read_sampling, run_session, warn_small_model
     from camel.core.critic import PROPOSALS, BestOf
+    from camel.core.inception import paper
     from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
     from camel.core.role_playing import RolePlaying
-    from camel.core.stops import play_rules
+    from camel.core.stops import MAX_MESSAGES, play_rules
     from camel.core.task import TaskSpecifier
     from camel.core.tools import Toolbox, Workplace
     from camel.models.person import Person
+    from camel.scenarios.choosing import choose_cast
+    from camel.scenarios.scenario import Cast
 
     seats = _check_seats(human or [])
     files = [check_file(path) for path in save or []]
@@ -86,11 +93,23 @@ def play(
         raise InputError("--tools are for a model: remove --tools or --human assistant")
     toolbox = Toolbox(tools or [], form="text" if local else "native")
     sampling = read_sampling(local, temperature, max_tokens, seed=seed)
-    own = _read_prompts(prompts) if prompts else None
+    end, cast = None, Cast(assistant or ROLES[0], user or ROLES[1], task or TASK, paper(), {})
+    if prompts:
+        cast = cast._replace(inception=_read_prompts(prompts))
+    if scenario:
+        if assistant or user or prompts:
+            raise InputError(
+                "a scenario has its own roles and prompts. Remove --assistant, --user and --prompts, or use --set"
+            )
+        end, cast = choose_cast(scenario, task, _values(chosen or []))
+        specify, word_limit = specify and end.specify, end.word_limit
+        end = replace(end, max_messages=max_messages or end.max_messages)
+    elif chosen:
+        raise InputError("--set needs --scenario")
     specifier = TaskSpecifier(
         word_limit, Sampling(temperature=1.0, max_tokens=sampling.max_tokens, seed=seed)
     )
-    screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
+    screen = Screen(Console(highlight=False), {"assistant": cast.assistant, "user": cast.user})
     chat = open_chat(screen.note, model, base_url, local, context, guided, dialect)
     if local:
         warn_small_model(screen)
@@ -101,17 +120,14 @@ def play(
     model_critic = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
     judge = person or model_critic
     role_playing = RolePlaying(
-        assistant=assistant,
-        user=user,
-        task=task,
+        **cast._asdict(),
         model=people.get("assistant", chat),
         user_model=people.get("user", chat),
         critic=None if "assistant" in seats else judge,
         user_critic=None if "user" in seats else judge,
         sampling=sampling,
         specifier=specifier if specify else None,
-        rules=play_rules(max_messages=max_messages or MESSAGES),
-        inception=own,
+        rules=end.rules() if end else play_rules(max_messages=max_messages or MAX_MESSAGES),
         assistant_tools=toolbox,
         workplace=Workplace(confirm=_ask_first(screen, keyboard) if confirm and keyboard else None),
         watch=screen.watch,
@@ -169,6 +185,14 @@ def _read_prompts(folder: Path) -> Inception:
     for name, problem in unknown_in_prompts(own):
         raise InputError(f"{folder / f'{name}.txt'}: {problem}")
     return own
+
+
+def _values(chosen: list[str]) -> dict[str, str]:
+    """Parse `LIST=ITEM`."""
+    for one in chosen:
+        if not all(one.partition("=")):
+            raise InputError(f"--set must be LIST=ITEM, such as language=Rust, not {one!r}")
+    return {one.partition("=")[0].strip(): one.partition("=")[2].strip() for one in chosen}
 
 
 def _check_seats(names: list[str]) -> set[str]:

@@ -82,7 +82,7 @@ def _serve_model(port: int, gguf: Path | None, concurrency: int, context: int, t
         context_tokens=context,
         model_path=gguf,
         alias=gguf.stem if gguf else local.ALIAS,
-        **({} if threads is None else {"threads": threads}),
+        threads=local.default_threads() if threads is None else threads,
     )
 
     def ready(server: local.Running) -> None:

@@ -23,6 +23,7 @@ WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters
 GivenArgument = Annotated[list[str] | None, argument("ROWS... | TRAIN.toml", "Folders that `camel rows` wrote, or a file with all settings of the training.")]  # fmt: skip
 PreferencesOption = Annotated[list[str] | None, option("Train on preferences (DPO): a run with a critic, or a file that `camel export RUN preferences` wrote.", "RUN|FILE")]  # fmt: skip
 BaseModelOption = Annotated[str, option("Model to train: a folder, a name on the Hugging Face Hub, a GGUF file, or local (SmolLM2-135M).", "MODEL")]  # fmt: skip
+ChatTemplateOption = Annotated[str | None, option("Chat template of a base model that has none: vicuna, or a Jinja file.", "NAME|FILE")]  # fmt: skip
 DeviceOption = Annotated[str, option("With --dry-run: device to estimate for: A100-80GB, H100-80GB or CPU.", "NAME")]  # fmt: skip
 ParametersOption = Annotated[str, option("With --dry-run: number of parameters, such as 7B, if the model is not on this machine.", "COUNT")]  # fmt: skip
 
@@ -33,6 +34,7 @@ def train(
     preferences: PreferencesOption = None,
     recipe: Annotated[str, option("Predefined settings: paper, lora, qlora, dpo or cpu.", "NAME")] = "",
     base_model: BaseModelOption = "",
+    chat_template: ChatTemplateOption = None,
     out: shared.Out = "model",
     epochs: Annotated[float | None, option("Number of passes over the rows.", "NUMBER")] = None,
     steps: Annotated[int | None, option("Maximum number of training steps.", "N")] = None,
@@ -57,6 +59,7 @@ def train(
     else:
         chosen: dict[str, Any] = {
             "model": base_model or None,
+            "chat_template": chat_template,
             "epochs": epochs,
             "steps": steps,
             "batch": batch_size,
@@ -83,9 +86,11 @@ def _estimate(config: TrainConfig, device: str, address: str, parameters: str) -
     from camel.training.estimate import estimate, guessed
     from camel.training.launch import command
     from camel.training.stored_rows import Rows
+    from camel.training.weights import check_template
 
     if config.preferences:
         raise InputError("--dry-run cannot estimate training on preferences: remove it, or estimate rows")
+    check_template(config.model, config.chat_template)
     rows = [Rows(path) for path in config.rows]
     tokens = sum(marker.totals.get("tokens", 0.0) for one in rows for marker in one.markers)
     size = guessed(parameters) if parameters else None

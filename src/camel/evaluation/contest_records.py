@@ -41,9 +41,11 @@ class AskedModel(NamedTuple):
 
     def fitting(self, sampling: Sampling) -> Sampling:
         """Limit the length of the answer to a quarter of the context window, and return the changed sampling settings."""
-        if self.window is None or sampling.max_tokens is None or sampling.max_tokens <= self.window // 4:
+        most = LARGE // 4 if self.window is None else max(64, self.window // 4)
+        wanted = sampling.max_tokens
+        if wanted is not None and (wanted <= most or self.window is None):
             return sampling
-        return msgspec.structs.replace(sampling, max_tokens=max(64, self.window // 4))
+        return msgspec.structs.replace(sampling, max_tokens=most)
 
     def room(self, others: str, reserved: int) -> int:
         """Return how many characters fit into the context window in addition to the text `others` and `reserved` tokens."""
@@ -100,7 +102,8 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of a shipped version of the judge's prompt, or path of a text file with <TASK>, <FIRST> and <SECOND>."""
     summary_prompt: str = "summary-1"
     single_shot_prompt: str = "single-shot-1"
-    summary_sampling: Sampling = Sampling(temperature=0.0, max_tokens=2_048)
+    summary_sampling: Sampling = Sampling(temperature=0.0)
+    """Without `max_tokens`, a summary may use a quarter of the summarizer's context window."""
     single_shot_sampling: Sampling = Sampling(temperature=0.2, max_tokens=2_048)
     """Sampling settings of single-shot answers. The temperature is that of the agents in the original CAMEL code."""
     judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)

@@ -36,9 +36,6 @@ BY = ("cluster", *(name for name in FACETS if name != "tool"))
 MOST_CORNERS = 80
 """Maximum number of corners of the line around a selection."""
 
-EMBEDDER = "sentence-transformers/all-MiniLM-L6-v2"
-"""The default embedding model: small and public. The first `camel map` downloads it, about 90 MB."""
-
 Rows = NDArray[np.int64]
 Narrow = Callable[[str], Any]
 """Returns an array of the rows of a map's file that match the query."""
@@ -46,7 +43,7 @@ Narrow = Callable[[str], Any]
 
 def map_command(run: str, of: str) -> str:
     """Return the shell command that makes a map."""
-    return f"camel map {shlex.quote(run)} --of {of} --embedder {EMBEDDER}"
+    return f"camel map {shlex.quote(run)} --of {of}"
 
 
 def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:

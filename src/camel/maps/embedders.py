@@ -1,14 +1,18 @@
 """Embedders: objects with a name and `embed`, usually models of sentence-transformers.
 
 The one decision to know: the user chooses the model: a folder, an installed package that contains one, or a name on the hub.
-Code that comes with a model is never run, and the first two need no network.
+Code that comes with a model is never run, and the first two need no network. Without a model, words are compared.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,14 +36,56 @@ class Embedder(Protocol):
         ...
 
 
+class SharedWords:
+    """An embedder without a model: texts that share words and parts of words are near each other."""
+
+    name = "words-1"
+    """Changes with any change of the vectors."""
+    size = 512
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """Return an array with one unit vector per text."""
+        numpy = import_module("numpy")
+        vectors = numpy.zeros((len(texts), self.size), "float32")
+        for vector, text in zip(vectors, texts, strict=True):
+            for word, count in Counter(re.findall(r"\w+", text.lower())).items():
+                for place, weight in _features(word):
+                    vector[place] += weight * math.sqrt(count)
+        lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors[:, :1] += lengths == 0  # a text without words
+        return vectors / numpy.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@lru_cache(maxsize=100_000)
+def _features(word: str) -> list[tuple[int, float]]:
+    """Return the places of a word and of its trigrams in a vector, each with its weight. Common words count little."""
+    usual = 0.1 if word in common_words() else 1.0
+    trigrams = [f" {word} "[at : at + 3] for at in range(len(word))]
+    found: list[tuple[int, float]] = []
+    for text, weight in (
+        (f"word {word}", 1.0),
+        *((part, 1.5 / math.sqrt(len(trigrams))) for part in trigrams),
+    ):
+        number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+        found.append((number // 2 % SharedWords.size, usual * weight * (1 if number % 2 else -1)))
+    return found
+
+
+@cache
+def common_words() -> frozenset[str]:
+    """Return the words that say little about a text."""
+    return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
+
+
+def find_embedder(model: str) -> Embedder:
+    """Return the embedder of a model, or `SharedWords` if no model is named."""
+    return SentenceModel(model) if model.strip() else SharedWords()
+
+
 class SentenceModel:
     """A model of sentence-transformers. It is loaded at first use, because its name is enough to find the remaining work."""
 
     def __init__(self, model: str) -> None:
-        if not model.strip():
-            raise InputError(
-                "choose an embedding model with --embedder: a folder, an installed package that contains one, or a name on the hub"
-            )
         folder = Path(model).expanduser()
         if not folder.is_dir() and (model.startswith((".", "/", "~")) or folder.exists()):
             raise InputError(f"there is no folder '{model}': pass that of a sentence-transformers model")

@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from camel.core.model import Model
 from camel.index.facets import elements
 from camel.jobs.job import Job, Step
 from camel.maps.diversity import THRESHOLD, Diversity, diversity, duplicates
-from camel.maps.embedders import Embedder
+from camel.maps.embedders import Embedder, common_words
 from camel.maps.embedding import KEPT, SAMPLE, Embedding, Of, checked, home
 from camel.maps.layout import FIT, Vectors, need_package, place
 from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, point_name, schema, write
@@ -119,13 +119,7 @@ def _terms(text: str) -> list[str]:
 
 
 def _tells(word: str) -> bool:
-    return 2 < len(word) < 30 and word not in _common()
-
-
-@cache
-def _common() -> frozenset[str]:
-    """Return words that never become labels, because they occur in all groups or come from the prompts."""
-    return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
+    return 2 < len(word) < 30 and word not in common_words()
 
 
 REPEATS = 1_000

@@ -86,6 +86,8 @@ class LocalServer:
     """Context window of each call, prompt plus completion. The bundled model was trained with 8,192."""
     model_path: Path | None = None
     """A GGUF file; `None` is the bundled SmolLM2-135M-Instruct."""
+    chat_template: str = ""
+    """The text of a chat template that replaces the file's own."""
     cache_mib: int = _PROMPT_CACHE_MIB
     """Memory in MiB for cached prompts whose slot another call needs. 0: no such cache."""
     slot_similarity: float = 0.1
@@ -395,6 +397,7 @@ def _main(settings: str) -> None:
     params = xllamacpp.CommonParams()
     params.model.path = str(given.model_path)
     params.model_alias = {given.alias}
+    params.chat_template = given.chat_template
     params.hostnames = [_HOST]
     params.port = given.port
     params.n_parallel = given.parallel

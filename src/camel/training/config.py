@@ -10,6 +10,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.toml import convert_table, read_table
+from camel.training.weights import template_text
 
 
 class Adapter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,6 +50,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """Maximum number of tokens per row. The end of a longer row is cut off."""
     adapter: Adapter | None = None
     """Settings of low-rank adapters. None trains every weight."""
+    chat_template: str = ""
+    """The chat template of a base model that has none: `vicuna`, or the path of a Jinja file."""
     precision: str = "auto"
     """Precision of the weights: bf16, fp32, or auto (bf16 on a GPU, fp32 on a CPU)."""
     seed: int = 0
@@ -101,7 +104,9 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that affect the weights, without `out`, `save_every` and `at_once`."""
-        return msgspec.to_builtins(msgspec.structs.replace(self, out="", save_every=50, at_once=1))
+        text = template_text(self.chat_template) if self.chat_template else ""
+        changed = {"out": "", "save_every": 50, "at_once": 1, "chat_template": text}
+        return msgspec.to_builtins(msgspec.structs.replace(self, **changed))
 
     def fingerprint(self, data: str) -> str:
         """Return a short hash of the settings and of `data`, a digest of the rows."""

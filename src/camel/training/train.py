@@ -33,7 +33,17 @@ from camel.storage import inside
 from camel.training.config import TrainConfig
 from camel.training.data import digest_of, pairs, tokenized
 from camel.training.stored_rows import Rows
-from camel.training.weights import GGUF, MERGED, content_of, converter, need, opened, to_gguf
+from camel.training.weights import (
+    GGUF,
+    MERGED,
+    check_template,
+    content_of,
+    converter,
+    need,
+    opened,
+    template_text,
+    to_gguf,
+)
 
 _WIDTH, _HEIGHT = 640, 200
 
@@ -206,6 +216,7 @@ def prepared(config: TrainConfig, *, gguf: bool) -> tuple[list[Rows], dict[str, 
     """Check the inputs and the output folder before a training starts. Return the rows and the content of `config.json`."""
     if gguf:
         converter()  # fail now if it is missing, not after the last step
+    check_template(config.model, config.chat_template)
     rows = _rows(config)
     for one in rows:
         one.check()
@@ -257,8 +268,10 @@ def _trainer(
         raise InputError("4-bit weights need a GPU. Remove adapter.bits")
     transformers.set_seed(config.seed)
     model, tokenizer = opened(config.model, bits=bits, precision=precision)
-    if tokenizer.chat_template is None:
-        raise InputError(f"'{config.model}' has no chat template. Use a chat model")
+    if config.chat_template:
+        tokenizer.chat_template = template_text(config.chat_template)
+    elif tokenizer.chat_template is None:  # a model of the hub
+        raise InputError(f"'{config.model}' has no chat template. Add --chat-template vicuna, or a file")
     with need("accelerate").PartialState(cpu=not gpu).main_process_first():
         if config.preferences:
             data = pairs(config.preferences, out / "tokens")

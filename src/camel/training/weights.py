@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +14,8 @@ from typing import Any
 from camel.core.errors import CamelError, InputError, MissingExtra
 
 LOCAL = "local"
+TEMPLATES = Path(__file__).parent / "templates"
+"""Folder of the chat templates that ship with CAMEL."""
 MERGED = "merged"
 GGUF = "model.gguf"
 
@@ -66,6 +69,41 @@ def on_disk(name: str) -> Path | None:
     if (path / MERGED / "config.json").is_file():  # the folder of a training
         return path / MERGED
     return path if path.exists() else None
+
+
+def template_text(name: str) -> str:
+    """Return a chat template: a shipped one by its name, such as `vicuna`, or the text of a file."""
+    shipped = sorted(file.stem for file in TEMPLATES.glob("*.jinja"))
+    path = TEMPLATES / f"{name}.jinja" if name in shipped else Path(name)
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"the chat template {name!r} cannot be read ({error}). Use {' or '.join(shipped)}, or the path of a Jinja file"
+        ) from None
+
+
+def check_template(name: str, template: str) -> None:
+    """Raise an `InputError` if a model on this disk has no chat template and none is given."""
+    if template:
+        template_text(template)
+    elif has_template(name) is False:
+        raise InputError(
+            f"'{name}' is a base model without a chat template. Add --chat-template vicuna (in a file: chat_template), as in the "
+            "paper, or the path of another Jinja template. It is saved with the trained model"
+        )
+
+
+def has_template(name: str) -> bool | None:
+    """Return whether a model on this disk has a chat template. Return None for models elsewhere."""
+    path = on_disk(name) if name != LOCAL else None
+    if path is None:
+        return None
+    if path.is_file():
+        return "tokenizer.chat_template" in need("gguf").GGUFReader(path).fields
+    settings = path / "tokenizer_config.json"
+    inside = settings.is_file() and bool(json.loads(settings.read_text("utf-8")).get("chat_template"))
+    return inside or any((path / f"chat_template.{kind}").is_file() for kind in ("jinja", "json"))
 
 
 def content_of(name: str) -> str:

@@ -54,7 +54,7 @@ from camel.training.emergence.results import Figures, figures
 from camel.training.launch import launched as train
 from camel.training.stored_rows import Rows
 from camel.training.train import CONFIG, RESULT, Trained
-from camel.training.weights import GGUF, MERGED, converter, to_gguf
+from camel.training.weights import GGUF, MERGED, check_template, converter, template_text, to_gguf
 
 PARALLEL = 2
 """Maximum number of calls in flight to a model that the study serves itself."""
@@ -125,10 +125,11 @@ def lend(
     base_url: str = "",
     guided: str = "",
     context: int = 4_096,
+    template: str = "",
     say: Say = lambda line: None,
 ) -> Model:
     """Return a client for the model at a location. A folder of transformers is converted to GGUF once, in the folder
-    `scratch`."""
+    `scratch`. `template` is the text of a chat template for a model that is served here."""
     if guided and guided not in get_args(Guide):
         raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
     if place.path is None:
@@ -138,7 +139,13 @@ def lend(
 
     def server() -> LocalServer:
         path = _file(place, scratch, say)
-        return LocalServer(model_path=path, alias=place.name, context_tokens=context, parallel=PARALLEL)
+        return LocalServer(
+            model_path=path,
+            alias=place.name,
+            context_tokens=context,
+            parallel=PARALLEL,
+            chat_template=template,
+        )
 
     return ServedModel(place.label, server, context, say=say)
 
@@ -194,6 +201,11 @@ class Emergence(Job):
         self.judges = [find_place(one, say) for one in dict.fromkeys(config.judges)]
         self.writer = find_place(config.writer, say) if config.writer else self.judges[0]
         self._trainings = [self._training(number) for number in range(len(config.steps))]
+        trained = [one for one in self._trainings if one]
+        template = trained[0].chat_template if trained else str(config.train.get("chat_template", ""))
+        for model in [str(self._base.path)] * bool(self._base.path) + [one.model for one in trained[:1]]:
+            check_template(model, template)
+        self._template = template_text(template) if template else ""
         labels = [one.label for one in self.members()]
         if len(set(labels)) != len(labels):
             raise InputError(f"a step has the name of another model, '{labels[0]}'. Rename the step")
@@ -273,6 +285,7 @@ class Emergence(Job):
                 base_url=self._base_url,
                 guided=self.config.guided,
                 context=self.config.context,
+                template=self._template if place == self._base else "",
                 say=self._say,
             )
         return self._lent[place]
