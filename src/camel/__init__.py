@@ -60,6 +60,7 @@ _HOME = {
     "jobs.item": "Item",
     "jobs.job": "ItemFailed Job Stage",
     "jobs.runner": "Outcome",
+    "library.branches": "Branches fork",
     "library.execution": "on_cluster run_job",
     "library.jobs": "generate",
     "library.row_making": "make_rows",

@@ -241,6 +241,12 @@ from camel.jobs.job import (
     Stage as Stage,
 )
 from camel.jobs.runner import Outcome as Outcome
+from camel.library.branches import (
+    Branches as Branches,
+)
+from camel.library.branches import (
+    fork as fork,
+)
 from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job
 from camel.library.jobs import generate as generate

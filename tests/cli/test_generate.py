@@ -305,7 +305,7 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     refused = camel("generate", "config.toml", cwd=tmp_path)
     assert refused.status == 2
     assert refused.stderr.splitlines()[1:3] == ["  counts.task: 2 → 3", "  seed: not set → 7"]
-    assert "--fork NEWDIR" in refused.stderr
+    assert "--reuse-lists NEWDIR" in refused.stderr
     assert "concurrency" not in refused.stderr
     assert "fingerprint" not in refused.stderr
     assert endpoint.ledger().requests == requests
@@ -336,11 +336,11 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     told = camel("plan", "config.toml", cwd=tmp_path).stdout
     assert told.splitlines()[1] == "  counts.task: 2 → 3"
     assert " done" not in told
-    dry = camel("generate", "config.toml", "--fork", "forked", "--dry-run", cwd=tmp_path).stdout
+    dry = camel("generate", "config.toml", "--reuse-lists", "forked", "--dry-run", cwd=tmp_path).stdout
     assert "on 8 of" in dry
     assert not (tmp_path / "forked").exists()
     assert endpoint.ledger().requests == before
-    done = camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path)
+    done = camel("generate", "config.toml", "--reuse-lists", "forked", cwd=tmp_path)
     start = done.stdout.splitlines().index(dry.splitlines()[0])
     assert dry.splitlines()[:3] == done.stdout.splitlines()[start : start + 3]
     assert done.status == 0, done.stderr
@@ -352,12 +352,14 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert len(chats(tmp_path, "forked")) == 12
     # The same command continues it; a folder with other files is not touched.
     before = endpoint.ledger().requests
-    assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).status == 0
+    assert camel("generate", "config.toml", "--reuse-lists", "forked", cwd=tmp_path).status == 0
     assert endpoint.ledger().requests == before
-    assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).status == 2
+    assert (
+        camel("generate", "config.toml", "--reuse-lists", "run", "--out", "forked", cwd=tmp_path).status == 2
+    )
     write(tmp_path, endpoint, more="seed = 7")
-    done = camel("generate", "config.toml", "--fork", "second", cwd=tmp_path)
-    assert "forked from run" in done.stdout
+    done = camel("generate", "config.toml", "--reuse-lists", "second", cwd=tmp_path)
+    assert "lists of run" in done.stdout
     assert "assistant_role, user_role, task (seed changed)" in done.stdout
     listed = camel("run", "list", ".", cwd=tmp_path).stdout
     assert listed.count(" complete ") == 3
@@ -494,7 +496,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("plan", "nowhere.toml"), "cooking"),
         (("plan", "modelless.toml"), "model is missing"),
         (("generate", "config.toml", "--concurrency", "0"), "--concurrency"),
-        (("generate", "config.toml", "--fork", "new"), "run"),
+        (("generate", "config.toml", "--reuse-lists", "new"), "run"),
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
         (("plan", "config.toml", "--scale", "planet=3"), "planet"),
         (("plan", "config.toml", "--rate", "0"), "--rate"),

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from camel import ChatModel, InputError, Run
 from camel.generation.config import GenerateConfig, read_config
-from camel.generation.fork import look
 from camel.generation.opening import open_run
 from camel.generation.plan import make_plan
+from camel.generation.reuse import look
 from camel.jobs.status import read_status
 from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings
 from camel.models.spec import ModelSpec

@@ -106,7 +106,7 @@ def test_prompts_may_change_while_there_is_only_a_preview(tmp_path: Path, rows: 
         declared.write_text(declared.read_text().replace("specify = true", "specify = false"))
         refused = camel("generate", "camel.toml", cwd=tmp_path)
         assert refused.status == 2
-        assert "--fork" in refused.stderr
+        assert "--reuse-lists" in refused.stderr
         assert len(Run(tmp_path / "run")) == 12
 
 

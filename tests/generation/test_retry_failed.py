@@ -151,5 +151,5 @@ def test_what_was_compacted_and_removed_cannot_be_retried(endpoint: Moody, faile
     asked = len(endpoint.requests)
     done = generate(failed, "--retry-failed")
     assert done.status == 2
-    assert "--fork" in done.stderr
+    assert "--reuse-lists" in done.stderr
     assert len(endpoint.requests) == asked

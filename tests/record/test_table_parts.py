@@ -293,7 +293,9 @@ def test_the_columns_and_their_types():
     found = {field.name: str(field.type).replace("element: ", "item: ") for field in table.schema()}
     assert found == {
         "id": text,
-        "task": struct(original=text, specified=text, model=text, usage=usage, finish=text, guided=text),
+        "task": struct(
+            original=text, specified=text, model=text, usage=usage, finish=text, guided=text, word_limit=whole
+        ),
         "speakers": listed(struct(**seat, tools=listed(text), tool_form=text)),
         "messages": listed(message),
         "stop": struct(reason=text, detail=text, speaker=text, failure=text),

@@ -28,9 +28,9 @@ from camel.engine.stage import read_step
 from camel.engine.supervisor import StepPass, run_here
 from camel.formats import exporters
 from camel.generation.config import GenerateConfig, RunSection
-from camel.generation.fork import fork_run
 from camel.generation.generate import Generation
 from camel.generation.plan import committed_in
+from camel.generation.reuse import reuse_lists
 from camel.generation.translate import Translation
 from camel.jobs.budget import Budget
 from camel.jobs.cluster import JobFactory, JobSite, rates_of
@@ -179,7 +179,7 @@ def test_a_fork_from_a_store_takes_the_lists(
     for target in (str(tmp_path / "new"), bucket("new")):
         new = config(endpoint, target)
         for _ in range(2):
-            forked = fork_run(new, old.where)
+            forked = reuse_lists(new, old.where)
             assert sorted(forked.stages()) == ["assistant_role", "task", "user_role"]
         folder = open_folder(target)
         assert verify(folder).sound

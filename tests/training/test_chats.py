@@ -101,7 +101,7 @@ def test_a_base_model_is_found_before_the_training(tmp_path: Path, inside: dict[
     for name, text in {"config.json": "{}", "tokenizer_config.json": "{}", **inside}.items():
         (tmp_path / name).write_text(text)
     assert has_template(str(tmp_path)) == bool(inside)
-    assert has_template("somebody/a-model-on-the-hub") is None
+    assert has_template("team/a-model-on-the-hub") is None
     if not inside:
         with pytest.raises(InputError, match="--chat-template"):
             check_template(str(tmp_path), "")

@@ -70,6 +70,7 @@ PARTS = {
         (
             "scenarios.scenario",
             "scenarios.reading",
+            "scenarios.choosing",
             "scenarios.checking",
             "generation.config",
             "inputs.settings",
@@ -118,6 +119,8 @@ PARTS = {
         "Studies, comparisons, votes and HumanEval.",
         (
             "library.studies",
+            "library.branches",
+            "evaluation.effects",
             "evaluation.agents",
             "evaluation.contest",
             "evaluation.contest_records",

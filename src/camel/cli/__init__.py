@@ -16,6 +16,7 @@ from camel.cli.doctor import doctor
 from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
+from camel.cli.fork import fork
 from camel.cli.generate import generate
 from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.init import init
@@ -40,7 +41,7 @@ from camel.core.errors import CamelError, Damaged, InputError, advice_for
 
 GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
-    "Generate": (generate, preview, plan, translate, scenarios),
+    "Generate": (generate, preview, plan, fork, translate, scenarios),
     "Read": (explore, show, export, import_, push),
     "Measure": (study, score, ablate, vote, evaluate, map_),
     "Train": (rows, train),

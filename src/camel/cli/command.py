@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from camel.jobs.launch import JobOptions
     from camel.jobs.runner import Outcome
 
-ONCE = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
+ONCE = ("--json", "--retry-failed", "--accept-change", "--force", "--reuse-lists")
 """Options that the resume command does not repeat."""
 
 _CALLS: dict[str, Any] = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
 
 
-ForkOption = Annotated[str, option("After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.", "FOLDER")]  # fmt: skip
+ReuseListsOption = Annotated[str, option("After a change of settings: start a new run in FOLDER, and copy the results that the change does not affect.", "FOLDER")]  # fmt: skip
 
 
 @long_command({**CLUSTER_OPTIONS, "budget_tool_calls": shared.BudgetToolCalls})
@@ -33,7 +33,7 @@ def generate(
     local: shared.Local = False,
     batch: shared.Batch = False,
     out: shared.Out = "",
-    fork: ForkOption = "",
+    reuse_lists: ReuseListsOption = "",
     accept_change: shared.AcceptChange = None,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -48,26 +48,26 @@ def generate(
     if dry_run:
         from camel.cli.plan import dry_run as show
 
-        show(settings, call.as_json, fork)
+        show(settings, call.as_json, reuse_lists)
         return
     source = ""
-    if fork:
-        settings, source = replace(settings, out=fork), settings.where
+    if reuse_lists:
+        settings, source = replace(settings, out=reuse_lists), settings.where
     resume = resume_line(
         call.context,
-        without=("--out",) if fork else (),
-        more=("--out", fork) if fork else (),
+        without=("--out",) if reuse_lists else (),
+        more=("--out", reuse_lists) if reuse_lists else (),
         where=settings.where,
     )
     options = call.configured(settings, accept=accept_change or (), resume=resume)
-    start(call, settings, options, fork_of=source)
+    start(call, settings, options, lists_of=source)
 
 
-def start(call: Invocation, settings: GenerateConfig, options: JobOptions, *, fork_of: str = "") -> None:
+def start(call: Invocation, settings: GenerateConfig, options: JobOptions, *, lists_of: str = "") -> None:
     """Generate a run and exit with its status."""
     from camel.generation.generate import Generation
 
-    job = Generation(settings, fork_of=fork_of)
+    job = Generation(settings, lists_of=lists_of)
     call.run(job, options, done=lambda outcome: _done(job, outcome))
 
 

@@ -60,6 +60,7 @@ MaxMessages = Annotated[int | None, option("End a conversation after this many m
 ScenarioName = Annotated[str, option("Scenario: a name that `camel scenarios` lists, or a folder.", "NAME", autocompletion=scenarios)]
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Also print the system prompts.")]
 ShowReasoning = Annotated[bool, flag("--show-reasoning", "Also print the model's reasoning, below the message that it led to.")]
+SeatName = Annotated[str, option("Whose messages to use: assistant, user or both.", "SEAT")]
 Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
 Allow = Annotated[list[str] | None, option("Allow a tool or world that the file names, such as python, module:function or mcp:SERVER.", "NAME")]
 Acknowledge = Annotated[list[str] | None, option("Include harmful conversations with this label, such as misalignment.", "LABEL")]

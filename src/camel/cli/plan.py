@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MONTH = 30 * 24.0
 OTHER = (
     "camel generate does not continue it. The plan below is for a new run (--out PATH). To reuse what the changes\n"
-    "allow: camel generate CONFIG.toml --fork FOLDER --dry-run\n"
+    "allow: camel generate CONFIG.toml --reuse-lists FOLDER --dry-run\n"
 )
 
 ScaleOption = Annotated[list[str] | None, option("Estimate for another length of a level, which is one of the scenario's lists, such as task=100.", "LEVEL=N")]  # fmt: skip
@@ -77,15 +77,15 @@ def plan(
     _show(settings, _counts(scale or []), rate, as_json)
 
 
-def dry_run(config: GenerateConfig, as_json: bool, fork: str = "") -> None:
-    """Print the plan and one prompt of each kind. If `fork` is given, plan a fork of the configured run into that folder."""
+def dry_run(config: GenerateConfig, as_json: bool, reuse: str = "") -> None:
+    """Print the plan and one prompt of each kind. If `reuse` is given, plan a run in that folder that reuses lists of the configured one."""
     from msgspec.structs import replace
 
     from camel.scenarios import sample
 
     prompts = sample(config.loaded_scenario())
-    if fork:
-        _show(replace(config, out=fork), {}, None, as_json, prompts, config.where)
+    if reuse:
+        _show(replace(config, out=reuse), {}, None, as_json, prompts, config.where)
     else:
         _show(config, {}, None, as_json, prompts)
     if as_json:
@@ -103,16 +103,16 @@ def _show(
     prompts: Any = (),
     source: str = "",
 ) -> None:
-    """Print a plan. If `source` is given, the plan is that of a fork of the run at `source`."""
-    from camel.generation.forecast import fork_lines, rate_of, warnings
-    from camel.generation.fork import committed_by_fork, look
+    """Print a plan. If `source` is given, the plan is that of a run that reuses lists of the run at `source`."""
+    from camel.generation.forecast import rate_of, reuse_lines, warnings
     from camel.generation.opening import changes
     from camel.generation.plan import committed_in, limits, make_plan
+    from camel.generation.reuse import committed_with_lists, look
     from camel.runs.run import open_folder
 
     folder = open_folder(config.where)
     forked = look(config, source) if source else None
-    known = committed_by_fork(config, source, forked) if forked else committed_in(folder, config)
+    known = committed_with_lists(config, source, forked) if forked else committed_in(folder, config)
     changed = changes(folder, config, config.loaded_scenario()) if folder.exists else []
     made = make_plan(config, counts=counts, committed=known)
     rate = rate_of(config, given, source)
@@ -129,7 +129,7 @@ def _show(
                 for one in limits(made, config.budget, left)
             },
             "changed": changed,
-            "fork": forked and {"of": source, **forked._asdict()},
+            "reuse": forked and {"of": source, **forked._asdict()},
             "prompts": [{"title": prompt.title, "text": prompt.text} for prompt in prompts],
         }
         print_json(made.to_dict() | timing)
@@ -148,7 +148,7 @@ def _show(
             ],
             "yellow",
         )
-    show(fork_lines(source, forked, made) if forked else ())
+    show(reuse_lines(source, forked, made) if forked else ())
     show([f"{made.scenario}: {made.shape}"], "bold")
     head, rows = _stages(made)
     table(head, rows, right=range(1, 6))

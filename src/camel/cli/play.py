@@ -36,9 +36,9 @@ HistoryOption = Annotated[bool, option("With --human: save what you type, to rec
 
 
 def play(
-    assistant: AssistantOption = "",
-    user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = "",
-    task: shared.TaskText = "",
+    assistant: AssistantOption = ROLES[0],
+    user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = ROLES[1],
+    task: shared.TaskText = TASK,
     scenario: shared.ScenarioName = "",
     chosen: SetOption = None,
     human: HumanOption = None,
@@ -93,15 +93,15 @@ def play(
         raise InputError("--tools are for a model: remove --tools or --human assistant")
     toolbox = Toolbox(tools or [], form="text" if local else "native")
     sampling = read_sampling(local, temperature, max_tokens, seed=seed)
-    end, cast = None, Cast(assistant or ROLES[0], user or ROLES[1], task or TASK, paper(), {})
+    end, cast = None, Cast(assistant, user, task, paper(), {})
     if prompts:
         cast = cast._replace(inception=_read_prompts(prompts))
     if scenario:
-        if assistant or user or prompts:
+        if (assistant, user) != ROLES or prompts:
             raise InputError(
                 "a scenario has its own roles and prompts. Remove --assistant, --user and --prompts, or use --set"
             )
-        end, cast = choose_cast(scenario, task, _values(chosen or []))
+        end, cast = choose_cast(scenario, "" if task == TASK else task, _values(chosen or []))
         specify, word_limit = specify and end.specify, end.word_limit
         end = replace(end, max_messages=max_messages or end.max_messages)
     elif chosen:

@@ -23,7 +23,6 @@ WITH_FILE = ("--force", "--json", "--budget-hours")
 LENGTH = 2048
 
 GivenArgument = Annotated[list[str], argument("RUN... | RECIPE.toml", "Runs to use, or a recipe file that lists the runs and all settings.", autocompletion=complete_runs)]  # fmt: skip
-SeatOption = Annotated[str, option("Whose messages to train on: assistant, user or both.", "SEAT")]  # fmt: skip
 MarkersOption = Annotated[bool, flag("--markers", "Keep the words of the format, such as Instruction: and Solution:.")]  # fmt: skip
 InceptionOption = Annotated[bool, flag("--inception", "With --system: use the CAMEL paper's prompts for conversations that have none.")]  # fmt: skip
 NearOption = Annotated[float, option("Exclude rows with at least this similarity to an earlier row, from 0.5 to 1; 0 turns this off.", "SHARE")]  # fmt: skip
@@ -34,7 +33,7 @@ def rows(
     call: Invocation,
     given: GivenArgument,
     out: shared.Out = "rows",
-    seat: SeatOption = "assistant",
+    seat: shared.SeatName = "assistant",
     length: shared.RowLength = LENGTH,
     markers: MarkersOption = False,
     system: Annotated[bool, flag("--system", "Start each row with the system prompt.")] = False,

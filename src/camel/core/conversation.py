@@ -20,11 +20,21 @@ from msgspec.structs import replace
 from camel.core.acting import ActingModel, Workplace, action_entries, tools_prompt
 from camel.core.checks import shown
 from camel.core.errors import ContextOverflow, InputError, Left, ModelError
-from camel.core.heard import Hears, Wording, by_name, edges_of, everyone, listeners_of, together, with_actions
+from camel.core.heard import (
+    Hears,
+    Wording,
+    by_name,
+    edges_of,
+    everyone,
+    listeners_of,
+    sent_for,
+    together,
+    with_actions,
+)
 from camel.core.history import History
 from camel.core.memory import Forgotten, HistoryPolicy, forget, summarize
 from camel.core.message import Message, Sampling, TokenTrace, Usage, well_formed
-from camel.core.model import Expects, Model, Reply, Request, Watch, checked_model
+from camel.core.model import Choice, Expects, Model, Reply, Request, Watch, checked_model
 from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
 from camel.core.tools import ActionInterrupted, Toolbox, checked_toolbox
 from camel.core.transcript import Speaker, Transcript
@@ -379,6 +389,29 @@ class Conversation:
         other._watch = None
         other._told = len(other.transcript.messages)
         return other
+
+    def restore(self, record: Transcript) -> None:
+        """Add the messages of a record of this conversation, without calling a model. Their usage is not counted again."""
+        for index, message in enumerate(record.messages):
+            if message.forgot or message.summary:
+                self._inboxes[message.speaker].clear()
+                self._histories[message.speaker] = history = History()
+                for entry in sent_for(record, index):
+                    history.append(entry)
+                self._forgotten[message.speaker] = Forgotten(message.forgot, summary=message.summary)
+            if message.seen < 0:  # the speakers that speak together hear nothing of each other
+                together = [one.speaker for one in record.messages[index + 1 :] if one.seen == index]
+                for name in (message.speaker, *together):
+                    self._opened(name)
+            choice = Choice(message.content, message.finish, reasoning=message.reasoning)
+            # Its usage measures the length of the prompt.
+            usage = Usage() if message.summary else message.usage
+            reply = Reply((choice,), usage, message.model, actions=tuple(message.actions))
+            reply = replace(reply, deliberation=message.deliberation)
+            heard = self._heard(self.agents[message.speaker], reply, message.seen)
+            self.transcript.messages[-1] = replace(heard, usage=Usage())
+        self.transcript.stop = None
+        self._told = len(self.transcript.messages)
 
     def _repr_html_(self) -> str:
         """Show the messages so far in a notebook."""

@@ -29,6 +29,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     finish: FinishReason = "stop"
     """How the specifier's reply ended. After a refusal or a filtered reply, the agents work on the original task."""
     guided: str = ""
+    word_limit: int = 0
+    """Maximum number of words that the specifier was asked for. 0: none."""
 
     @property
     def text(self) -> str:
@@ -77,7 +79,7 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
         reply = await (self.model or model).reply(request)
         finish = reply.choices[0].finish
         specified = "" if finish in ("refusal", "content_filter") else well_formed(reply.content).strip()
-        return Task(task.original, specified, reply.model, reply.usage, finish, reply.guided)
+        return Task(task.original, specified, reply.model, reply.usage, finish, reply.guided, self.word_limit)
 
 
 SPECIFIER = "specifier"

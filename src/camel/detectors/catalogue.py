@@ -18,6 +18,7 @@ from camel.detectors.languages import language_drift
 from camel.detectors.repeating import message_loop, repeated_instruction, sycophancy_loop
 from camel.detectors.replies import empty_promise, flake_reply, refusal
 from camel.detectors.seats import format_violation, role_flipping
+from camel.detectors.topics import assistant_question, long_task, topic_deviation
 
 _QUESTIONS = {
     role_flipping: "Does the speaker of that message take the other's seat: an assistant who instructs, or a user who solves or offers help?",
@@ -30,6 +31,9 @@ _QUESTIONS = {
     language_drift: "Is that message in another language than the rest, without having been asked for?",
     format_violation: "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
     sycophancy_loop: "Do the messages up to that one praise or agree with each other instead of working on the task?",
+    assistant_question: "Does the assistant ask the user a question in that message, instead of solving what was asked?",
+    topic_deviation: "Is that message about something else than the task?",
+    long_task: "Does the specified task have more words than the specifier was asked for?",
     repeated_call: "Does the speaker call a tool again with the same arguments for that message, although nothing can have changed?",
     ignored_error: "Did the tool calls for that message fail, while the message reports a success or a result?",
     claimed_action: "Does that message claim an action, such as running code or sending an e-mail, that the speaker did not execute?",

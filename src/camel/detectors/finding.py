@@ -13,7 +13,7 @@ import msgspec
 from camel.core.transcript import Transcript
 
 WHOLE = -1
-"""Index of a finding about the whole conversation. No built-in rule uses it, but your own rules may."""
+"""Index of a finding about the whole conversation."""
 MAX_EVIDENCE = 200
 """Maximum number of characters of evidence."""
 

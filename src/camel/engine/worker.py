@@ -255,7 +255,7 @@ class _Steps:
         if kept and not self._forked:
             raise ReplayMismatch(
                 f"step {step} of item {self._index} of stage '{self._shard.stage.name}' differs from the journal: a prompt, "
-                "a list or the code has changed since. Undo the change, or start a new run with `--fork FOLDER`"
+                "a list or the code has changed since. Undo the change, or start a new run with `--reuse-lists FOLDER`"
             )
         return repaid
 

@@ -41,9 +41,10 @@ class AskedModel(NamedTuple):
 
     def fitting(self, sampling: Sampling) -> Sampling:
         """Limit the length of the answer to a quarter of the context window, and return the changed sampling settings."""
-        most = LARGE // 4 if self.window is None else max(64, self.window // 4)
+        window = self.small_window
+        most = LARGE // 4 if window is None else max(64, window // 4)
         wanted = sampling.max_tokens
-        if wanted is not None and (wanted <= most or self.window is None):
+        if wanted is not None and (wanted <= most or window is None):
             return sampling
         return msgspec.structs.replace(sampling, max_tokens=most)
 

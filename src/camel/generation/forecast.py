@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from camel.core.message import Usage
 from camel.generation.config import Figure, GenerateConfig
-from camel.generation.fork import Forked, look
 from camel.generation.guesses import case_of
 from camel.generation.opening import EARLIER
 from camel.generation.plan import (
@@ -25,6 +24,7 @@ from camel.generation.plan import (
     make_plan,
     read_committed,
 )
+from camel.generation.reuse import Reused, look
 from camel.generation.table_plan import count_rows
 from camel.generation.toolboxes import RunTools
 from camel.jobs.log import last_events, part_of, read_log
@@ -100,8 +100,8 @@ class PlanEstimator:
     """Estimates a run from its committed shards as it proceeds. It ignores other finished items, because those that end
     first are short."""
 
-    def __init__(self, folder: RunFolder, config: GenerateConfig, fork_of: str = "") -> None:
-        self._folder, self._config, self._fork_of = folder, config, fork_of
+    def __init__(self, folder: RunFolder, config: GenerateConfig, lists_of: str = "") -> None:
+        self._folder, self._config, self._lists_of = folder, config, lists_of
         self._shards = committed_in(folder, config)
         self._items = count_rows(config) if config.inputs else None
 
@@ -121,9 +121,9 @@ class PlanEstimator:
 
     def forecast(self) -> Iterator[str]:
         """Yield lines about what the run reuses from another one, its estimated cost, and whether the budget suffices."""
-        plan, config, source = self.plan(), self._config, self._fork_of
+        plan, config, source = self.plan(), self._config, self._lists_of
         if source:
-            yield from fork_lines(source, look(config, source), plan)
+            yield from reuse_lines(source, look(config, source), plan)
         if self._folder.store.folders(EARLIER) and not plan.stages[-1].done:
             yield "again   the settings have changed since the preview: its conversations are made again"
         yield f"expect  {summary(plan)}"
@@ -131,11 +131,11 @@ class PlanEstimator:
             yield f"budget  {line}"
 
 
-def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
-    """Return lines about what a fork reuses of a run, what is asked again and why, and the estimate."""
-    kept, why = forked
+def reuse_lines(source: str, reused: Reused, plan: Plan) -> list[str]:
+    """Return lines about what a new run reuses of another, what is asked again and why, and the estimate."""
+    kept, why = reused
     what = f"reuses its lists of {', '.join(kept)}" if kept else "reuses nothing"
-    lines = [f"forked from {source}: {what}"]
+    lines = [f"lists of {source}: {what}"]
     for reason in dict.fromkeys(why.values()):
         levels = ", ".join(level for level in why if why[level] == reason)
         lines.append(f"  asked again: the lists of {levels} ({reason})")
@@ -189,7 +189,7 @@ def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
 
 
 def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
-    """Return the expected rate of calls: `given`, or measured in this run or the one it was forked from, or assumed."""
+    """Return the expected rate of calls: `given`, or measured in this run or the one whose lists it reuses, or assumed."""
     if given is not None:
         return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
     folder = open_folder(config.where)

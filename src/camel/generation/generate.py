@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from camel.core.model import Model
 from camel.generation.config import ANSWERS, GenerateConfig, last_stage
 from camel.generation.forecast import PlanEstimator
-from camel.generation.fork import fork_run
 from camel.generation.maker import Maker
 from camel.generation.opening import item_stages, open_run
+from camel.generation.reuse import reuse_lists
 from camel.generation.seats import JUDGE, models_at
 from camel.generation.table_plan import first_segments, plan_preview, plan_rows
 from camel.generation.toolboxes import RunTools
@@ -38,7 +38,7 @@ class Generation(Job):
     config: GenerateConfig
     model: Model | None = None
     """Replaces the configured model, for example by one on this machine."""
-    fork_of: str = ""
+    lists_of: str = ""
     """A run whose lists are reused, if they would be asked for in the same way."""
     preview: int = 0
     """Number of conversations of a preview. 0: all conversations."""
@@ -65,8 +65,8 @@ class Generation(Job):
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Open or create the run's folder. Raise an `InputError` if its configuration differs."""
         arrow()  # fail before any call is paid if results cannot be stored
-        if self.fork_of:
-            return fork_run(self.config, self.fork_of, accept)
+        if self.lists_of:
+            return reuse_lists(self.config, self.lists_of, accept)
         return open_run(self.config, self.config.loaded_scenario(), accept=accept)
 
     def prepare(self, run: RunFolder) -> None:
@@ -90,12 +90,12 @@ class Generation(Job):
 
     def estimator(self, run: RunFolder) -> PlanEstimator:
         """Return an estimator that is updated as the run proceeds."""
-        return PlanEstimator(run, self.config, self.fork_of)
+        return PlanEstimator(run, self.config, self.lists_of)
 
     def absolute(self) -> Generation:
         """Return the job with an absolute path of its folder."""
         config = replace(self.config, out=absolute_place(self.place))
-        return replace_fields(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
+        return replace_fields(self, config=config, lists_of=self.lists_of and absolute_place(self.lists_of))
 
     @property
     def title(self) -> str:

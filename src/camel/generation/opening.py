@@ -44,7 +44,7 @@ def open_run(
         planned=planned,
     )
     hint = (
-        "undo the change, start a new run with --fork NEWDIR (reuses lists) or --out DIR, or, if only the model changed, add "
+        "undo the change, start a new run with --reuse-lists NEWDIR (reuses lists) or --out DIR, or, if only the model changed, add "
         "--accept-change model.name"
     )
     return open_made_from(config.where, settings, accept, hint, own_size=config.shard_size is not None)

@@ -51,5 +51,5 @@ def _need_own_files(folder: RunFolder, stage: str, shards: set[int]) -> None:
             if not folder.store.exists(other.file):
                 raise InputError(
                     f"failed items of '{folder.address}' cannot be retried: `camel run gc --compacted` has removed files of "
-                    f"its shards, such as '{other.file}'. Make a new run with `camel generate --fork NEWDIR`"
+                    f"its shards, such as '{other.file}'. Make a new run with `camel generate --reuse-lists NEWDIR`"
                 )

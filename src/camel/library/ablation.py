@@ -99,8 +99,8 @@ class Ablation(Job):
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield the generation of each variant's run, followed by the detectors' scan of it."""
         for variant in self.variants:
-            fork_of = "" if variant.name == WHOLE else str(self.run_of(self.variants[0]))
-            yield Generation(self.config_of(variant), self.model, fork_of)
+            lists_of = "" if variant.name == WHOLE else str(self.run_of(self.variants[0]))
+            yield Generation(self.config_of(variant), self.model, lists_of)
         for variant in self.variants:
             yield Findings(str(self._kept(variant)), str(self.run_of(variant)), self.processes)
 

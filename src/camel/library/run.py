@@ -25,6 +25,7 @@ from camel.runs.scores import ScoredRun, scores_of_row
 if TYPE_CHECKING:
     from camel.core.model import Model
     from camel.jobs.progress import Snapshot
+    from camel.library.branches import Branches
     from camel.models.spec import ModelSpec
 import os
 import shutil
@@ -78,6 +79,18 @@ class StoredConversation:
     def id(self) -> str:
         """The id of the conversation in the run."""
         return self.transcript.id
+
+    def fork(self, at: int, **given: Any) -> Branches:
+        """Continue the conversation from message `at`, its number as displayed, with a change and without one.
+
+            run["017"].fork(at=7, model="gpt-4.1", n=20).effect("done")
+
+        See `camel.fork` for the arguments.
+        """
+        from camel.library.branches import fork
+
+        given.setdefault("out", f"{self.run.folder.address.rstrip('/')}-branches-{self.id}-{at}")
+        return fork([self.transcript], at, **given)
 
     @property
     def result(self) -> dict[str, Any] | None:

@@ -95,12 +95,16 @@ def check_template(name: str, template: str) -> None:
 
 
 def has_template(name: str) -> bool | None:
-    """Return whether a model on this disk has a chat template. Return None for models elsewhere."""
+    """Return whether a model on this disk has a chat template. Return None if that is unknown, as for models
+    elsewhere."""
     path = on_disk(name) if name != LOCAL else None
     if path is None:
         return None
     if path.is_file():
-        return "tokenizer.chat_template" in need("gguf").GGUFReader(path).fields
+        try:
+            return "tokenizer.chat_template" in need("gguf").GGUFReader(path).fields
+        except (ValueError, IndexError):
+            return None  # damaged: the server that loads it says so
     settings = path / "tokenizer_config.json"
     inside = settings.is_file() and bool(json.loads(settings.read_text("utf-8")).get("chat_template"))
     return inside or any((path / f"chat_template.{kind}").is_file() for kind in ("jinja", "json"))

@@ -1,4 +1,4 @@
-"""Forking: a new run with a changed configuration that reuses lists of an existing run.
+"""Reused lists: a new run with a changed configuration that reuses lists of an existing run.
 
 The one decision to know: only lists are reused. The inputs of a list (its prompt, its size, what it depends on, the model
 and its settings) can be compared. A conversation depends on everything, so all conversations are generated again.
@@ -29,16 +29,16 @@ _MAKES_LISTS = (
 )
 
 
-class Forked(NamedTuple):
-    """What a fork reuses."""
+class Reused(NamedTuple):
+    """What a new run reuses of an existing one."""
 
     kept: list[str]
-    """Levels whose lists the fork reuses."""
+    """Levels whose lists the new run reuses."""
     why: dict[str, str]
     """Why lists of other levels are not reused, by level. Levels that had no list are omitted."""
 
 
-def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str] = ()) -> RunFolder:
+def reuse_lists(config: GenerateConfig, source: str | Path, accept: Collection[str] = ()) -> RunFolder:
     """Open or create the run of `config`, with the lists that it can reuse from the run at `source`."""
     kept = look(config, source).kept
     folder = open_run(config, config.loaded_scenario(), forked_from=str(source), accept=accept)
@@ -46,30 +46,30 @@ def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str]
     return folder
 
 
-def look(config: GenerateConfig, source: str | Path) -> Forked:
-    """Return what a fork would reuse or has reused. Nothing is created."""
+def look(config: GenerateConfig, source: str | Path) -> Reused:
+    """Return what a run would reuse or has reused. Nothing is created."""
     old, new, scenario = open_folder(source), open_folder(config.where), config.loaded_scenario()
     settings = old.settings()
     if new.exists:
         if new.settings().forked_from != str(source):
-            raise InputError(f"'{new.address}' contains another run: fork into a new folder")
+            raise InputError(f"'{new.address}' contains another run: use a new folder")
         open_run(config, scenario)
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
     why = _changed(scenario, settings, decisive)
     there = [level.name for level in scenario.asked if old.committed(level.name)]
-    return Forked(
+    return Reused(
         [level for level in there if level not in why],
         {level: reason for level, reason in why.items() if level in there},
     )
 
 
-def committed_by_fork(config: GenerateConfig, source: str | Path, forked: Forked) -> dict[str, ShardSums]:
-    """Return what a fork has committed, for its plan. If it does not exist yet, return what it will reuse."""
+def committed_with_lists(config: GenerateConfig, source: str | Path, reused: Reused) -> dict[str, ShardSums]:
+    """Return what a run with reused lists has committed, for its plan. If it does not exist yet, return what it will reuse."""
     new, old = open_folder(config.where), open_folder(source)
     if new.exists:
         return committed_in(new, config)
     found = sample_of(old, config)
-    for level in forked.kept:
+    for level in reused.kept:
         sums = found.setdefault(level, ShardSums())
         for one in old.markers(level, old.committed(level)):
             sums.add(Committed(one.rows, Need(), one.shard))
@@ -86,8 +86,8 @@ def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None
             write_whole(path, old.read(marker.file), marker.rows)
             file, size = new.persist(path)
             # The other run paid for it.
-            forked = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
-            if not new.commit(forked):
+            reused = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
+            if not new.commit(reused):
                 new.discard(path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from camel.generation.fork import take_over
+from camel.generation.reuse import take_over
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings

@@ -10,9 +10,9 @@ from msgspec import json, structs
 
 import camel.scenarios as scenarios
 from camel.generation.config import GenerateConfig
-from camel.generation.fork import Forked, committed_by_fork, fork_run, look
 from camel.generation.opening import open_run
 from camel.generation.plan import committed_in, make_plan
+from camel.generation.reuse import Reused, committed_with_lists, look, reuse_lists
 from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
@@ -42,9 +42,9 @@ def config(tmp_path: Path) -> GenerateConfig:
     return made
 
 
-def forked(config: GenerateConfig) -> tuple[Forked, RunFolder]:
+def forked(config: GenerateConfig) -> tuple[Reused, RunFolder]:
     new = structs.replace(config, out=f"{config.out}-new")
-    return look(new, config.out), fork_run(new, config.out)
+    return look(new, config.out), reuse_lists(new, config.out)
 
 
 def edit(config: GenerateConfig, prompt: str) -> None:
@@ -106,7 +106,7 @@ def test_a_look_at_a_fork_says_what_the_fork_does_and_makes_nothing(config: Gene
     edit(config, "tasks.txt")
     new = structs.replace(config, out=f"{config.out}-new")
     seen = look(new, config.out)
-    before = make_plan(new, committed=committed_by_fork(new, config.out, seen))
+    before = make_plan(new, committed=committed_with_lists(new, config.out, seen))
     assert not Path(new.out).exists()
     assert forked(config)[0] == seen
     assert make_plan(new, committed=committed_in(open_folder(new.where), new)) == before

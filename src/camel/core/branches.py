@@ -1,0 +1,165 @@
+"""A branch: a recorded conversation that is continued from one of its messages, unchanged or with a change.
+
+The one decision to know: a branch is restored from the record alone. The speakers' prompts, settings and messages are in
+it, so a branch needs neither the scenario nor the program that made the conversation, and pays for none of its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from camel.core.checks import shown
+from camel.core.conversation import Agent, Conversation, Turns, round_robin
+from camel.core.errors import InputError
+from camel.core.heard import by_name, everyone
+from camel.core.message import Message, Sampling
+from camel.core.model import Expects, Model
+from camel.core.play import Play
+from camel.core.role_playing import ASSISTANT, USER
+from camel.core.stops import MAX_MESSAGES, MaxMessages, StopRule, TokenLimit, play_rules
+from camel.core.tools import Workplace
+from camel.core.transcript import Speaker, Transcript
+
+_EXPECTS: dict[str, Expects] = {USER: "instruction", ASSISTANT: "solution"}
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What differs in a branch. Without any field, the conversation is only continued again."""
+
+    message: str | None = None
+    """The text of the message at which the branch begins. Otherwise its speaker writes a new one."""
+    seat: str = ""
+    """The seat to which the other fields apply. Default: all seats."""
+    role: str = ""
+    """The seat's role, which replaces the recorded one in all prompts. Needs `seat`."""
+    without: str = ""
+    """A sentence that is removed from the system prompts."""
+    sampling: Sampling | None = None
+    model: bool = False
+    """Whether the seat has the other model of the job."""
+
+    def __post_init__(self) -> None:
+        if self.role and not self.seat:
+            raise InputError("a changed role needs the seat that has it, such as assistant")
+
+
+class Continuation(Play):
+    """A continuation of a recorded conversation, before its first new message."""
+
+    def __init__(
+        self,
+        record: Transcript,
+        at: int,
+        models: Mapping[str, Model],
+        change: Change | None = None,
+        *,
+        id: str = "",
+        seed: int | None = None,
+        rules: Sequence[StopRule] | None = None,
+        turns: Turns | None = None,
+        workplace: Workplace | None = None,
+    ) -> None:
+        """Continue from message `at`, counted from 1. `models` are by seat, with `""` for the others. `rules` and `turns` are
+        those of a role play by default, or a fixed order of the speakers."""
+        if not 1 <= at <= len(record.messages) + 1:
+            raise InputError(
+                f"{record.id} has {len(record.messages)} messages, so a branch cannot begin at message {at}"
+            )
+        change = change or Change()
+        kept = record.messages[: at - 1]
+        if change.message is not None:
+            if at > len(record.messages):
+                raise InputError(f"{record.id} has no message {at} whose text could be changed")
+            kept = [*kept, replace(record.messages[at - 1], content=change.message)]
+        self.record = replace(record, messages=kept)
+        self._rules, self._turns, self._place = rules, turns, workplace
+        self._agents = [self._agent(one, models, change, seed) for one in record.speakers]
+        self.transcript = replace(
+            record,
+            id=id or record.id,
+            messages=[],
+            stop=None,
+            task=replace(record.task, usage=type(record.task.usage)()),
+            scores={},
+            result=None,
+            result_call=type(record.result_call)(),
+            rejected=[],
+            unspoken=[],
+        )
+
+    def _agent(
+        self, speaker: Speaker, models: Mapping[str, Model], change: Change, seed: int | None
+    ) -> Agent:
+        own = change.seat in ("", speaker.name)
+        system, opening, role = speaker.system, speaker.opening, speaker.role
+        if change.role:
+            before = next((one.role for one in self.record.speakers if one.name == change.seat), None)
+            if before is None:
+                raise InputError(f"{self.record.id} has no seat {shown(change.seat)}")
+            system, opening = system.replace(before, change.role), opening.replace(before, change.role)
+            role = change.role if own else role
+        if change.without and own:
+            system = " ".join(part.strip(" ") for part in system.split(change.without))
+        sampling = change.sampling if change.sampling is not None and own else speaker.sampling
+        if speaker.tools:
+            raise InputError(
+                f"{speaker.name} of {self.record.id} has tools, and a record does not contain them"
+            )
+        return Agent(
+            name=speaker.name,
+            role=role,
+            model=models.get(speaker.name, models.get("", None)),  # pyright: ignore[reportArgumentType] - checked by Agent
+            system=system,
+            opening=opening,
+            sampling=sampling if seed is None else replace(sampling, seed=seed),
+            expects=_EXPECTS.get(speaker.name) if "Instruction:" in system else None,
+            history=speaker.history,  # pyright: ignore[reportArgumentType] - checked by Agent
+        )
+
+    async def _open(self) -> Conversation:
+        record = self.record
+        if record.wording not in ("", by_name.__name__):
+            raise InputError(
+                f"{record.id} has a wording of its own ({record.wording}), which the record does not contain"
+            )
+        names = [one.name for one in record.speakers]
+        turns = self._turns or round_robin(names)
+        for index, message in enumerate(record.messages):
+            said = turns(record.messages[: index if message.seen < 0 else message.seen])
+            if message.speaker not in ((said,) if isinstance(said, str) else said):
+                raise InputError(
+                    f"the speakers of {record.id} do not take turns in a fixed order, and who speaks next is not in the record. "
+                    "Pass the turns of its society"
+                )
+        conversation = Conversation(
+            self._agents,
+            self.transcript,
+            rules=self._rules or usual_rules(record),
+            turns=turns,
+            hears=everyone if record.hears is None else record.hears,
+            wording=by_name if record.wording else None,
+            hear_actions=record.hear_actions,
+            workplace=self._place,
+        )
+        conversation.restore(record)
+        return conversation
+
+    def asked(self) -> Iterable[Model | None]:
+        """Return the models of all seats."""
+        return [agent.model for agent in self._agents]
+
+
+def usual_rules(record: Transcript) -> Sequence[StopRule]:
+    """Return the stop rules of a role play, or only the limits if the speakers are others."""
+    if {one.name for one in record.speakers} == {USER, ASSISTANT}:
+        return play_rules()
+    return (MaxMessages(MAX_MESSAGES), TokenLimit())
+
+
+def last_shared(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """Return how many messages two branches have in common at their beginning."""
+    same = (a.speaker == b.speaker and a.content == b.content for a, b in zip(one, other, strict=False))
+    return next((place for place, equal in enumerate(same) if not equal), min(len(one), len(other)))

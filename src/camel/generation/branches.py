@@ -1,0 +1,130 @@
+"""Branches of recorded conversations as a declaration, so that the job of `camel.generate` makes them.
+
+The one decision to know: each conversation has branches without the change, too. They are made in the same way at the same
+time, so that the difference between the two kinds is the effect of the change, and not of chance or of a newer model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from camel.core.branches import Change, Continuation, usual_rules
+from camel.core.errors import InputError
+from camel.core.model import Model
+from camel.core.play import Declaration
+from camel.core.stops import StopRule
+from camel.core.tools import Workplace
+from camel.core.transcript import Transcript
+from camel.record.release import RESTRICTED
+
+Kind = Literal["unchanged", "changed"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CHANGED = "changed"
+"""The seat of the other model in the job's models."""
+OF, AT, KIND = "branch_of", "branch_at", "branch_kind"
+"""Inputs of a branch: the id of its conversation, the number of its first new message, and its kind."""
+
+
+@dataclass(frozen=True)
+class Branching(Declaration):
+    """A change at one message of recorded conversations."""
+
+    records: Mapping[str, Transcript]
+    """The conversations by id. Those with fewer messages are left out."""
+    at: int
+    """Number of the message at which the branches begin, from 1."""
+    change: Change = field(default_factory=Change)
+    rules: Sequence[StopRule] = ()
+    row: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        if not self.kept:
+            raise InputError(f"no conversation has a message {self.at}")
+        for one in self.kept.values():
+            if closed := RESTRICTED.intersection(one.labels):
+                raise InputError(
+                    f"{one.id} is labeled {min(closed)}, and harmful conversations cannot be branched"
+                )
+
+    @property
+    def kept(self) -> dict[str, Transcript]:
+        """The conversations that have the message."""
+        return {id: one for id, one in self.records.items() if len(one.messages) >= self.at}
+
+    def rows(self, count: int) -> Iterator[dict[str, str]]:
+        """Yield a row for each branch: `count` of each kind for each conversation."""
+        kinds = KINDS if self.change != Change() else KINDS[:1]
+        for id, record in self.kept.items():
+            for number in range(count):
+                for kind in kinds:
+                    own = {
+                        "id": f"{id}-{self.at}-{kind}-{number + 1:03d}",
+                        OF: id,
+                        AT: str(self.at),
+                        KIND: kind,
+                    }
+                    yield {**record.inputs, **own}
+
+    @property
+    def title(self) -> str:
+        """A short title."""
+        return f"branches at message {self.at}"
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names of the inputs of a branch."""
+        return frozenset({OF, AT, KIND, *(name for one in self.kept.values() for name in one.inputs)})
+
+    def fill(self, row: Mapping[str, Any]) -> Branching:
+        """Return the declaration of one branch."""
+        return replace(self, row={name: str(value) for name, value in row.items()})
+
+    def identity(self) -> dict[str, Any]:
+        """Return what identifies the branches, except the models."""
+        return {
+            "kind": "branches",
+            "at": self.at,
+            "change": msgspec.to_builtins(self.change),
+            "records": {id: _digest(one) for id, one in self.kept.items()},
+            "rules": [msgspec.to_builtins(rule) for rule in self.rules],
+        }
+
+    def with_rules(self, rules: Sequence[StopRule]) -> Branching:
+        """Return a copy with other stop rules."""
+        return replace(self, rules=tuple(rules))
+
+    def own_model(self) -> Model:
+        """Raise an `InputError`: records contain only the names of their models."""
+        raise InputError("the model that continues the conversations is missing")
+
+    def play(
+        self,
+        model: Model | Mapping[str, Model],
+        *,
+        id: str = "",
+        seed: int | None = None,
+        workplace: Workplace | None = None,
+    ) -> Continuation:
+        """Return one branch, ready to start."""
+        record, change = self.records[self.row[OF]], self.change
+        models = dict(model) if isinstance(model, Mapping) else {"": model}
+        other = models.pop(CHANGED, None)
+        at = self.at
+        if self.row[KIND] == "unchanged":
+            # A changed message is compared with the recorded one, anything else with a new message.
+            at += change.message is not None
+            change = Change()
+        elif other is not None:
+            models |= dict.fromkeys([change.seat] if change.seat else [*models, ""], other)
+        rules = self.rules or usual_rules(record)
+        return Continuation(record, at, models, change, id=id, seed=seed, rules=rules, workplace=workplace)
+
+
+def _digest(record: Transcript) -> str:
+    said = [(one.speaker, one.content, one.seen) for one in record.messages]
+    return hashlib.blake2b(msgspec.json.encode([record.speakers, said]), digest_size=8).hexdigest()
