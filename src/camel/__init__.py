@@ -66,6 +66,8 @@ _HOME = {
     "library.row_making": "make_rows",
     "library.run": "Run StoredConversation open_gallery",
     "library.serving": "serve simulated_endpoint",
+    "library.cooperation": "compare_methods",
+    "evaluation.cooperation.report": "CooperationFigures",
     "library.studies": "RunComparison compare study",
     "models.chat": "ChatModel",
     "models.command": "serve_seat",

@@ -220,6 +220,7 @@ from camel.core.world import (
 from camel.engine.stage import (
     write_lines as write_lines,
 )
+from camel.evaluation.cooperation.report import CooperationFigures as CooperationFigures
 from camel.formats.push import push_dataset as push_dataset
 from camel.generation.capacity import plan_cluster as plan_cluster
 from camel.generation.config import (
@@ -247,6 +248,7 @@ from camel.library.branches import (
 from camel.library.branches import (
     fork as fork,
 )
+from camel.library.cooperation import compare_methods as compare_methods
 from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job
 from camel.library.jobs import generate as generate

@@ -120,6 +120,9 @@ PARTS = {
         (
             "library.studies",
             "library.branches",
+            "library.cooperation",
+            "evaluation.cooperation.report",
+            "evaluation.cooperation.exercises",
             "evaluation.effects",
             "evaluation.agents",
             "evaluation.contest",

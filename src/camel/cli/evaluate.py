@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from camel.cli.cooperation import cooperation
 from camel.cli.emergence import emergence
 from camel.cli.evaluate_agents import agents
 from camel.cli.help import HelpCommand, HelpGroup
@@ -17,5 +18,5 @@ def evaluate() -> None:
     """Run the evaluations of the CAMEL paper on your data."""
 
 
-for command in (agents, humaneval, emergence):
+for command in (agents, humaneval, cooperation, emergence):
     app.command(cls=HelpCommand)(command)

@@ -1,0 +1,229 @@
+"""The comparison of methods as a job: blocks of problems are solved by each method, then the answers are checked.
+
+The one decision to know: a block of problems is one item, because a method carries tokens over from one problem to the next.
+So the totals of all methods differ by less than one attempt per block, and blocks are solved in parallel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.core.message import Sampling, Usage
+from camel.core.model import Model
+from camel.engine.stage import write_lines
+from camel.evaluation.cooperation.exercises import Check, Exercise, digest
+from camel.evaluation.cooperation.methods import Attempts, Method, Purse
+from camel.evaluation.cooperation.report import NAME, CooperationFigures, Solution, figures_of, report
+from camel.evaluation.humaneval.judging import ProgramJudge
+from camel.jobs.item import Item, item_seed
+from camel.jobs.job import Job, Stage, Step
+from camel.jobs.replies import CheckedModel
+from camel.jobs.state import name_of
+from camel.models.spec import ModelSpec
+from camel.reports.html import write_report
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder, open_folder
+from camel.sandbox.process import Sandbox
+from camel.storage.store import absolute_place
+
+SOLUTIONS, CHECKED = "solutions", "checked"
+BLOCK = 50
+"""Number of problems in a block."""
+SAMPLING = Sampling(temperature=0.7, max_tokens=1024)
+PROMPTS = 1
+"""Version of the prompts in `methods`."""
+
+
+class SolvedBlock(msgspec.Struct, frozen=True):
+    """The solutions of one method to a block of problems."""
+
+    method: str
+    solutions: list[Solution]
+    error: str = ""
+
+
+class CheckedBlock(msgspec.Struct, frozen=True):
+    """Which answers of a block are right, by problem and attempt."""
+
+    right: list[list[bool]]
+
+
+@dataclass(frozen=True)
+class Cooperation(Job):
+    """A job that compares methods on problems with equal numbers of tokens."""
+
+    name = "evaluate cooperation"
+    place: str
+    methods: Sequence[Method]
+    exercises: Sequence[Exercise]
+    tokens: int
+    """Number of tokens per problem, on average."""
+    model: Model | ModelSpec
+    sampling: Sampling = SAMPLING
+    seed: int | None = 0
+    check: Check | None = None
+    block: int = BLOCK
+    models: Mapping[str, Model | ModelSpec] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1 or self.block < 1 or not self.methods:
+            raise InputError("tokens must be at least 1, and at least one method is needed")
+        object.__setattr__(self, "models", {"": self.model})
+
+    def identity(self) -> dict[str, Any]:
+        """Return what determines the answers."""
+        return {
+            "methods": {one.name: one.identity for one in self.methods},
+            "problems": digest(self.exercises),
+            "tokens": self.tokens,
+            "block": self.block,
+            "model": name_of(self.model),
+            "sampling": msgspec.to_builtins(self.sampling),
+            "seed": self.seed,
+            "prompts": PROMPTS,
+        }
+
+    @property
+    def blocks(self) -> list[Sequence[Exercise]]:
+        """The problems in blocks."""
+        return [
+            self.exercises[start : start + self.block] for start in range(0, len(self.exercises), self.block)
+        ]
+
+    def _given(self, index: int) -> tuple[Method, Sequence[Exercise]]:
+        blocks = self.blocks
+        return self.methods[index // len(blocks)], blocks[index % len(blocks)]
+
+    def outline(self, run: RunFolder) -> Sequence[Stage]:
+        """Return the stage that solves the problems. It is the only one that calls a model."""
+        return [self._stage(SOLUTIONS, self._solve, SolvedBlock, attrgetter("error"), self._failed)]
+
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """Yield the stage that solves the problems, then the one that checks the answers."""
+        programs = any(one.kind == "program" for one in self.exercises) and self.check is None
+        with contextlib.ExitStack() as stack:
+            judge = None
+            if programs:
+                sandbox = stack.enter_context(Sandbox())
+                sandbox.check()  # before the first paid call
+                judge = ProgramJudge(sandbox)
+            yield from self.outline(run)
+            yield self._stage(CHECKED, partial(self._check, run, judge), CheckedBlock)
+
+    def _stage(
+        self,
+        name: str,
+        work: Callable[[Item], Any],
+        kind: type[Any],
+        failure: Callable[[Any], str] | None = None,
+        failed: Callable[[Item, CamelError], Any] | None = None,
+    ) -> Stage:
+        more: dict[str, Any] = {"failure": failure, "failed": failed} if failure else {}
+        return Stage(
+            name=name,
+            count=len(self.methods) * len(self.blocks),
+            work=work,
+            write=write_lines,
+            id=lambda index: f"{self._given(index)[0].name}-{index % len(self.blocks)}",
+            read=partial(self._read, kind),
+            suffix=".jsonl",
+            shard_size=1,
+            identity=self.identity(),
+            **more,
+        )
+
+    def _read(self, kind: type[Any], marker: Marker) -> list[Any]:
+        return msgspec.json.Decoder(kind).decode_lines(open_folder(self.place).read(marker.file))
+
+    # --- solving --------------------------------------------------------------------------------------------------
+
+    async def _solve(self, item: Item) -> SolvedBlock:
+        method, exercises = self._given(item.index)
+        purse, left, attempts, paid = Purse(CheckedModel(item.model(), "keep")), 0, 0, 0
+        item.draft = SolvedBlock(method.name, [])
+        for place, exercise in enumerate(exercises):
+            begun, left = purse.usage, left + self.tokens
+            seed = item_seed(self.seed, item.index * self.block + place)
+            made = Attempts(exercise, purse, self.sampling, f"{item.id}-{place}", seed)
+            spent: list[int] = []
+            while not (method.once and made.texts):
+                used = _since(purse.usage, begun).total
+                room = left - used - method.reserve(made)
+                # An attempt is made if at least half of it fits. The difference is carried over to the next problem.
+                if not method.once and room < (paid / attempts / 2 if attempts else 0):
+                    break
+                made.texts.append(await method.attempt(made))
+                spent.append(_since(purse.usage, begun).total)
+                attempts, paid = attempts + 1, paid + spent[-1] - used
+            chosen = await method.chosen(made)
+            usage = _since(purse.usage, begun)
+            left -= usage.total
+            text = made.texts[chosen] if chosen >= 0 else ""
+            item.draft.solutions.append(Solution(exercise.name, made.keys, spent, chosen, text, usage))
+            purse.release(made.session)
+        return item.draft
+
+    def _failed(self, item: Item, error: CamelError) -> SolvedBlock:
+        draft: SolvedBlock = item.draft or SolvedBlock(self._given(item.index)[0].name, [])
+        return SolvedBlock(draft.method, [], f"{type(error).__name__}: {error}"[:500])
+
+    # --- checking -------------------------------------------------------------------------------------------------
+
+    async def _check(self, run: RunFolder, judge: ProgramJudge | None, item: Item) -> CheckedBlock:
+        solved: SolvedBlock = self._read(SolvedBlock, run.marker(SOLUTIONS, item.index))[0]
+        exercises, known = {one.name: one for one in self.exercises}, dict[tuple[str, str], bool]()
+
+        def right(problem: str, key: str) -> bool:
+            item.check()
+            if (problem, key) not in known:
+                known[problem, key] = exercises[problem].right(key, judge, self.check)
+            return known[problem, key]
+
+        def mark() -> list[list[bool]]:
+            return [[right(one.problem, key) for key in one.keys] for one in solved.solutions]
+
+        return CheckedBlock(await asyncio.to_thread(mark))
+
+    def result(self, run: RunFolder) -> CooperationFigures:
+        """Compute the figures, and write the report into the folder."""
+        blocks = range(len(self.methods) * len(self.blocks))
+        solved: list[SolvedBlock] = [self._read(SolvedBlock, run.marker(SOLUTIONS, one))[0] for one in blocks]
+        marked: list[CheckedBlock] = [self._read(CheckedBlock, run.marker(CHECKED, one))[0] for one in blocks]
+        made = figures_of(
+            [one.name for one in self.methods],
+            self.tokens,
+            name_of(self.model),
+            [(one.method, one.solutions, two.right) for one, two in zip(solved, marked, strict=True)],
+            sum(bool(one.error) for one in solved),
+        )
+        if run.on_disk:
+            write_report(run.root, NAME, report(made), made.to_json())
+        return made
+
+    def absolute(self) -> Cooperation:
+        """Return a copy with an absolute path."""
+        return replace(self, place=absolute_place(self.place))
+
+    @property
+    def title(self) -> str:
+        """What is compared."""
+        return f"{len(self.methods)} methods on {len(self.exercises):,} problems"
+
+
+def _since(now: Usage, before: Usage) -> Usage:
+    return Usage(
+        now.prompt - before.prompt,
+        now.completion - before.completion,
+        now.cached - before.cached,
+        now.calls - before.calls,
+        usd=now.usd - before.usd,
+    )
