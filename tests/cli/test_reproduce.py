@@ -125,6 +125,8 @@ def test_files_may_be_edited_but_not_resized(folder: Path):
         (["table-2", "--judge", "x", "--base-model", "nowhere"], "nowhere"),
         (["code", "--judge", "x"], "--judge"),
         (["code", "--local", "--model", "x"], "--local"),
+        (["table-1", "--judge", "camel.toml"], "--judge"),
+        (["code", "--out", "s3://bucket/paper"], "--out"),
         (["misalignment"], "--acknowledge misalignment"),
         (["misalignment", "--acknowledge", "all"], "--acknowledge"),
         (["code"], "--yes"),

@@ -43,6 +43,8 @@ def reproduce(
 
     if local and {"--model", "--base-url"} & {*typed(context)}:
         raise InputError("--local uses the small model: remove --model and --base-url")
+    if "://" in out or any(one.endswith(".toml") for one in judge or ()):
+        raise InputError("--out must be a folder on this machine, and --judge the name of a model")
     model, base_url = "local" if local else model, typed_model(context, "", base_url)[1]
     folder = Path(out or f"reproduction{'-small' * small}{'-local' * local}")
     labels = acknowledged(acknowledge)
