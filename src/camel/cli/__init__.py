@@ -26,6 +26,7 @@ from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.preview import preview
 from camel.cli.push import push
+from camel.cli.reproduce import reproduce
 from camel.cli.rows import rows
 from camel.cli.run import app as run
 from camel.cli.scenarios import app as scenarios
@@ -43,7 +44,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
     "Generate": (generate, preview, plan, fork, translate, scenarios),
     "Read": (explore, show, export, import_, push),
-    "Measure": (study, score, ablate, vote, evaluate, map_),
+    "Measure": (study, score, ablate, vote, evaluate, reproduce, map_),
     "Train": (rows, train),
     "Operate": (run,),
     "Setup": (init, doctor, serve),

@@ -45,6 +45,7 @@ BaseUrl = Annotated[str, option("Base URL of the endpoint. The API key is read f
 Dialect = Annotated[str, option("API format of the endpoint, such as openai or anthropic.", "NAME")]
 Local = Annotated[bool, flag("--local", "Use SmolLM2-135M on this machine; needs no API key.")]
 Batch = Annotated[bool, flag("--batch", "Use the provider's batch API: about half the price, replies within 24 hours.")]
+BaseModel = Annotated[str, option("Model to train: a folder, a name on the Hugging Face Hub, a GGUF file, or local (SmolLM2-135M).", "MODEL")]
 Judge = Annotated[list[str] | None, option("Model that judges, or a CONFIG.toml with [models.judge].", "MODEL", autocompletion=models)]
 Temperature = Annotated[str | None, option("Sampling temperature, or 'default' to use the endpoint's default.", "NUMBER")]
 MaxTokens = Annotated[int | None, option("Maximum length of a reply, in tokens.", "TOKENS", min=1)]

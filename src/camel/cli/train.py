@@ -22,7 +22,6 @@ WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters
 
 GivenArgument = Annotated[list[str] | None, argument("ROWS... | TRAIN.toml", "Folders that `camel rows` wrote, or a file with all settings of the training.")]  # fmt: skip
 PreferencesOption = Annotated[list[str] | None, option("Train on preferences (DPO): a run with a critic, or a file that `camel export RUN preferences` wrote.", "RUN|FILE")]  # fmt: skip
-BaseModelOption = Annotated[str, option("Model to train: a folder, a name on the Hugging Face Hub, a GGUF file, or local (SmolLM2-135M).", "MODEL")]  # fmt: skip
 ChatTemplateOption = Annotated[str | None, option("Chat template of a base model that has none: vicuna, or a Jinja file.", "NAME|FILE")]  # fmt: skip
 DeviceOption = Annotated[str, option("With --dry-run: device to estimate for: A100-80GB, H100-80GB or CPU.", "NAME")]  # fmt: skip
 ParametersOption = Annotated[str, option("With --dry-run: number of parameters, such as 7B, if the model is not on this machine.", "COUNT")]  # fmt: skip
@@ -33,7 +32,7 @@ def train(
     given: GivenArgument = None,
     preferences: PreferencesOption = None,
     recipe: Annotated[str, option("Predefined settings: paper, lora, qlora, dpo or cpu.", "NAME")] = "",
-    base_model: BaseModelOption = "",
+    base_model: shared.BaseModel = "",
     chat_template: ChatTemplateOption = None,
     out: shared.Out = "model",
     epochs: Annotated[float | None, option("Number of passes over the rows.", "NUMBER")] = None,
