@@ -221,6 +221,7 @@ from camel.engine.stage import (
     write_lines as write_lines,
 )
 from camel.evaluation.cooperation.report import CooperationFigures as CooperationFigures
+from camel.evaluation.credit_report import CreditFigures as CreditFigures
 from camel.formats.push import push_dataset as push_dataset
 from camel.generation.capacity import plan_cluster as plan_cluster
 from camel.generation.config import (
@@ -249,6 +250,7 @@ from camel.library.branches import (
     fork as fork,
 )
 from camel.library.cooperation import compare_methods as compare_methods
+from camel.library.credit import credit as credit
 from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job
 from camel.library.jobs import generate as generate

@@ -197,3 +197,16 @@ def test_sampling_is_part_of_what_is_stored(tmp_path: Path):
         sampling=Sampling(temperature=1.0),
     )
     assert made.problems == 5
+
+
+def test_no_reply_is_without_a_limit(tmp_path: Path):
+    """A small model may otherwise write until the endpoint's timeout."""
+    limits = list[int | None]()
+
+    class Noting(Adder):
+        async def reply(self, request: Request) -> Reply:
+            limits.append(request.sampling.max_tokens)
+            return await super().reply(request)
+
+    compared(Noting(), tmp_path / "a", methods=["society", "role_play"], problems=sums(3))
+    assert None not in limits

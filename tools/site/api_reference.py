@@ -121,6 +121,8 @@ PARTS = {
             "library.studies",
             "library.branches",
             "library.cooperation",
+            "library.credit",
+            "evaluation.credit_report",
             "evaluation.cooperation.report",
             "evaluation.cooperation.exercises",
             "evaluation.effects",

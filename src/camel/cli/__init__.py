@@ -11,6 +11,7 @@ import typer
 from camel._version import __version__
 from camel.cli.ablate import ablate
 from camel.cli.agents import agents
+from camel.cli.credit import credit
 from camel.cli.demo import demo
 from camel.cli.doctor import doctor
 from camel.cli.evaluate import app as evaluate
@@ -44,7 +45,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
     "Generate": (generate, preview, plan, fork, translate, scenarios),
     "Read": (explore, show, export, import_, push),
-    "Measure": (study, score, ablate, vote, evaluate, reproduce, map_),
+    "Measure": (study, score, credit, ablate, vote, evaluate, reproduce, map_),
     "Train": (rows, train),
     "Operate": (run,),
     "Setup": (init, doctor, serve),

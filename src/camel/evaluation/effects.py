@@ -61,12 +61,12 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
         half = max(quantile(count - 1) * math.sqrt(between), quantile(math.inf) * math.sqrt(within))
         low, high = middle_of - half, middle_of + half
     else:  # one conversation, or by chance the same difference in all
-        low, high = _independent(*([value for pair in pairs for value in pair[side]] for side in (0, 1)))
+        low, high = difference(*([value for pair in pairs for value in pair[side]] for side in (0, 1)))
     return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs))
 
 
-def _independent(without: Sequence[float], changed: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of the difference of two independent samples."""
+def difference(without: Sequence[float], changed: Sequence[float]) -> tuple[float, float]:
+    """Return the 95% interval of the difference of the means of two independent samples."""
     if all(value in (0, 1) for value in (*without, *changed)):
         # Agresti and Caffo add one success and one failure to each side.
         first, second = ((sum(side) + 1) / (len(side) + 2) for side in (without, changed))

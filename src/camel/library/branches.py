@@ -125,7 +125,7 @@ def fork_job(
     change = Change(
         message=message, seat=seat, role=role, without=without, sampling=sampling, model=model is not None
     )
-    found = _spec(using) if using is not None else _recorded(records)
+    found = _spec(using) if using is not None else recorded_spec(records)
     return BranchJob(
         (declared := Branching({one.id: one for one in records}, at, change, tuple(rules))),
         list(declared.rows(n)),
@@ -266,7 +266,7 @@ def _spec(model: Model | ModelSpec | str) -> Model | ModelSpec:
     return find_spec(model) if isinstance(model, str) else model
 
 
-def _recorded(records: Sequence[Transcript]) -> ModelSpec:
+def recorded_spec(records: Sequence[Transcript]) -> ModelSpec:
     """Return the model that the records name."""
     names = list(dict.fromkeys(one.model for record in records for one in record.speakers if one.model))
     if len(names) != 1:

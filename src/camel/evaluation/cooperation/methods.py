@@ -30,12 +30,19 @@ MEMBERS = ("Ada", "Ben", "Cleo")
 
 
 class Purse(WrappedModel):
-    """A model that counts the tokens of its calls."""
+    """A model that counts the tokens of its calls, and limits the length of replies without a limit of their own."""
 
     usage = Usage()
 
+    def __init__(self, model: Model, longest: int | None) -> None:
+        super().__init__(model)
+        self._longest = longest
+
     async def reply(self, request: Request) -> Reply:
         """Return the reply of the wrapped model."""
+        if request.sampling.max_tokens is None:
+            sampling = msgspec.structs.replace(request.sampling, max_tokens=self._longest)
+            request = msgspec.structs.replace(request, sampling=sampling)
         reply = await self.inner.reply(request)
         if reply.usage.unknown:
             raise InputError("the endpoint reports no token counts, so the methods cannot have equal budgets")

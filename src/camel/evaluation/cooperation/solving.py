@@ -148,7 +148,8 @@ class Cooperation(Job):
 
     async def _solve(self, item: Item) -> SolvedBlock:
         method, exercises = self._given(item.index)
-        purse, left, attempts, paid = Purse(CheckedModel(item.model(), "keep")), 0, 0, 0
+        purse = Purse(CheckedModel(item.model(), "keep"), self.sampling.max_tokens)
+        left = attempts = paid = 0
         item.draft = SolvedBlock(method.name, [])
         for place, exercise in enumerate(exercises):
             begun, left = purse.usage, left + self.tokens

@@ -1,0 +1,76 @@
+"""`camel credit`: which message of a conversation made the difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from camel.cli import options as shared
+from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
+from camel.cli.options import option, typed_model
+from camel.cli.output import echo
+
+if TYPE_CHECKING:
+    from camel.evaluation.credit_report import CreditFigures
+
+CheckOption = Annotated[str, option("Success: gsm8k, answer (the input of that name), or an ending or finding such as done.", "CHECK")]  # fmt: skip
+SamplesOption = Annotated[int, option("Maximum number of continuations per conversation.", "N", min=8)]
+RowsOption = Annotated[str, option("Also write training rows: process_reward, step_preferences or advantages.", "FORMAT")]  # fmt: skip
+
+
+@long_command(CLUSTER_OPTIONS)
+def credit(
+    call: Invocation,
+    run: shared.RunPlace,
+    check: CheckOption,
+    samples: SamplesOption = 96,
+    rows: RowsOption = "",
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    where: shared.Where = "",
+    max_messages: shared.MaxMessages = None,
+    seed: shared.Seed = None,
+    out: shared.Out = "",
+) -> None:
+    """Measure which message made the difference."""
+    from camel.core.checks import shown
+    from camel.core.errors import InputError
+    from camel.core.stops import play_rules
+    from camel.evaluation.credit_report import FORMATS
+    from camel.library.credit import credit_job
+    from camel.library.run import Run
+    from camel.models.spec import find_spec
+
+    if rows and rows not in FORMATS:
+        raise InputError(f"--rows must be {', '.join(FORMATS)}, not {shown(rows)}")
+    source = Run(run)
+    # The environment must not replace the recorded model.
+    named, url = typed_model(call.context, model, base_url)
+    using = "local" if local else named
+    job = credit_job(
+        source.where(where) if where else source,
+        check,
+        samples=samples,
+        using=find_spec(using, base_url=url) if using or url else None,
+        rules=play_rules(max_messages=max_messages) if max_messages else (),
+        out=out,
+        seed=seed or 0,
+    )
+    options = call.options(call.concurrency or (2 if local else 64))
+    call.run(job, options, show=lambda made: _show(made, Path(job.place), rows))
+
+
+def _show(made: CreditFigures, folder: Path, rows: str) -> None:
+    import msgspec
+
+    from camel.evaluation.credit_report import NAME, summary
+    from camel.storage import inside
+
+    for line in summary(made):
+        echo(line)
+    echo(f"page    {folder / NAME}.html")
+    if rows:
+        lines = b"".join(msgspec.json.encode(one) + b"\n" for one in made.rows(rows))  # pyright: ignore[reportArgumentType] - checked
+        inside.write(folder, f"{rows}.jsonl", lines)
+        echo(f"rows    {folder / rows}.jsonl")
