@@ -22,8 +22,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
 from camel.maps.diversity import diversity, duplicates, effective_number
-from camel.maps.embedders import SentenceModel, SharedWords, find_embedder
-from camel.maps.embedding import Embedding, texts_of
+from camel.maps.embedding import Embedding, SentenceModel, SharedWords, find_embedder, texts_of
 from camel.maps.layout import FEW, place, scaled
 from camel.maps.mapping import Made, MapJob, cluster_vectors, label_groups
 from camel.maps.table import export_map, maps_of, path_of, read_header

@@ -21,8 +21,7 @@ from camel.core.model import Model
 from camel.index.facets import elements
 from camel.jobs.job import Job, Step
 from camel.maps.diversity import THRESHOLD, Diversity, diversity, duplicates
-from camel.maps.embedders import Embedder, common_words
-from camel.maps.embedding import KEPT, SAMPLE, Embedding, Of, checked, home
+from camel.maps.embedding import KEPT, SAMPLE, Embedder, Embedding, Of, checked, common_words, home
 from camel.maps.layout import FIT, Vectors, need_package, place
 from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, point_name, schema, write
 from camel.models.spec import ModelSpec
