@@ -210,7 +210,8 @@ def humaneval(
     in_flight, local = call.concurrency or (2 if local else 64), local or model == "local"
     sampling = _sampling(temperature, top_p, max_tokens or (300 if local else None))
     chat = find_spec("local" if local else model, base_url=base_url)
-    folder = Path(out) if out else Path("runs") / f"humaneval-{_file_name(chat.name)}"
+    file_name = re.sub(r"[^\w.-]+", "-", chat.name).strip("-.")[:80] or "model"
+    folder = Path(out) if out else Path("runs") / f"humaneval-{file_name}"
     config = HumanEvalConfig(chat.name, prompt_text(), sampling, seed, problems)
     job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
 
@@ -238,11 +239,6 @@ def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | No
     if temperature is not None:
         changes["temperature"] = read_temperature(temperature)
     return replace(SAMPLING, **changes)
-
-
-def _file_name(name: str) -> str:
-    """Return a model's name in a form that is valid as a folder name."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "model"
 
 
 def _show_humaneval(made: HumanEvalReport, folder: Path) -> None:

@@ -61,6 +61,8 @@ def export(
     from camel.cli.options import acknowledged
     from camel.formats.exporters import FORMATS
     from camel.formats.splits import read_shares
+    from camel.generation.config import ANSWERS, CONVERSATIONS
+    from camel.jobs.status import planned_shards
     from camel.library.run import Run
     from camel.query.columns import narrow
     from camel.record.release import Release
@@ -100,7 +102,9 @@ def export(
     # A site can also be made from a file, which has no stages.
     stage = _stage_of(folder, language) if format != SITE or folder.exists else ""
     release = Release(restricted, canary_of(folder) if restricted else "", with_reasoning)
-    planned = _planned(folder, stage) if stage else 0
+    # A translation has as many records as its run.
+    plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS) if stage else None
+    planned = plan.active if plan else 0
     if format == SITE:
         choice = {
             "ids": id or [],
@@ -219,15 +223,6 @@ def import_(
         found = (replace(one, labels=sorted({*one.labels, *labels})) for one in found)
     rows = store(open_folder(out), found, format, cost)
     typer.echo(f"{counted(rows, 'conversation')} in {out}" + (f", {skipped:,} skipped" if skipped else ""))
-
-
-def _planned(folder: RunFolder, stage: str) -> int:
-    """Return the planned number of records of a stage, or 0 if unknown. A translation has as many as its run."""
-    from camel.generation.config import ANSWERS, CONVERSATIONS
-    from camel.jobs.status import planned_shards
-
-    plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS)
-    return plan.active if plan else 0
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:

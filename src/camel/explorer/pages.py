@@ -6,6 +6,7 @@ The one decision to know: templates escape every value. Only `renderer` turns te
 from __future__ import annotations
 
 from pathlib import Path
+from posixpath import basename
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -26,10 +27,6 @@ LOOK = Path(reports.__file__).parent / "look"
 """The folder with the styles that all pages and reports share: design tokens, components and fonts."""
 
 
-def _file_name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 def environment(*folders: Path) -> Environment:
     """Return the environment that renders templates. Templates in `folders` override those with the same name."""
     renderer.start()  # now, so that the first page does not have to wait for it
@@ -40,7 +37,7 @@ def environment(*folders: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters |= {"words": views.words, "basename": _file_name}
+    pages.filters |= {"words": views.words, "basename": basename}
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
     shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
     shared.update(version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=day)
