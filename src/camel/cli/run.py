@@ -18,7 +18,7 @@ from camel.core.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.index.marks import Looking
+    from camel.index.merge import Looking
     from camel.runs.control import Wish
     from camel.runs.garbage import Garbage
     from camel.runs.reader import RunReader
@@ -364,7 +364,7 @@ def _detect(console: Console, run: RunReader, processes: int) -> Looking:
     """Run the detectors on all conversations that have no results yet."""
     from camel.cli.panel import choose_view, stopped
     from camel.evaluation.findings import Findings, Looker, study_folder
-    from camel.index.marks import Looking
+    from camel.index.merge import Looking
     from camel.jobs.job import KEPT
     from camel.jobs.launch import JobOptions, Launch
     from camel.storage import inside

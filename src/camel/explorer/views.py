@@ -19,8 +19,8 @@ from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
 from camel.explorer.reading import findings, marks_of, score, shown_messages
 from camel.index.build import UNFINISHED
-from camel.query.annotated import ANNOTATED
 from camel.query.answers import Row
+from camel.query.parts import ANNOTATED
 from camel.query.where import Query
 from camel.reports.numbers import money, short
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -21,19 +21,15 @@ from camel.core.errors import Damaged, InputError
 from camel.core.expressions import ColumnKind, Expression, parse_expression
 from camel.index.facets import NUMBERS
 from camel.index.text import KEPT, UNSPACED, TextIndex, opened, texts_of, words_of
-from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere, first_few
 from camel.query.columns import INDEXED, known_columns, select_by_shard
 from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
 from camel.query.database import Database, IndexSegment, Key, State
+from camel.query.parts import ANNOTATED, FILTERS
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query
 from camel.runs.reader import RunReader
-
-if TYPE_CHECKING:
-    from camel.query.sources import CatalogueRun
-
 
 MOST = 2_000
 """Maximum number of conversations in a search result."""
