@@ -11,9 +11,8 @@ import typer
 
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, MODEL_OPTIONS, Invocation, announce_needs, long_command
-from camel.cli.completion import runs as complete_runs
 from camel.cli.help import HelpCommand, HelpGroup
-from camel.cli.options import acknowledged, argument, flag, option, typed_model
+from camel.cli.options import acknowledged, argument, complete_runs, flag, option, typed_model
 from camel.cli.output import echo, table
 from camel.core.errors import InputError
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from camel.cli import options as shared
-from camel.cli.completion import formats
-from camel.cli.options import argument, flag, option
+from camel.cli.options import argument, complete_formats, flag, option
 from camel.cli.output import visible
 from camel.core.errors import InputError, MissingExtra
 
@@ -22,7 +21,7 @@ REASONING = ("messages", "dataset")
 SITE = "site"
 """The only format that is not in `formats`, because the explorer writes its pages."""
 
-FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
+FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=complete_formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
 SplitOption = Annotated[str, option("Write a folder with one file per split, with these shares, such as train=0.9,test=0.1.", "NAME=SHARE,...")]  # fmt: skip

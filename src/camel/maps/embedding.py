@@ -183,18 +183,13 @@ class Embedding:
         """Return a table of a shard's texts with all stored columns except the vectors, and the list of texts."""
         pa = arrow()
         transcripts = self.run.shard(self._places[shard])
-        found = [one for one in texts_of(transcripts, self.of) if self._is_chosen(transcripts[one.row].id)]
+        chosen = [_hash(one.id) % self.every == 0 for one in transcripts]
+        found = [one for one in texts_of(transcripts, self.of) if chosen[one.row]]
         index = table_of(to_table(transcripts), shard, cost).select(list(KEPT))
         rows = index.take(pa.array([one.row for one in found], pa.int64()))
         texts = [one.text.encode("utf-8", "replace").decode() for one in found]
         rows = rows.append_column("message", pa.array([one.message for one in found], pa.int32()))
         return rows.append_column("text", pa.array(texts, pa.string())), texts
-
-    def _is_chosen(self, id: str) -> bool:
-        return (
-            self.every == 1
-            or int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest()) % self.every == 0
-        )
 
     def _vectors(self, texts: list[str]) -> bytes:
         import numpy as np
@@ -266,9 +261,13 @@ def _features(word: str) -> list[tuple[int, float]]:
         (f"word {word}", 1.0),
         *((part, 1.5 / math.sqrt(len(trigrams))) for part in trigrams),
     ):
-        number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+        number = _hash(text)
         found.append((number // 2 % SharedWords.size, usual * weight * (1 if number % 2 else -1)))
     return found
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
 @cache

@@ -172,7 +172,8 @@ class MapJob(Job):
         texts: list[str] = rows.column("text").to_pylist()
         ids: list[str] = rows.column("id").to_pylist()
         messages: list[int] = rows.column("message").to_pylist()
-        hidden = _hidden(rows.column("labels").to_pylist())
+        sets = [RESTRICTED.intersection(elements(one)) for one in rows.column("labels").to_pylist()]
+        hidden = np.array(list(map(bool, sets)), np.bool_)
         numbers = cluster_vectors(vectors, seed=seed, groups=self.groups)
         labels = label_groups(texts, numbers, hidden, seed=seed)
         found = duplicates(vectors, self.threshold, same=_same(texts))
@@ -238,11 +239,6 @@ def _read(embedding: Embedding) -> tuple[Any, Vectors]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.divide(vectors, lengths, out=vectors, where=lengths > 0)
     return arrow().concat_tables(rows), vectors
-
-
-def _hidden(labels: list[str]) -> NDArray[np.bool_]:
-    bad = {one for one in set(labels) if RESTRICTED.intersection(elements(one))}
-    return np.array([one in bad for one in labels], np.bool_)
 
 
 def _same(texts: list[str]) -> NDArray[np.int64]:
