@@ -35,12 +35,11 @@ from camel.index.build import table_of
 from camel.index.files import schema as index_schema
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
-from camel.maps.layout import need_package
 from camel.models.prices import cost
 from camel.record.arrow import read_shard, to_table
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import schema_with_source, source_of, valid_shards
-from camel.runs.reader import RunReader
+from camel.runs.reader import RunReader, need_module
 from camel.runs.run import RunFolder
 
 Of = Literal["tasks", "instructions"]
@@ -306,7 +305,7 @@ class SentenceModel:
         # Only one thread pool, and no output of the libraries.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        library = need_package("sentence_transformers", "Embedding texts")
+        library = need_module("sentence_transformers", "map", "Embedding texts")
         logging = import_module("transformers.utils.logging")
         logging.set_verbosity_error()
         logging.disable_progress_bar()
