@@ -32,7 +32,6 @@ from camel.explorer.access import MAX_FORM, MISALIGNMENT, Consent, Door, Keys, l
 from camel.explorer.charts import count_ticks
 from camel.explorer.colors import ending
 from camel.explorer.markup import as_plain
-from camel.explorer.measured import day
 from camel.explorer.views import PageState
 from camel.query.answers import NeedsConsent, NotThere, Row
 from camel.query.catalogue import Catalogue
@@ -58,7 +57,9 @@ def environment(*folders: Path) -> Environment:
     pages.filters |= {"words": views.words, "basename": basename}
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
     shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
-    shared.update(version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=day)
+    shared.update(
+        version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=views.day
+    )
     shared.update(short=short, money=money, duration=duration, limit_words=views.limit_words, ending=ending)
     shared.update(facet_name=views.facet_name, toggled=views.toggled, failure_line=failure_line)
     shared.update(action_texts=action_texts, call_line=call_line, laid_out=laid_out, one_line=one_line)

@@ -36,9 +36,8 @@ from camel.query.counting import count_facets, count_rows
 from camel.query.database import MEMORY, Database, Key
 from camel.query.histograms import behaviors, histogram
 from camel.query.parts import ANNOTATED, FILTERS, IndexPart
-from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import AMONG, Scope
+from camel.query.scope import AMONG, ListPath, Scope
 from camel.query.sorted_copies import NumberScan, SortedCopies
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query, from_cursor, to_cursor

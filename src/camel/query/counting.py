@@ -13,8 +13,7 @@ from camel.index.facets import FACETS
 from camel.query.conditions import cube_condition, element, grouped, grouping, is_hidden, unsorted
 from camel.query.database import IndexSegment
 from camel.query.parts import FILTERS, CountedParts, IndexPart
-from camel.query.paths import CountPath
-from camel.query.scope import Scope
+from camel.query.scope import CountPath, Scope
 from camel.query.where import Query
 
 
