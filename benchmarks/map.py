@@ -31,8 +31,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.explorer.maps import map_of
 from camel.index.build import no_cost, write_indexed
 from camel.maps.diversity import Diversity, diversity, duplicates
-from camel.maps.layout import place, scaled
-from camel.maps.mapping import cluster_vectors
+from camel.maps.mapping import cluster_vectors, place, scaled
 from camel.maps.table import MapGroup, MapHeader, path_of, schema, write
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query

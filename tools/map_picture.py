@@ -20,7 +20,7 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.index.build import no_cost, write_indexed
 from camel.library.execution import run_job
-from camel.maps.embedders import SentenceModel
+from camel.maps.embedding import SentenceModel
 from camel.maps.mapping import MapJob
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from camel.cli import completion
+from camel.cli import options
 from tests.support.command import camel
 
 
@@ -40,13 +40,13 @@ def shell(*words: str, cwd: Path, **environment: str) -> str:
     ],
 )
 def test_runs(folder: Path, typed: str, offered: list[str]):
-    assert completion.runs(typed) == offered
+    assert options.complete_runs(typed) == offered
 
 
 def test_names():
-    assert completion.scenarios("ma") == ["math"]
-    assert "gpt-4.1-mini" in completion.models("gpt-4.1")
-    assert {"chat", "site"} <= set(completion.formats(""))
+    assert options.complete_scenarios("ma") == ["math"]
+    assert "gpt-4.1-mini" in options.complete_models("gpt-4.1")
+    assert {"chat", "site"} <= set(options.complete_formats(""))
 
 
 def test_the_shell_is_answered(folder: Path):

@@ -20,8 +20,8 @@ from camel.explorer.access import HEADERS
 from camel.explorer.charts import count_ticks
 from camel.explorer.colors import ENDINGS, GRAY, PALETTE, ending, ending_order, seats
 from camel.explorer.list_pages import align, mark_changes
-from camel.explorer.pages import LOOK
 from camel.explorer.reading import pulse, score, shown_messages
+from camel.explorer.routing import LOOK
 from camel.explorer.statistics import chart, charts
 from camel.explorer.views import PageState
 from camel.query.catalogue import Catalogue

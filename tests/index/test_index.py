@@ -23,8 +23,7 @@ from camel.index import files
 from camel.index.cube import read_cubes, write_cubes
 from camel.index.facets import FACETS, VERSION, bucket, bucket_names, elements, joined
 from camel.index.files import files_of, read_footer, schema
-from camel.index.marks import Looking
-from camel.index.merge import merge, unused
+from camel.index.merge import Looking, merge, unused
 from camel.index.text import make_text_index
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query

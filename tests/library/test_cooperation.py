@@ -180,7 +180,7 @@ def test_problems_by_name_and_from_a_file(tmp_path: Path):
         (lambda: camel.compare_methods(["role_plai"], "gsm8k[:2]", model=Adder(), out="x"), "role_play"),
         (lambda: camel.compare_methods([], "gsm8k[:2]", model=Adder(), out="x"), "at least one"),
         (lambda: camel.compare_methods(["society"], "gsm8k[:2]", model=Adder()), "out is missing"),
-        (lambda: camel.compare_methods([camel.Society("Talk", members=("A", "B"))], "gsm8k[:2]", model=Adder(), out="x"), "placeholder"),  # pyright: ignore[reportArgumentType]
+        (lambda: camel.compare_methods([camel.Society("Plan", members=("A", "B"))], "gsm8k[:2]", model=Adder(), out="x"), "placeholder"),  # pyright: ignore[reportArgumentType]
     ],
 )  # fmt: skip
 def test_mistakes_are_named_before_any_call(make: Callable[[], Any], says: str):

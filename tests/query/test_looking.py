@@ -16,8 +16,7 @@ from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Detector, Hit, detect
 from camel.detectors.marks import Mark, looked_by
 from camel.explorer.app import listening, looking, view
-from camel.index.marks import Looking
-from camel.index.merge import merge
+from camel.index.merge import Looking, merge
 from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query

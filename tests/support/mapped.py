@@ -47,7 +47,7 @@ class Words:
 def mapped(run: Path, of: Of = "tasks") -> MapHeader:
     """Make a map of a run, its points along the main directions: UMAP takes long to begin."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("camel.maps.layout.FEW", 10**9)
+        patch.setattr("camel.maps.mapping.FEW", 10**9)
         work = Runner(MapJob(str(run), Words(), of)).run
         with ThreadPoolExecutor(1) as thread:  # for playwright keeps a loop running in this one
             ended = thread.submit(lambda: asyncio.run(work())).result()

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from camel.cli import options as shared
-from camel.cli.completion import runs as complete_runs
-from camel.cli.options import argument, flag
+from camel.cli.options import argument, complete_runs, flag
 from camel.core.errors import MissingExtra
 
 CONCURRENCY, MESSAGES = 4, 40

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from camel.cli import options as shared
-from camel.cli.completion import runs as complete_runs
-from camel.cli.options import argument
+from camel.cli.options import argument, complete_runs
 from camel.core.errors import MissingExtra
 
 RunsArgument = Annotated[list[str], argument("RUN", "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the CAMEL paper's datasets.", autocompletion=complete_runs)]  # fmt: skip

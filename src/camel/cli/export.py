@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from camel.cli import options as shared
-from camel.cli.completion import formats
-from camel.cli.options import argument, flag, option
+from camel.cli.options import argument, complete_formats, flag, option
 from camel.cli.output import visible
 from camel.core.errors import InputError, MissingExtra
 
@@ -22,7 +21,7 @@ REASONING = ("messages", "dataset")
 SITE = "site"
 """The only format that is not in `formats`, because the explorer writes its pages."""
 
-FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=formats)]  # fmt: skip
+FormatArgument = Annotated[str, argument("FORMAT", "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a format of a plug-in.", autocompletion=complete_formats)]  # fmt: skip
 LanguageOption = Annotated[str, option("Export the translation into this language, which `camel translate` made.", "CODE")]  # fmt: skip
 WithReasoningOption = Annotated[bool, flag("--with-reasoning", "For messages and dataset: include the model's reasoning.")]  # fmt: skip
 SplitOption = Annotated[str, option("Write a folder with one file per split, with these shares, such as train=0.9,test=0.1.", "NAME=SHARE,...")]  # fmt: skip
@@ -61,6 +60,8 @@ def export(
     from camel.cli.options import acknowledged
     from camel.formats.exporters import FORMATS
     from camel.formats.splits import read_shares
+    from camel.generation.config import ANSWERS, CONVERSATIONS
+    from camel.jobs.status import planned_shards
     from camel.library.run import Run
     from camel.query.columns import narrow
     from camel.record.release import Release
@@ -100,7 +101,9 @@ def export(
     # A site can also be made from a file, which has no stages.
     stage = _stage_of(folder, language) if format != SITE or folder.exists else ""
     release = Release(restricted, canary_of(folder) if restricted else "", with_reasoning)
-    planned = _planned(folder, stage) if stage else 0
+    # A translation has as many records as its run.
+    plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS) if stage else None
+    planned = plan.active if plan else 0
     if format == SITE:
         choice = {
             "ids": id or [],
@@ -219,15 +222,6 @@ def import_(
         found = (replace(one, labels=sorted({*one.labels, *labels})) for one in found)
     rows = store(open_folder(out), found, format, cost)
     typer.echo(f"{counted(rows, 'conversation')} in {out}" + (f", {skipped:,} skipped" if skipped else ""))
-
-
-def _planned(folder: RunFolder, stage: str) -> int:
-    """Return the planned number of records of a stage, or 0 if unknown. A translation has as many as its run."""
-    from camel.generation.config import ANSWERS, CONVERSATIONS
-    from camel.jobs.status import planned_shards
-
-    plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS)
-    return plan.active if plan else 0
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:

@@ -48,7 +48,13 @@ def init(
         number, money = read_size(size) if size else (None, None)
         answers = answers._replace(scenario=scenario or answers.scenario, size=number, money=money)
     typer.echo(write_config(file, answers))
-    _print_next(file, answers)
+    name = shlex.quote(str(file))
+    typer.echo(f"wrote {file}. Next:")
+    if answers.key_variable and not os.environ.get(answers.key_variable):
+        typer.echo(f"  export {answers.key_variable}=…")
+    typer.echo(f"  camel doctor {name}")
+    typer.echo(f"  camel plan {name}")
+    typer.echo(f"  camel generate {name}")
 
 
 def _choose_model(local: bool, model: str, base_url: str, key_variable: str) -> Answers:
@@ -127,13 +133,3 @@ def _choice(text: str, default: str, options: tuple[str, ...]) -> str:
     while (given := str(typer.prompt(text, default=default)).strip()) not in options:
         typer.echo(f"   enter one of {', '.join(options)}")
     return given
-
-
-def _print_next(file: Path, answers: Answers) -> None:
-    name = shlex.quote(str(file))
-    typer.echo(f"wrote {file}. Next:")
-    if answers.key_variable and not os.environ.get(answers.key_variable):
-        typer.echo(f"  export {answers.key_variable}=…")
-    typer.echo(f"  camel doctor {name}")
-    typer.echo(f"  camel plan {name}")
-    typer.echo(f"  camel generate {name}")

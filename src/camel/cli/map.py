@@ -40,11 +40,10 @@ def map_(
 ) -> None:
     """Map texts by meaning, and find groups and duplicates."""
     try:
-        from camel.maps.embedders import find_embedder
+        from camel.maps.embedding import checked, find_embedder
         from camel.maps.mapping import MapJob
     except ImportError as error:
         raise MissingExtra(f"A map ({error.name})", "map") from None
-    from camel.maps.embedding import checked
 
     kind = checked(of)
     if export or out:

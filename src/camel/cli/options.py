@@ -1,19 +1,76 @@
 """Options that several commands share. Each is defined once, so that a name means the same everywhere.
 
 A command sets only the default. help.toml describes defaults that a command computes, and options that need other words.
+
+Shell completion of runs, scenarios, models and formats is here too. It runs on every press of Tab, so it must be fast. On any
+error it offers nothing: a traceback in the middle of a command line would not help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from camel.cli.completion import models, runs, scenarios
 from camel.core.errors import InputError
+
+MOST_OFFERED = 200
+"""Maximum number of names to offer."""
+RUN_FILE = "run.json"
+
+
+def _completion(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a completion function that offers the names that begin with the typed text, and nothing after an error."""
+
+    @wraps(names)
+    def offer(incomplete: str) -> list[str]:
+        try:
+            found = sorted({name for name in names(incomplete) if name.startswith(incomplete)})
+        except Exception:
+            return []
+        return found[:MOST_OFFERED]
+
+    return offer
+
+
+@_completion
+def complete_runs(incomplete: str) -> Iterable[str]:
+    """Yield run folders in the typed folder (by default `.` and `runs/`), and other folders, which can be completed further."""
+    base = incomplete.rpartition("/")[0]
+    places = [f"{base}/"] if base else ["", "runs/"]
+    for place in places:
+        for path in Path(place or ".").iterdir() if Path(place or ".").is_dir() else ():
+            if path.is_dir() and not path.name.startswith("."):
+                yield f"{place}{path.name}" if (path / RUN_FILE).exists() else f"{place}{path.name}/"
+
+
+@_completion
+def complete_scenarios(incomplete: str) -> Iterable[str]:
+    """Return the names of all scenarios, those of plug-ins included, without reading a scenario's files."""
+    from camel.core.plugins import offered
+
+    folder = Path(__file__).parent.parent / "scenarios"
+    return [*(path.parent.name for path in folder.glob("*/scenario.toml")), *offered("scenarios")]
+
+
+@_completion
+def complete_models(incomplete: str) -> Iterable[str]:
+    """Return the names of models with a known price, without calling an endpoint."""
+    from camel.models.prices import names
+
+    return names()
+
+
+@_completion
+def complete_formats(incomplete: str) -> Iterable[str]:
+    """Return the formats of `camel export`."""
+    from camel.formats.exporters import FORMATS
+
+    return [*FORMATS, "site"]
 
 
 def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
@@ -34,19 +91,19 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
 
 # One line per option.
 # fmt: off
-RunPlace = Annotated[str, argument("RUN", "Folder of a run, or s3://bucket/prefix.", autocompletion=runs)]
+RunPlace = Annotated[str, argument("RUN", "Folder of a run, or s3://bucket/prefix.", autocompletion=complete_runs)]
 ConfigFile = Annotated[Path, argument("CONFIG.toml", "Configuration file; `camel init` writes one.")]
-ScenarioPlace = Annotated[str, argument("NAME", "Name of an included scenario, or a folder.", autocompletion=scenarios)]
+ScenarioPlace = Annotated[str, argument("NAME", "Name of an included scenario, or a folder.", autocompletion=complete_scenarios)]
 
 # --- models ------------------------------------------------------------------------------------------------------
 
-ModelName = Annotated[str, option("Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, command:PROGRAM, or local (same as --local).", "MODEL", envvar="CAMEL_MODEL", autocompletion=models)]
+ModelName = Annotated[str, option("Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, command:PROGRAM, or local (same as --local).", "MODEL", envvar="CAMEL_MODEL", autocompletion=complete_models)]
 BaseUrl = Annotated[str, option("Base URL of the endpoint. The API key is read from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL")]
 Dialect = Annotated[str, option("API format of the endpoint, such as openai or anthropic.", "NAME")]
 Local = Annotated[bool, flag("--local", "Use SmolLM2-135M on this machine; needs no API key.")]
 Batch = Annotated[bool, flag("--batch", "Use the provider's batch API: about half the price, replies within 24 hours.")]
 BaseModel = Annotated[str, option("Model to train: a folder, a name on the Hugging Face Hub, a GGUF file, or local (SmolLM2-135M).", "MODEL")]
-Judge = Annotated[list[str] | None, option("Model that judges, or a CONFIG.toml with [models.judge].", "MODEL", autocompletion=models)]
+Judge = Annotated[list[str] | None, option("Model that judges, or a CONFIG.toml with [models.judge].", "MODEL", autocompletion=complete_models)]
 Temperature = Annotated[str | None, option("Sampling temperature, or 'default' to use the endpoint's default.", "NUMBER")]
 MaxTokens = Annotated[int | None, option("Maximum length of a reply, in tokens.", "TOKENS", min=1)]
 Guided = Annotated[str, option("Let the server force replies into the right format. Kind of server: llama.cpp, vllm or openai; 'off' turns this off.", "SERVER")]
@@ -58,7 +115,7 @@ AcceptChange = Annotated[list[str] | None, option("Continue the run even though 
 
 TaskText = Annotated[str, option("Task that the agents work on.", "TEXT")]
 MaxMessages = Annotated[int | None, option("End a conversation after this many messages.", "N", min=1)]
-ScenarioName = Annotated[str, option("Scenario: a name that `camel scenarios` lists, or a folder.", "NAME", autocompletion=scenarios)]
+ScenarioName = Annotated[str, option("Scenario: a name that `camel scenarios` lists, or a folder.", "NAME", autocompletion=complete_scenarios)]
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Also print the system prompts.")]
 ShowReasoning = Annotated[bool, flag("--show-reasoning", "Also print the model's reasoning, below the message that it led to.")]
 SeatName = Annotated[str, option("Whose messages to use: assistant, user or both.", "SEAT")]

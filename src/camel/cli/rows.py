@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from camel.cli import options as shared
 from camel.cli.command import LOCAL_OPTIONS, Invocation, long_command
-from camel.cli.completion import runs as complete_runs
-from camel.cli.options import argument, flag, leave_to, option, typed
+from camel.cli.options import argument, complete_runs, flag, leave_to, option, typed
 from camel.cli.output import visible
 from camel.core.errors import InputError
 

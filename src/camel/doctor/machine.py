@@ -253,7 +253,12 @@ def _sandbox() -> CheckResult:
 
 def _plugins() -> Iterator[CheckResult]:
     sound: list[str] = []
-    for registry, own in _registries():
+    registries: list[Registry[Any]] = [DETECTORS, STOP_RULES, CRITICS, MODELS]
+    if find_spec("pyarrow"):
+        from camel.formats.exporters import FORMATS
+
+        registries.append(FORMATS)
+    for registry, own in [(PLUGGED, set(shipped())), *((one, one.own) for one in registries)]:
         for plugin in taken(registry.group, own):
             says = f"{plugin.name} of {plugin.package} is ignored: a built-in part has the same name"
             fix = f"ask its author for another name, or pip uninstall {plugin.bare}"
@@ -268,12 +273,3 @@ def _plugins() -> Iterator[CheckResult]:
                 sound.append(f"{name} ({registry.kind})")
     if sound:
         yield CheckResult("plug-ins", "ok", ", ".join(sound))
-
-
-def _registries() -> list[tuple[Registry[Any], set[str]]]:
-    registries: list[Registry[Any]] = [DETECTORS, STOP_RULES, CRITICS, MODELS]
-    if find_spec("pyarrow"):
-        from camel.formats.exporters import FORMATS
-
-        registries.append(FORMATS)
-    return [(PLUGGED, set(shipped())), *((one, one.own) for one in registries)]

@@ -11,7 +11,7 @@ from camel.core.message import Usage, in_one_line
 from camel.reports import blocks as kinds
 from camel.reports.intervals import ReportFigures
 from camel.reports.numbers import counted, percent, points
-from camel.reports.plots import Plot, drawing
+from camel.reports.plots import Plot, lines
 from camel.reports.plots import plot as plot_of
 
 NAME = "credit"
@@ -116,7 +116,7 @@ class CreditFigures(ReportFigures, frozen=True):
             NAME,
             "Chance of success",
             caption,
-            lambda width: drawing("lines", rows, width - 50, title="message"),
+            lambda width: lines(rows, width - 50, "message"),
         )
 
     def _ranked(self) -> list[ConversationCredit]:

@@ -30,11 +30,9 @@ from starlette.responses import RedirectResponse, Response
 from camel.core.errors import CamelError, InputError
 from camel.explorer import views
 from camel.explorer.access import MAX_FORM, Consent, Keys, is_loopback, local
-from camel.explorer.contrast_pages import add_contrast_pages
-from camel.explorer.home import measured, open_source, run_head, run_rows, source_of
-from camel.explorer.list_pages import HISTOGRAMS, add_downloads, add_list_pages, browse
+from camel.explorer.home import FILES, measured, open_source, reports_of, run_head, run_rows, source_of
+from camel.explorer.list_pages import HISTOGRAMS, add_contrast_pages, add_downloads, add_list_pages, browse
 from camel.explorer.map_pages import add_map_pages
-from camel.explorer.measured import FILES, reports_of
 from camel.explorer.play_pages import add_play
 from camel.explorer.reading import pulse, score, shown_messages
 from camel.explorer.rooms import Agents

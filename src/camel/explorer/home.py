@@ -2,22 +2,28 @@
 
 The one decision to know: figures from a run's folder (its markers, its log) include conversations with any label. They are
 shown only if no conversation of the run is hidden from the reader.
+
+Reports that commands have written next to a run are served only if they were found by these names. No path comes from a URL.
+
+    RUN/<folder>/<name>.html          a study or an evaluation, and the votes on its pairs
+    RUN/../../ablation.html           the ablation that a run is one variant of
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from camel.core.checks import shown as quoted
 from camel.core.errors import CamelError
+from camel.evaluation.votes import latest, read_records, votes_folder
 from camel.explorer.colors import ending, ending_order
-from camel.explorer.measured import reports_of
 from camel.explorer.routing import PageRequest
-from camel.explorer.views import url
+from camel.explorer.views import day, url
 from camel.index.facets import elements
 from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
@@ -27,7 +33,70 @@ from camel.query.catalogue import Catalogue
 from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.record.release import RESTRICTED
+from camel.reports.numbers import counted
 from camel.scenarios import load
+from camel.storage import inside
+
+KINDS = {"evaluation": "Evaluation", "study": "Study", "ablation": "Ablation", "humaneval": "HumanEval"}
+"""The kind of a report, by the name of its file."""
+FILES = {"html": "text/html; charset=utf-8", "md": "text/plain; charset=utf-8", "json": "application/json"}
+
+
+class StoredReport(NamedTuple):
+    """A report that a command has written next to a run on this machine."""
+
+    root: Path
+    folder: str
+    """The folder of the report below `root`. Empty if it is in `root` itself."""
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The name of the report's folder in URLs."""
+        return self.folder or self.name
+
+    def read(self, ending: str) -> bytes:
+        """Return the file of the report with this ending. Symbolic links are not followed."""
+        return inside.read(self.root, f"{self.folder}/{self.name}.{ending}".lstrip("/"))
+
+    def shown(self, base: str) -> Iterator[dict[str, str]]:
+        """Yield list entries for the report and for the votes on its pairs: kind, title, first sentence, date and link."""
+        with contextlib.suppress(CamelError, OSError):
+            lines = self.read("md")[:20_000].decode("utf-8", "replace").splitlines()
+            texts = [
+                line.lstrip("# ").translate({ord(mark): None for mark in "\\*`"})
+                for line in lines
+                if line.strip()
+            ]
+            changed = (self.root / self.folder / f"{self.name}.html").stat().st_mtime
+            made = {
+                "kind": KINDS[self.name],
+                "title": texts[0] if texts else KINDS[self.name],
+                "about": texts[1][:300] if texts[1:] else "",
+                "date": day(datetime.fromtimestamp(changed, UTC).isoformat()),
+                "link": f"{base}/{self.key}/{self.name}.html",
+            }
+            yield made
+            votes = latest(read_records(votes_folder(self.root / self.folder)))
+            if total := sum(map(len, votes.values())):
+                people = "1 person" if len(votes) == 1 else f"{len(votes):,} people"
+                title = f"{counted(total, 'vote')} by {people}"
+                yield made | {"kind": "Vote", "title": title, "about": f"On the pairs of the {self.name}."}
+
+
+def reports_of(source: CatalogueRun) -> list[StoredReport]:
+    """Return the reports about a run that is on a disk."""
+    found: list[StoredReport] = []
+    if source.folder.on_disk:
+        root = source.folder.root
+        with contextlib.suppress(CamelError, OSError):
+            places = [(folder, name) for folder in sorted(inside.folders(root, "")) for name in KINDS]
+            found += [
+                StoredReport(root, *one) for one in places if (root / one[0] / f"{one[1]}.html").is_file()
+            ]
+        if (root.parent.parent / "ablation.html").is_file():
+            found.append(StoredReport(root.parent.parent, "", "ablation"))
+    return found
 
 
 def labels_in(source: CatalogueRun) -> frozenset[str]:

@@ -65,13 +65,14 @@ def marked(html: str, terms: Sequence[str]) -> Markup:
     pattern = _pattern(tuple(terms))
     if pattern is not None:
         parts = HTML_TAG.split(html)
-        parts[::2] = [pattern.sub(_mark, part) if part else "" for part in parts[::2]]
+        parts[::2] = [
+            pattern.sub(lambda found: f"<mark>{found[1]}</mark>" if found[1] else found[0], part)
+            if part
+            else ""
+            for part in parts[::2]
+        ]
         html = "".join(parts)
     return Markup(html)  # noqa: S704 - everything above is escaped or written here
-
-
-def _mark(found: re.Match[str]) -> str:
-    return f"<mark>{found[1]}</mark>" if found[1] else found[0]
 
 
 @lru_cache(maxsize=64)

@@ -1,31 +1,70 @@
-"""Functions that all pages of the explorer share: reading requests, checking consent, rendering pages and errors.
+"""Functions that all pages of the explorer share: templates, reading requests, checking consent, rendering pages and errors.
 
 The one decision to know: a route reads data only through the catalogue of its `PageRequest`, which is limited to what the
-reader has consented to. A new route therefore needs no code of its own for consent.
+reader has consented to. A new route therefore needs no code of its own for consent. Templates escape every value, and only
+`renderer` turns text of models into HTML.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Collection
+from pathlib import Path
+from posixpath import basename
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
+from camel import reports
+from camel._version import __version__
+from camel.core.action_text import action_texts, call_line, failure_line, laid_out, one_line
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.core.expressions import ExpressionError
+from camel.explorer import renderer, views
 from camel.explorer.access import MAX_FORM, MISALIGNMENT, Consent, Door, Keys, local, read_form
-from camel.explorer.pages import LOOK, STATIC, environment
+from camel.explorer.charts import count_ticks
+from camel.explorer.colors import ending
+from camel.explorer.markup import as_plain
 from camel.explorer.views import PageState
 from camel.query.answers import NeedsConsent, NotThere, Row
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
+from camel.reports.numbers import duration, money, short
+
+HERE = Path(__file__).parent
+TEMPLATES, STATIC = HERE / "templates", HERE / "static"
+LOOK = Path(reports.__file__).parent / "look"
+"""The folder with the styles that all pages and reports share: design tokens, components and fonts."""
+
+
+def environment(*folders: Path) -> Environment:
+    """Return the environment that renders templates. Templates in `folders` override those with the same name."""
+    renderer.start()  # now, so that the first page does not have to wait for it
+    pages = Environment(
+        loader=FileSystemLoader([*folders, TEMPLATES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters |= {"words": views.words, "basename": basename}
+    shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
+    shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
+    shared.update(
+        version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=views.day
+    )
+    shared.update(short=short, money=money, duration=duration, limit_words=views.limit_words, ending=ending)
+    shared.update(facet_name=views.facet_name, toggled=views.toggled, failure_line=failure_line)
+    shared.update(action_texts=action_texts, call_line=call_line, laid_out=laid_out, one_line=one_line)
+    return pages
+
 
 NAVIGATION = (
     ("runs", "Runs", "/"),

@@ -31,7 +31,7 @@ from camel.core.errors import InputError
 from camel.core.message import in_one_line
 from camel.core.transcript import Transcript
 from camel.explorer import views
-from camel.explorer.pages import LOOK, STATIC, TEMPLATES, environment
+from camel.explorer.routing import LOOK, STATIC, TEMPLATES, environment
 from camel.explorer.views import PageState
 from camel.query.answers import NotThere, Row
 from camel.query.catalogue import LARGEST, Catalogue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -19,8 +20,8 @@ from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
 from camel.explorer.reading import findings, marks_of, score, shown_messages
 from camel.index.build import UNFINISHED
-from camel.query.annotated import ANNOTATED
 from camel.query.answers import Row
+from camel.query.parts import ANNOTATED
 from camel.query.where import Query
 from camel.reports.numbers import money, short
 
@@ -143,6 +144,15 @@ def facet_name(facet: str, value: str) -> str:
 def number_words(name: str) -> Callable[[float], str]:
     """Return a function that formats the values of a numeric column: `cost` in dollars, others with few digits."""
     return money if name == "cost" else short
+
+
+def day(time: str) -> str:
+    """Return the day of an ISO time, written as 3 May 2025."""
+    try:
+        then = datetime.fromisoformat(time)
+    except ValueError:
+        return ""
+    return f"{then.day} {then:%b %Y}"
 
 
 # --- the list ----------------------------------------------------------------------------------------------------

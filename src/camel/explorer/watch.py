@@ -161,25 +161,22 @@ class RunWatch:
     def look_now(self) -> None:
         """Read what is new in the run's folder, and add events for it."""
         with self._reading:
-            self._look()
-
-    def _look(self) -> None:
-        changed, ended = self._read_journals()
-        clock = time.monotonic()
-        if clock >= self._status_at:
-            with contextlib.suppress(CamelError, OSError):
-                self._read_markers()
-                self.snapshot = read_status(self.source.address)
-            # A large run takes long to read, and is read less often.
-            self._status_at = time.monotonic() + STATUS_EVERY + 20 * (time.monotonic() - clock)
-        for lane in list(changed.values())[-LANES:]:
-            self._tell("said", msgspec.to_builtins(lane))
-        for path in ended:  # after the last messages, which would open their lanes again
-            self._end(path)
-        totals = self.totals()
-        if totals != self._last:
-            self._last = totals
-            self._tell("totals", totals)
+            changed, ended = self._read_journals()
+            clock = time.monotonic()
+            if clock >= self._status_at:
+                with contextlib.suppress(CamelError, OSError):
+                    self._read_markers()
+                    self.snapshot = read_status(self.source.address)
+                # A large run takes long to read, and is read less often.
+                self._status_at = time.monotonic() + STATUS_EVERY + 20 * (time.monotonic() - clock)
+            for lane in list(changed.values())[-LANES:]:
+                self._tell("said", msgspec.to_builtins(lane))
+            for path in ended:  # after the last messages, which would open their lanes again
+                self._end(path)
+            totals = self.totals()
+            if totals != self._last:
+                self._last = totals
+                self._tell("totals", totals)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         self.number += 1

@@ -15,16 +15,15 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from camel.core.errors import MissingExtra
 from camel.index.facets import FACETS, VERSION, Facet
 from camel.index.files import read_described, rows_sql
 from camel.record.parquet import arrow
+from camel.runs.reader import need_module
 
 MOST_CELLS = 2_000_000
 _ROLES = ("assistant", "user")
@@ -96,11 +95,7 @@ def write_cubes(
 
 def open_database(use: str, extra: str, settings: dict[str, Any]) -> Any:
     """Open a database in memory. Raise `MissingExtra` if DuckDB is not installed."""
-    try:
-        duckdb: Any = import_module("duckdb")
-    except ImportError:
-        raise MissingExtra(use, extra) from None
-    database = duckdb.connect(config=settings)
+    database = need_module("duckdb", extra, use).connect(config=settings)
     database.execute("set enable_progress_bar = false")
     return database
 

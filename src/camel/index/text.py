@@ -19,20 +19,20 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.errors import CamelError, InputError, MissingExtra
+from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
 from camel.index.build import FacetValues, facet_values
 from camel.index.files import Indexed, are_newest, rewritten_files
 from camel.record.arrow import stream_shard
 from camel.runs.compact import open_parts, parts_of, ranges
 from camel.runs.markers import Marker, new_attempt
+from camel.runs.reader import need_module
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.storage.files import make_folder, sync_folder
@@ -84,10 +84,7 @@ class TextMade(NamedTuple):
 
 def tantivy() -> Any:
     """Import the search engine. Raise `MissingExtra` if it is not installed."""
-    try:
-        return import_module("tantivy")
-    except ImportError:
-        raise MissingExtra("Full-text search", "explore") from None
+    return need_module("tantivy", "explore", "Full-text search")
 
 
 def texts_of(transcript: Transcript) -> list[str]:

@@ -12,6 +12,7 @@ from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
 from camel.evaluation.cooperation.exercises import Exercise, read_exercises
+from camel.evaluation.credit import Check as CreditCheck
 from camel.evaluation.credit import Credit
 from camel.evaluation.credit_report import CreditFigures
 from camel.library.branches import Check, outcome, recorded_spec
@@ -71,7 +72,7 @@ def credit_job(
     return Credit(records, find_check(check), model, str(out), samples, tuple(rules), seed)
 
 
-def find_check(check: Check) -> Check:
+def find_check(check: Check) -> CreditCheck:
     """Return the function behind the name of a check."""
     if check == "answer":
         return partial(_right, {})

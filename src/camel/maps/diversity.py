@@ -13,8 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from camel.maps.layout import Vectors
-
 THRESHOLD = 0.95
 """Minimum cosine similarity of two near-duplicates."""
 FIRST = 64
@@ -25,6 +23,8 @@ SAMPLE = 5_000
 """Maximum number of texts for which the nearest other text is searched."""
 _ROOM = 1e-5
 """Tolerance for rounding errors of 32-bit sums."""
+
+Vectors = NDArray[np.float32]
 
 
 class Diversity(msgspec.Struct, frozen=True):

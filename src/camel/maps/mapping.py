@@ -1,4 +1,9 @@
-"""The map job: embeds a run's texts, then computes layout, labeled clusters, near-duplicates and figures in one table."""
+"""The map job: embeds a run's texts, then computes layout, labeled clusters, near-duplicates and figures in one table.
+
+The layout is UMAP to two dimensions, with a fixed seed. It is fitted on at most `FIT` of the points, chosen with the seed, and
+then places the others. With fewer than `FEW` points, the first two principal components (PCA) are used instead. Coordinates
+are scaled to between -1 and 1, with one scale for both axes.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +25,21 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.index.facets import elements
 from camel.jobs.job import Job, Step
-from camel.maps.diversity import THRESHOLD, Diversity, diversity, duplicates
-from camel.maps.embedders import Embedder, common_words
-from camel.maps.embedding import KEPT, SAMPLE, Embedding, Of, checked, home
-from camel.maps.layout import FIT, Vectors, need_package, place
+from camel.maps.diversity import THRESHOLD, Diversity, Vectors, diversity, duplicates
+from camel.maps.embedding import KEPT, SAMPLE, Embedder, Embedding, Of, checked, common_words, home
 from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, point_name, schema, write
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.record.release import RESTRICTED
-from camel.runs.reader import RunReader
+from camel.runs.reader import RunReader, need_module
 from camel.runs.run import RunFolder, open_folder
 
 MOST = 40
+FEW = 30
+FIT = 50_000
+NEIGHBORS = 25
+CLOSEST = 0.4
+"""UMAP's number of neighbors and minimum distance: looser than its defaults, so that points do not overlap."""
 WORDS = 3
 """Maximum number of terms in the label of a group."""
 _SAMPLE = 3_000
@@ -40,12 +48,61 @@ _SMALL = 20_000
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?")
 
 
+def place(vectors: Vectors, *, seed: int = 0, fit: int = FIT) -> tuple[Vectors, str]:
+    """Return points in two dimensions that are close if their vectors are similar, and a description of the method."""
+    if len(vectors) < FEW:
+        return scaled(_project(vectors)), "the first two principal components (PCA)"
+    rng = np.random.default_rng(seed)
+    chosen = np.arange(len(vectors))
+    if len(vectors) > fit:
+        chosen = np.sort(rng.choice(len(vectors), fit, replace=False))
+    points = np.zeros((len(vectors), 2), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # internal warnings of numba and scikit-learn
+        model = need_module("umap.umap_", "map", "Laying out a map").UMAP(
+            n_neighbors=min(NEIGHBORS, len(chosen) - 1),
+            min_dist=CLOSEST,
+            metric="cosine",
+            random_state=seed,
+            n_jobs=1,
+            # The spectral initialization fails on sets of copies; the principal components always exist.
+            init=scaled(_project(vectors[chosen])) * 10,
+        )
+        points[chosen] = model.fit_transform(vectors[chosen])
+        rest = np.setdiff1d(np.arange(len(vectors)), chosen, assume_unique=True)
+        for start in range(0, len(rest), fit):
+            some = rest[start : start + fit]
+            points[some] = model.transform(vectors[some])
+    method = "UMAP" if not len(rest) else f"UMAP, fitted on {len(chosen):,} points"
+    return scaled(points), method
+
+
+def scaled(points: Vectors) -> Vectors:
+    """Scale points to the range from -1 to 1. NaN becomes 0."""
+    points = np.nan_to_num(points.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = points.min(0), points.max(0)
+    half = float((high - low).max()) / 2 or 1.0
+    return ((points - (low + high) / 2) / half).astype(np.float32)
+
+
+def _project(vectors: Vectors) -> Vectors:
+    """Project vectors on their first two principal components."""
+    centered = vectors - vectors.mean(0)
+    if len(vectors) < 2 or vectors.shape[1] < 2:
+        return np.hstack([centered, np.zeros_like(centered)])[:, :2]
+    _, directions = np.linalg.eigh(np.cov(centered, rowvar=False))
+    found = centered @ directions[:, [-1, -2]]
+    # The sign of a component is arbitrary: choose the same on every machine.
+    signs = np.sign(found[np.abs(found).argmax(0), [0, 1]])
+    return (found * np.where(signs == 0, 1, signs)).astype(np.float32)
+
+
 def cluster_vectors(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
     """Return the index of the group of each vector. Groups are numbered by size, and the largest is 0."""
     count = groups or max(1, min(MOST, round(len(vectors) ** 0.5 / 2)))
     if count < 2 or len(vectors) <= count:
         return np.zeros(len(vectors), np.int32)
-    library = need_package("sklearn.cluster", "Grouping the points of a map")
+    library = need_module("sklearn.cluster", "map", "Grouping the points of a map")
     small = len(vectors) <= _SMALL
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about fewer different vectors than groups
@@ -173,7 +230,8 @@ class MapJob(Job):
         texts: list[str] = rows.column("text").to_pylist()
         ids: list[str] = rows.column("id").to_pylist()
         messages: list[int] = rows.column("message").to_pylist()
-        hidden = _hidden(rows.column("labels").to_pylist())
+        sets = [RESTRICTED.intersection(elements(one)) for one in rows.column("labels").to_pylist()]
+        hidden = np.array(list(map(bool, sets)), np.bool_)
         numbers = cluster_vectors(vectors, seed=seed, groups=self.groups)
         labels = label_groups(texts, numbers, hidden, seed=seed)
         found = duplicates(vectors, self.threshold, same=_same(texts))
@@ -239,11 +297,6 @@ def _read(embedding: Embedding) -> tuple[Any, Vectors]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.divide(vectors, lengths, out=vectors, where=lengths > 0)
     return arrow().concat_tables(rows), vectors
-
-
-def _hidden(labels: list[str]) -> NDArray[np.bool_]:
-    bad = {one for one in set(labels) if RESTRICTED.intersection(elements(one))}
-    return np.array([one in bad for one in labels], np.bool_)
 
 
 def _same(texts: list[str]) -> NDArray[np.int64]:

@@ -21,9 +21,8 @@ from camel.core.errors import InputError
 from camel.index.facets import elements
 from camel.index.files import footer_value
 from camel.index.files import schema as index_schema
-from camel.maps.diversity import Diversity
+from camel.maps.diversity import Diversity, Vectors
 from camel.maps.embedding import KEPT, KINDS, home
-from camel.maps.layout import Vectors
 from camel.record.parquet import arrow
 from camel.record.release import Exported, Release, check_labels
 from camel.runs.run import RunFolder

@@ -92,7 +92,11 @@ def look_up_model(
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:
-            served = served_models(_one_of(base_url))
+            source = find_replicas(base_url)
+            # Any replica, because all serve the same model.
+            if not (urls := source.first or source.look()):
+                raise InputError(f"no replica found behind {base_url}: check the name")
+            served = served_models(urls[0])
         except ModelError:
             if not name:
                 raise
@@ -129,12 +133,3 @@ def split_name(spec: str) -> tuple[str, str]:
 def label(name: str, url: str) -> str:
     """Return a model's label for reports: its name and the host of its URL."""
     return f"{name}@{urlsplit(url).netloc.rpartition('@')[2]}" if url else name
-
-
-def _one_of(base_url: BaseUrl) -> str:
-    """Return the URL of any replica, because all serve the same model."""
-    source = find_replicas(base_url)
-    urls = source.first or source.look()
-    if not urls:
-        raise InputError(f"no replica found behind {base_url}: check the name")
-    return urls[0]

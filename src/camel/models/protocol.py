@@ -278,8 +278,11 @@ class Wire(ABC):
         fields: dict[str, Any] = {**self.dialect.body, **thought}
         names = {**self.dialect.renamed(sampling), **self._learned}  # empty for a setting that is omitted
         for name, value in self._settings(sampling, request.watch is not None).items():
-            if now := names.get(name, name):
-                fields |= self._setting(now, value)
+            now = names.get(name, name)
+            if now == "logprobs" and not self.dialect.count_logprobs:
+                fields |= {"logprobs": True, "top_logprobs": value}
+            elif now:
+                fields[now] = value
             elif name in _SAMPLING_FIELDS or name in ("stop", "logprobs"):
                 self._left_out.add(name)
         if request.expects and (guide := self._guide_for(request.schema)):
@@ -287,12 +290,6 @@ class Wire(ABC):
         if request.tools:
             fields["tools"] = [self._tool(one) for one in request.tools]
         return {**fields, **sampling.extra}
-
-    def _setting(self, name: str, value: Any) -> dict[str, Any]:
-        """Return the fields that send one setting."""
-        if name == "logprobs" and not self.dialect.count_logprobs:
-            return {"logprobs": True, "top_logprobs": value}
-        return {name: value}
 
     def _tool(self, tool: ToolSchema) -> dict[str, Any]:
         """Return a tool as a request describes it."""

@@ -30,16 +30,14 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
 from camel.index.facets import FACETS, NUMBERS, elements
-from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import Behaviors, Histogram, NeedsConsent, Neighbors, NotThere, Page, Row, ShownHit
 from camel.query.conditions import Condition, ranked, sortable
 from camel.query.counting import count_facets, count_rows
 from camel.query.database import MEMORY, Database, Key
 from camel.query.histograms import behaviors, histogram
-from camel.query.parts import IndexPart
-from camel.query.paths import ListPath
+from camel.query.parts import ANNOTATED, FILTERS, IndexPart
 from camel.query.run_order import RunOrder
-from camel.query.scope import AMONG, Scope
+from camel.query.scope import AMONG, ListPath, Scope
 from camel.query.sorted_copies import NumberScan, SortedCopies
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query, from_cursor, to_cursor

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.index.facets import FACETS, SEPARATOR, UNKNOWN, Facet, bucket_names, elements
-from camel.query.annotated import FILTERS
+from camel.query.parts import FILTERS
 from camel.query.where import Query
 
 

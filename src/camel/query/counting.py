@@ -10,12 +10,10 @@ from typing import Any
 
 from camel.index.cube import facet_sql
 from camel.index.facets import FACETS
-from camel.query.annotated import FILTERS
 from camel.query.conditions import cube_condition, element, grouped, grouping, is_hidden, unsorted
 from camel.query.database import IndexSegment
-from camel.query.parts import CountedParts, IndexPart
-from camel.query.paths import CountPath
-from camel.query.scope import Scope
+from camel.query.parts import FILTERS, CountedParts, IndexPart
+from camel.query.scope import CountPath, Scope
 from camel.query.where import Query
 
 

@@ -1,4 +1,8 @@
-"""Access to one index file of a catalogue."""
+"""Access to one index file of a catalogue, and small index files with only the annotated conversations.
+
+The one decision to know: queries about annotations use such a file instead of the index. Its size depends on the number of
+annotations, so these queries are fast in a run of any size.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import contextlib
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -14,11 +18,19 @@ from typing import Any, NamedTuple
 
 from camel.core.errors import CamelError
 from camel.detectors.marks import looked_by
+from camel.index.build import complete
 from camel.index.cube import Cubes
-from camel.index.files import Header, schema
+from camel.index.facets import FACETS, Facet, joined
+from camel.index.files import Header, Indexed, schema
 from camel.index.sorted import Ordered, read_ordered
 from camel.record.parquet import arrow
+from camel.runs.annotations import Annotation
+from camel.runs.markers import new_attempt
 
+YES = "yes"
+ANNOTATED = {"starred": Facet("starred"), "noted": Facet("noted"), "tag": Facet("tags", many=True)}
+"""Facets that filter by annotations. `starred` and `noted` have the value `yes` or are empty."""
+FILTERS = {**FACETS, **ANNOTATED}
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
 _SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
 """Columns of a row that a list shows."""
@@ -184,3 +196,34 @@ class CountedParts(NamedTuple):
     path: Path
     cubes: Cubes
     parts: frozenset[IndexPart]
+
+
+def annotated_part(
+    parts: Sequence[IndexPart], annotations: Mapping[str, Annotation], scratch: Path
+) -> IndexPart | None:
+    """Write an index file of the annotated rows, if any. Its column `looked` is true where detectors have scanned the row."""
+    pa, pq = arrow(), arrow("pyarrow.parquet")
+    tables = [
+        complete(table).append_column("looked", pa.array([not part.unknown]))
+        for part in parts
+        for table in part.rows_with(annotations)
+    ]
+    if not tables:
+        return None
+    table = pa.concat_tables(tables).sort_by([("shard", "ascending"), ("row", "ascending")])
+    rows: Counter[int] = Counter(table.column("shard").to_pylist())
+    said = [annotations[id] for id in table.column("id").to_pylist()]
+    columns = {
+        "starred": [YES if one.star else "" for one in said],
+        "noted": [YES if one.note else "" for one in said],
+        "tags": [joined(one.tags) for one in said],
+    }
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values, pa.string()))
+    path = scratch / f"annotated-{new_attempt()}.parquet"
+    scratch.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    made = IndexPart(path, Header("", "", [Indexed(shard, "", rows[shard]) for shard in sorted(rows)], None))
+    places = zip(table.column("shard").to_pylist(), table.column("row").to_pylist(), strict=True)
+    made.places = {place: position for position, place in enumerate(places)}
+    return made

@@ -13,8 +13,7 @@ from itertools import accumulate
 from camel.query.conditions import Condition, unsorted
 from camel.query.counting import count_files
 from camel.query.database import IndexSegment, Key, positions
-from camel.query.paths import ListPath
-from camel.query.scope import AMONG, Scope
+from camel.query.scope import AMONG, ListPath, Scope
 from camel.query.where import Place, Query
 
 

@@ -3,16 +3,33 @@
 reading a limited part of the run.
 
 The one decision to know: `where` excludes restricted rows, and every query to an index file uses it.
+
+Access paths are the algorithms that find and count rows. A list path finds the rows of a page in the order of a query; a
+count path counts the rows of some index files.
+
+    list    Found         results of a text search                         (`scope.py`)
+            RunOrder      in the order of the runs: by position, or by     (`run_order.py`)
+                          reading until there are enough rows
+            SortedCopies  sorted by a number, from sorted copies           (`sorted_copies.py`)
+            NumberScan    sorted by a number, from the query's columns     (`sorted_copies.py`)
+    count   Footers       from the footers of index files                  (`counting.py`)
+            Cube          from precomputed combinations of facets          (`counting.py`)
+            Scan          any rows, from the query's columns               (`counting.py`)
+
+The cheapest path that can answer a query is used. `catalogue.choose_list` chooses a list path. The method `of` of a count path
+decides which files it can count, and `counting.COUNT_PATHS` has the cheapest first.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -21,19 +38,14 @@ from camel.core.errors import Damaged, InputError
 from camel.core.expressions import ColumnKind, Expression, parse_expression
 from camel.index.facets import NUMBERS
 from camel.index.text import KEPT, UNSPACED, TextIndex, opened, texts_of, words_of
-from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere, first_few
 from camel.query.columns import INDEXED, known_columns, select_by_shard
 from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
 from camel.query.database import Database, IndexSegment, Key, State
-from camel.query.paths import ListPath
+from camel.query.parts import ANNOTATED, FILTERS, IndexPart
 from camel.query.sources import CatalogueRun
 from camel.query.where import Place, Query
 from camel.runs.reader import RunReader
-
-if TYPE_CHECKING:
-    from camel.query.sources import CatalogueRun
-
 
 MOST = 2_000
 """Maximum number of conversations in a search result."""
@@ -219,6 +231,22 @@ def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
     return tuple(piece for piece in [*pieces, (part[last:], False)] if piece[0])
 
 
+class ListPath(ABC):
+    """An algorithm that finds the rows of a query, in the order of the query."""
+
+    @abstractmethod
+    def nth(self, n: int, limit: int) -> list[Key]:
+        """Return up to `limit` rows, beginning with index `n`."""
+
+    @abstractmethod
+    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
+        """Return the rows after a place or, if `back` is true, before it. Both are in the order of the list."""
+
+    def at(self, wanted: Sequence[int]) -> list[Key]:
+        """Return the rows at these positions, which must be ascending."""
+        return [key for position in wanted for key in self.nth(position, 1)]
+
+
 T = TypeVar("T")
 AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
 
@@ -389,3 +417,25 @@ class Found(ListPath):
         missing = min(place.at, len(self.keys))
         at = next((n for n, key in enumerate(self.keys) if key.name == name), missing)
         return self.keys[max(0, at - limit) : at] if back else self.keys[at + 1 : at + 1 + limit]
+
+
+class CountPath(ABC):
+    """An algorithm that counts the rows of a query in some index files of a run."""
+
+    parts: Collection[IndexPart]
+    """The index files that this path counts. The next path counts the others."""
+    key: Hashable
+    """Paths with equal keys can count several facets in one reading."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, scope: Scope, files: IndexSegment, query: Query, facet: str) -> CountPath | None:
+        """Return a path that counts some of the files, by a facet if `facet` is not empty. Return None if it can count none."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of rows."""
+
+    @abstractmethod
+    def facets(self, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
+        """Return for each facet its values with their numbers of rows."""

@@ -23,9 +23,8 @@ from camel.query.conditions import Condition, element, equal, is_hidden, sort_co
 from camel.query.counting import count_files, count_rows
 from camel.query.database import IndexSegment, Key
 from camel.query.parts import IndexPart
-from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import Scope
+from camel.query.scope import ListPath, Scope
 from camel.query.where import Place, Query
 
 _SORTED_AT_ONCE = 100_000

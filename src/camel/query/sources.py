@@ -42,13 +42,12 @@ from camel.index.files import (
     read_footer,
     rewritten_files,
 )
-from camel.index.marks import marked
+from camel.index.merge import marked
 from camel.index.sorted import ordered_name
 from camel.index.text import FOLDER as TEXT
 from camel.models.prices import cost
-from camel.query.annotated import annotated_part
 from camel.query.answers import first_few
-from camel.query.parts import CountedParts, IndexPart, group_starts
+from camel.query.parts import CountedParts, IndexPart, annotated_part, group_starts
 from camel.record.arrow import rows
 from camel.record.parquet import arrow
 from camel.runs.annotations import Annotation, Annotations, files_for

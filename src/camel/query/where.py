@@ -17,7 +17,7 @@ import msgspec
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.index.facets import NUMBERS
-from camel.query.annotated import ANNOTATED, FILTERS, YES
+from camel.query.parts import ANNOTATED, FILTERS, YES
 
 Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]

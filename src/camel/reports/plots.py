@@ -133,6 +133,13 @@ def bars(rows: Sequence[Spec], width: int) -> Spec:
     return drawing("bars", rows, width, 28)
 
 
+def lines(rows: Sequence[Spec], width: int, unit: str) -> Spec:
+    """Return a line plot of shares. A row has the line's `name`, and `x` and `y`; `unit` is the title of the x-axis."""
+    made = drawing("lines", rows, width)
+    made["encoding"]["x"]["title"] = unit
+    return made
+
+
 def heat(rows: Sequence[Spec], size: tuple[int, int], *, most: float = 1.0) -> Spec:
     """Return a heat map of cells by `row` and `column`. A larger `size` is darker; `most` is the size of the darkest.
 

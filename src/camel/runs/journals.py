@@ -1,38 +1,45 @@
-"""Where the journals of a run are: in its folder, or in local folders with copies in its object store."""
+"""Files of a run on this machine's disk: data files, and journals in its folder, or in local folders with copies in its object
+store."""
 
 from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from camel.core.errors import Damaged, InputError
+from camel.core.errors import Damaged, InputError, advice_for
 from camel.runs.again import named
+from camel.runs.bits import BitSet
 from camel.runs.copies import FOLDER, Copier
-from camel.runs.local_files import LocalFiles
+from camel.runs.listing import shard_in
+from camel.runs.markers import new_attempt
 from camel.runs.settings import Holder
 from camel.storage import inside
-from camel.storage.files import make_folder
-from camel.storage.journal import Journal
+from camel.storage.files import make_folder, sync
+from camel.storage.journal import Damage, Journal, JournalBroken, read, scan
 from camel.storage.store import BucketStore, DiskStore, Store
 
 JOURNALS, USUAL_JOURNALS = "CAMEL_JOURNALS", "runs/.journals"
 """Name of the environment variable, and the default folder, for the journals of runs in object stores."""
 HOLDER = "holder.json"
 """The file in a journal folder that identifies the folder."""
+_ROOM = 256 << 10
+"""Number of free bytes that journals need at least: room for the replies of all concurrent calls."""
 T = TypeVar("T")
 
 
-class RunJournals(LocalFiles):
-    """The journals of a run: on a disk at `root`, and their copies in `store` if nodes share no disk."""
+class RunJournals:
+    """The files of a run on this machine's disk at `root`, and copies of the journals in `store` if nodes share no disk."""
 
     def __init__(self, root: Path, store: Store) -> None:
-        super().__init__(root)
+        self.root = root
+        self.several: dict[str, BitSet] = {}
+        """The shards of each stage with several data files, as of a listing, until they are swept."""
         self.store: Store = store
         self._copied: dict[str, bool] = {}
         """Whether the journals of a stage are copied, as of the last look."""
@@ -46,6 +53,75 @@ class RunJournals(LocalFiles):
     def on_disk(self) -> bool:
         """Whether the run's files are on a local disk."""
         return isinstance(self.store, DiskStore)
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file or folder below `root`. Raise `LinkInside` if it leads through a symbolic link."""
+        return inside.path(self.root, name)
+
+    def check_room(self) -> None:
+        """Raise an `InputError` if journals cannot be written. Check this before any call is paid for."""
+        probe = self.root / f".room-{new_attempt()}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(bytes(_ROOM))
+        except OSError as error:
+            raise InputError(
+                f"cannot write journals in '{self.root}' ({error.strerror}): {advice_for(error) or 'fix this and run the same command again'}"
+            ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                probe.unlink(missing_ok=True)
+
+    def replay(
+        self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
+    ) -> Generator[bytes]:
+        """Yield all records that earlier attempts at a shard have journaled. `damaged` is called for each unreadable part."""
+        for path, data in self.contents(stage, shard):
+            for one in scan(path, data):
+                if isinstance(one, Damage):
+                    damaged(one)
+                else:
+                    yield one
+
+    def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
+        """Yield, for each earlier attempt at a shard, an iterator over the journaled records."""
+        return (read(path, data) for path, data in self.contents(stage, shard, waits=True))
+
+    def journal_stages(self) -> list[str]:
+        """Return the stages that have journals."""
+        return DiskStore(self.root).folders("journal")
+
+    def by_shard(self, part: str, stage: str, only: Container[int] | None = None) -> dict[int, list[Path]]:
+        """Return the files of a stage in the subfolder `part` (`journal` or `data`), by the shard in their names. If `only` is
+        given, return those of some shards."""
+        found: dict[int, list[Path]] = {}
+        for name in self._files(part, stage):
+            shard = shard_in(name.partition("-")[0])
+            if shard is not None and (only is None or shard in only):
+                found.setdefault(shard, []).append(self.root / part / stage / name)
+        return found
+
+    def shards_with_data(self, stage: str) -> BitSet:
+        """Return the shards with data files here, and note in `several` which have more than one."""
+        found, several = BitSet(), BitSet()
+        for name in self._files("data", stage):
+            if (shard := shard_in(name.partition("-")[0])) is not None:
+                (several if shard in found else found).add(shard)
+        self.several[stage] = several
+        return found
+
+    def files(self, part: str, stage: str) -> list[Path]:
+        """Return the files that attempts at a stage have written to the subfolder `part` (`journal` or `data`), unordered."""
+        return [self.root / part / stage / name for name in self._files(part, stage)]
+
+    def _files(self, part: str, stage: str) -> Iterator[str]:
+        with contextlib.suppress(FileNotFoundError):
+            names = inside.each_name(self.root, f"{part}/{stage}")
+            yield from (name for name in names if "-" in name and name[0] != ".")
+
+    def journals_of(self, stage: str, shard: int) -> list[Path]:
+        """Return the journals of all attempts at a shard."""
+        return sorted(path for path in self.files("journal", stage) if path.name.startswith(f"{shard:06d}-"))
 
     def decoded(self, name: str, kind: type[T]) -> T:
         """Return what a JSON file of the run contains. Raise `Damaged` if it is unreadable."""
@@ -142,7 +218,7 @@ class RunJournals(LocalFiles):
 
     def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
         """Open the journal of a new attempt. Close it with `close_journal`."""
-        journal = super().open_journal(stage, shard, attempt)
+        journal = Journal(self.path(f"journal/{stage}/{shard:06d}-{attempt}"))
         if self.copier is not None:
             self.copier.follow(journal)
         return journal
@@ -154,14 +230,19 @@ class RunJournals(LocalFiles):
             await self.copier.close(journal, finish=finish)
 
     def contents(self, stage: str, shard: int, *, waits: bool = False) -> Iterator[tuple[Path, bytes]]:
-        """Yield path and content of each journal of a shard, from the disk and from the copies of other nodes."""
-        if self.copier is None or not self.is_copied(stage):
-            yield from super().contents(stage, shard, waits=waits)
-            return
-        copies = self.copier.contents(stage, shard, self.journals_of(stage, shard), waits=waits)
+        """Yield path and content of each journal of a shard, from the disk and from the copies of other nodes. If `waits` is
+        true, wait for copies that are on their way.
+
+        Syncs the files first: records that a killed process wrote but did not sync are readable now, but a power failure
+        could remove them after later steps were based on them.
+        """
+        copies: dict[str, bytes] = {}
+        if self.copier is not None and self.is_copied(stage):
+            copies = self.copier.contents(stage, shard, self.journals_of(stage, shard), waits=waits)
         # A copy is the beginning of its journal, so both together have all bytes, even if the file is damaged.
-        for path, data in super().contents(stage, shard):
-            copy = copies.pop(path.name.partition("-")[2], b"")
+        for path in self.journals_of(stage, shard):
+            settle(path)
+            data, copy = path.read_bytes(), copies.pop(path.name.partition("-")[2], b"")
             yield path, copy + data[len(copy) :]
         for attempt, data in copies.items():
             yield self.root / "journal" / stage / f"{shard:06d}-{attempt}", data
@@ -189,3 +270,11 @@ class RunJournals(LocalFiles):
             path.unlink(missing_ok=True)
         if self.copier is not None and self.is_copied(stage):
             self.copier.remove(stage, shard)
+
+
+def settle(path: Path) -> None:
+    """Sync a file or folder, because a killed process may have left its data only in the page cache."""
+    try:
+        sync(path)
+    except OSError as error:
+        raise JournalBroken(f"{path}: {error.strerror}") from None

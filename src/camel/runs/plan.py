@@ -133,7 +133,9 @@ class RunPlan:
         """Return the row of an item."""
         place = bisect_right(self._starts, item) - 1
         number = self._numbers[place]
-        group, row = divmod(item - self._starts[place], self._group_rows(number))
+        group, row = divmod(
+            item - self._starts[place], int(self._opened(number).metadata.row_group(0).num_rows)
+        )
         return self._group(number, group)[row]
 
     @cached_property
@@ -158,9 +160,6 @@ class RunPlan:
 
     def _open(self, number: int) -> Any:
         return arrow("pyarrow.parquet").ParquetFile(self.files[number])
-
-    def _group_rows(self, number: int) -> int:
-        return int(self._opened(number).metadata.row_group(0).num_rows)
 
     def _read_group(self, number: int, group: int) -> list[PlanRow]:
         table = self._opened(number).read_row_group(group)

@@ -110,9 +110,9 @@ class RunReader:
             )
 
 
-def need_module(module: str, extra: str = "data") -> Any:
-    """Import a module. If it is missing, raise an error that names the extra to install."""
+def need_module(module: str, extra: str = "data", use: str = "") -> Any:
+    """Import a module. If it is missing, raise an error that names the extra to install, and `use`, which needs it."""
     try:
         return import_module(module)
     except ImportError:
-        raise MissingExtra(f"Reading a run with {module}", extra) from None
+        raise MissingExtra(use or f"Reading a run with {module}", extra) from None

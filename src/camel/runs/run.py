@@ -41,9 +41,8 @@ from camel.core.checks import closest
 from camel.core.errors import InputError
 from camel.runs import again
 from camel.runs.bits import BitSet
-from camel.runs.journals import JOURNALS, USUAL_JOURNALS, RunJournals
+from camel.runs.journals import JOURNALS, USUAL_JOURNALS, RunJournals, settle
 from camel.runs.listing import list_shards
-from camel.runs.local_files import settle
 from camel.runs.markers import Marker, marker_name
 from camel.runs.settings import SCHEMA, Settings
 from camel.storage import inside

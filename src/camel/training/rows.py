@@ -56,9 +56,8 @@ from camel.runs.settings import Settings
 from camel.runs.verify import missing_files
 from camel.storage.store import DiskStore
 from camel.training.recipe import Recipe
-from camel.training.rows_card import rows_card
 from camel.training.shaping import layout, shape
-from camel.training.stored_rows import MIXED, SHAPED, reporting_damage
+from camel.training.stored_rows import MIXED, SHAPED, reporting_damage, rows_card
 
 np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 

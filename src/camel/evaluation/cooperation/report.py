@@ -14,7 +14,7 @@ from camel.reports import blocks as kinds
 from camel.reports.intervals import Difference, Rate, ReportFigures, holm, paired, wilson
 from camel.reports.notebook import facts_html
 from camel.reports.numbers import counted, money, percent, points
-from camel.reports.plots import Plot, drawing, svg
+from camel.reports.plots import Plot, lines, svg
 from camel.reports.plots import plot as plot_of
 
 NAME = "cooperation"
@@ -293,6 +293,4 @@ def _curves(made: CooperationFigures, field: str, unit: str, title: str) -> Plot
         for point in getattr(one, field)
     ]
     caption = kinds.TEXTS["cooperation"][field]
-    return plot_of(
-        field.replace("_", "-"), title, caption, lambda width: drawing("lines", rows, width - 50, title=unit)
-    )
+    return plot_of(field.replace("_", "-"), title, caption, lambda width: lines(rows, width - 50, unit))

@@ -33,8 +33,7 @@ from camel.evaluation.pairs import Pair, read_pairs
 from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, voter_name, votes_folder
 from camel.explorer.access import MISALIGNMENT, Consent, Keys, is_loopback, local, read_form
 from camel.explorer.app import answer, is_any, link_to, listening, open_page
-from camel.explorer.pages import environment
-from camel.explorer.routing import Refused, new_app
+from camel.explorer.routing import Refused, environment, new_app
 from camel.query.answers import NeedsConsent
 from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
