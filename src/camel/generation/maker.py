@@ -16,7 +16,7 @@ from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
 from camel.core.member import Member
 from camel.core.memory import HistoryPolicy
-from camel.core.message import Message, Sampling, in_one_line, well_formed
+from camel.core.message import Message, Sampling, in_one_line, well_formed, with_seed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.results import add_result
@@ -33,7 +33,7 @@ from camel.generation.seats import MEMBERS, SEATS, key_of
 from camel.generation.toolboxes import RunTools
 from camel.generation.validation import attempt_seed, converse
 from camel.inputs.settings import column_key
-from camel.jobs.item import Item, id_number, item_seed, with_seed
+from camel.jobs.item import Item, id_number, item_seed
 from camel.jobs.job import ItemFailed, Stage
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import price_of
