@@ -186,14 +186,13 @@ class Dialogue(
 
     def fill(self, row: Mapping[str, Any]) -> Dialogue:
         """Return a copy with its placeholders filled."""
-        values = {str(name): str(value) for name, value in row.items()}
 
         def filled(part: Any, names: Sequence[str]) -> Any:
-            return replace(part, **{name: fill(getattr(part, name), values) for name in names})
+            return replace(part, **{name: fill(getattr(part, name), row) for name in names})
 
         stops = replace(self.stops, goal=self.stops.goal and filled(self.stops.goal, ["text"]))
         seats = tuple(filled(seat, _SEAT_TEXTS) for seat in self.seats)
-        return replace(filled(self, _TEXTS), seats=seats, stops=stops, world=with_row(self.world, values))
+        return replace(filled(self, _TEXTS), seats=seats, stops=stops, world=with_row(self.world, row))
 
     def with_rules(self, rules: Sequence[StopRule]) -> Dialogue:
         """Raise an `InputError`: a dialogue declares its own stop rules."""

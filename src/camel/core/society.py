@@ -192,12 +192,11 @@ class Society(
 
     def fill(self, row: Mapping[str, Any]) -> Society:
         """Return a copy with its placeholders filled."""
-        values = {str(name): str(value) for name, value in row.items()}
         members = tuple(
-            replace(one, role=fill(one.role, values), brief=fill(one.brief, values)) for one in self.members
+            replace(one, role=fill(one.role, row), brief=fill(one.brief, row)) for one in self.members
         )
-        world = with_row(self.world, values)
-        return replace(self, task=fill(self.task, values), members=members, world=world)
+        world = with_row(self.world, row)
+        return replace(self, task=fill(self.task, row), members=members, world=world)
 
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
         """Raise an `InputError`: a society declares its own ending."""
@@ -354,12 +353,12 @@ class SocietyPlay(GroupPlay):
             await self._plan()
             await self._cast()
         society, usual = self.society, self.society.usual_sampling
-        agents = [
-            self.agent(
-                society, one, *texts, self.sampling or one.sampling or usual, self.critics.get(one.name)
+        agents: list[Agent] = []
+        for member, system, opening in society.prompts(self.transcript.task.text):
+            sampling = self.sampling or member.sampling or usual
+            agents.append(
+                self.agent(society, member, system, opening, sampling, self.critics.get(member.name))
             )
-            for one, *texts in society.prompts(self.transcript.task.text)
-        ]
         rules = society.rules() if self.rules is None else self.rules
         return self.begun(society, agents, rules, society.hears.listeners(society.names))
 

@@ -80,7 +80,7 @@ class Maker:
         self._settings = folder.settings()
         self._plan = plan or read_plan(folder)
         self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
-        self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._list_shard = lru_cache(maxsize=64)(lambda *shard: self._read_lists(folder.marker(*shard)))
         self._validator = config.validate.validator() if config.validate else None
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
         self._tools = RunTools(config, self.scenario)
@@ -138,9 +138,6 @@ class Maker:
         layout = self._layouts[level]
         shard = layout.shard_of(index)
         return self._list_shard(level, shard)[index - layout.numbers(shard).start].items
-
-    def _read_list_shard(self, level: str, shard: int) -> list[NamedList]:
-        return self._read_lists(self.folder.marker(level, shard))
 
     def _read_lists(self, marker: Marker) -> list[NamedList]:
         """Read lists that a user may have edited. Only the number of items must still match."""

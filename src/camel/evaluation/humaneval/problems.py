@@ -48,11 +48,6 @@ class Problem(msgspec.Struct, frozen=True):
     tolerance: float
     """Tolerance for floats. 0 if the data defines none."""
 
-    @property
-    def reference(self) -> str:
-        """HumanEval's reference solution as a complete program."""
-        return self.prompt + self.solution
-
 
 @cache
 def problems() -> tuple[Problem, ...]:

@@ -382,13 +382,9 @@ class HumanEval(Job):
             for marker in folder.markers(name, sorted(folder.committed(name)))
         ]
 
-    def report(self) -> HumanEvalReport:
-        """Compute the figures. All stages must be finished."""
-        return report_of(self)
-
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""
-        made = self.report()
+        made = report_of(self)
         write_report(run.root, "humaneval", report(made), made.to_json())
         return made
 

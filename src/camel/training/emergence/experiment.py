@@ -334,10 +334,9 @@ class Emergence(Job):
         writing = self.questions.estimate()
         steps = [("Questions", _need(self.writer.label, writing))] if writing.calls else []
         steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
-        if self.config.humaneval:
-            for label, code in self.programs():
-                if left := code.left():
-                    steps.append(("HumanEval", _need(label, code.estimate(left))))
+        for name, code in self.programs():
+            if left := code.left():
+                steps.append(("HumanEval", _need(name, code.estimate(left))))
         return steps
 
     def programs(self) -> Iterator[tuple[str, HumanEval]]:
