@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.branches import Change, Continuation, last_shared
+from camel.core.branches import Change, Continuation
 from camel.core.errors import InputError
 from camel.core.heard import sent_for
 from camel.core.message import Sampling
@@ -95,7 +95,7 @@ def test_a_changed_message_is_heard_and_the_next_speaker_continues():
     assert made.messages[2].speaker == "user"
     assert again.requests[0].speaker == "assistant"
     assert again.chats[0][-1]["content"] == "Instruction: Stop."
-    assert last_shared(record.messages, made.messages) == 2
+    assert [one.content for one in made.messages[:2]] == [one.content for one in record.messages[:2]]
 
 
 def test_role_sentence_sampling_and_model_change_only_their_seat():

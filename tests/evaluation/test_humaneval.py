@@ -32,6 +32,11 @@ def named(number: int) -> Problem:
     return problems()[number]
 
 
+def whole(problem: Problem) -> str:
+    """HumanEval's reference solution as a complete program."""
+    return problem.prompt + problem.solution
+
+
 def all_of(judge: ProgramJudge, work: list[tuple[Problem, str]]) -> list[ProgramVerdict]:
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda one: judge.judge(*one), work))
@@ -46,7 +51,7 @@ FEW = (0, 2, 4, 32, 33, 38, 50, 53, 72, 87, 115, 133, 162)
 def check_references(judge: ProgramJudge, some: list[Problem]) -> None:
     for problem in some:
         # HumanEval's references run only against HumanEval, because some are too slow for HumanEval+.
-        with judge._sandbox.start(problem.reference, problem.entry) as program:
+        with judge._sandbox.start(whole(problem), problem.entry) as program:
             judging._check(problem, program)
     for problem, verdict in zip(some, all_of(judge, [(p, p.plus_solution) for p in some]), strict=True):
         assert (verdict.humaneval, verdict.plus, verdict.why) == (True, True, ""), (problem.name, verdict)
@@ -110,7 +115,7 @@ def test_each_failure_has_its_kind(judge: ProgramJudge, body: str, why: str):
 
 def test_a_program_that_passes_only_the_base_inputs(judge: ProgramJudge):
     problem = named(124)
-    verdict = judge.judge(problem, problem.reference)
+    verdict = judge.judge(problem, whole(problem))
     assert (verdict.humaneval, verdict.plus, verdict.why) == (True, False, "wrong")
 
 
@@ -120,7 +125,7 @@ def test_a_failed_sandbox_is_an_error_and_not_a_score():
             raise SandboxFailed("dead")
 
     with pytest.raises(SandboxFailed):
-        ProgramJudge(Broken()).judge(named(0), named(0).reference)
+        ProgramJudge(Broken()).judge(named(0), whole(named(0)))
 
 
 def test_a_killed_program_runs_again(judge: ProgramJudge, monkeypatch: pytest.MonkeyPatch):
@@ -135,9 +140,9 @@ def test_a_killed_program_runs_again(judge: ProgramJudge, monkeypatch: pytest.Mo
 
     judge.expected(named(0))
     monkeypatch.setattr(judge._sandbox, "start", killed)
-    assert judge.judge(named(0), named(0).reference).humaneval
+    assert judge.judge(named(0), whole(named(0))).humaneval
     left[0] = judging.KILLS
-    assert judge.judge(named(0), named(0).reference).why == "killed"
+    assert judge.judge(named(0), whole(named(0))).why == "killed"
 
 
 def test_numbers_may_be_close_where_the_data_says_so():
@@ -335,10 +340,10 @@ def test_every_reference_is_extracted_from_every_layout(number: int):
     problem = named(number)
     for text in (
         problem.solution,
-        problem.reference,
-        f"```python\n{problem.reference}\n```",
+        whole(problem),
+        f"```python\n{whole(problem)}\n```",
         f"Here you go!\n```\n{problem.solution}```\nDone.",
-        problem.reference.rstrip() + "\n\nThis is how it works: it's simple.",
+        whole(problem).rstrip() + "\n\nThis is how it works: it's simple.",
     ):
         program = extract(problem, text)
         assert program, text

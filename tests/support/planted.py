@@ -30,7 +30,7 @@ def author(facts: Facts) -> str:
     share = (place * 37 % 101) / 100
     if fraction(mix(facts.draw, 1)) < share:
         if problem.name in HUMANEVAL_ONLY and mix(facts.draw, 2) % 3 == 0:
-            return _fenced("# planted yes no\n" + problem.reference, facts.draw)
+            return _fenced("# planted yes no\n" + problem.prompt + problem.solution, facts.draw)
         return _fenced("# planted yes yes\n" + problem.plus_solution, facts.draw)
     return _wrong(problem, mix(facts.draw, 3) % 4, facts.draw)
 

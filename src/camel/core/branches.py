@@ -15,7 +15,7 @@ from camel.core.checks import shown
 from camel.core.conversation import Agent, Conversation, Turns, round_robin
 from camel.core.errors import InputError
 from camel.core.heard import by_name, everyone
-from camel.core.message import Message, Sampling
+from camel.core.message import Sampling, with_seed
 from camel.core.model import Expects, Model
 from camel.core.play import Play
 from camel.core.role_playing import ASSISTANT, USER
@@ -114,7 +114,7 @@ class Continuation(Play):
             model=models.get(speaker.name, models.get("", None)),  # pyright: ignore[reportArgumentType] - checked by Agent
             system=system,
             opening=opening,
-            sampling=sampling if seed is None else replace(sampling, seed=seed),
+            sampling=with_seed(sampling, seed),
             expects=_EXPECTS.get(speaker.name) if "Instruction:" in system else None,
             history=speaker.history,  # pyright: ignore[reportArgumentType] - checked by Agent
         )
@@ -157,9 +157,3 @@ def usual_rules(record: Transcript) -> Sequence[StopRule]:
     if {one.name for one in record.speakers} == {USER, ASSISTANT}:
         return play_rules()
     return (MaxMessages(MAX_MESSAGES), TokenLimit())
-
-
-def last_shared(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """Return how many messages two branches have in common at their beginning."""
-    same = (a.speaker == b.speaker and a.content == b.content for a, b in zip(one, other, strict=False))
-    return next((place for place, equal in enumerate(same) if not equal), min(len(one), len(other)))

@@ -245,6 +245,7 @@ class Conversation:
         """Return the agents that speak now, each with its request. Return an empty list if a stop rule ends the conversation
         here."""
         calls: list[tuple[Agent, Request]] = []
+        messages = self.transcript.messages
         for agent in self._next_speakers():
             history = self._opened(agent.name)
             call = NextCall(
@@ -252,7 +253,7 @@ class Conversation:
             )
             if agent.history != "full" and (shorter := self._forget(agent, call)):
                 history, call = shorter, replace(call, prompt_tokens=shorter.tokens)
-            if stop := self._first_stop(call):
+            if stop := next(filter(None, (rule.check(messages, call) for rule in self._rules)), None):
                 if not calls:
                     self.transcript.stop = stop
                 break  # the earlier ones still speak; the rules are checked again after them
@@ -327,12 +328,6 @@ class Conversation:
             history.add("user", text, tokens=tokens)
             inbox.clear()
         return history
-
-    def _first_stop(self, call: NextCall) -> Stop | None:
-        for rule in self._rules:
-            if stop := rule.check(self.transcript.messages, call):
-                return stop
-        return None
 
     def _heard(self, agent: Agent, reply: Reply, seen: int = -1) -> Message:
         """Add the reply to the transcript as a message, and pass it to its listeners."""

@@ -279,8 +279,9 @@ class Sitting:
             replies[place].append(reply_of(outcome))
         drafts: list[list[int]] = []
         for its, (request, parent) in zip(replies, asked, strict=True):
-            if request is self.request and its:
-                measured(request, its[0])
+            # A count that is too high may be a sum over choices.
+            if request is self.request and its and 0 < its[0].usage.prompt <= request.history.tokens:
+                request.history.measured(its[0].usage.prompt)
             found = [(reply, choice) for reply in its for choice in reply.choices][:wanted]
             drafts.append([self.draft(reply, choice, parent) for reply, choice in found])
         return drafts
@@ -411,9 +412,3 @@ def reply_of(outcome: Reply | BaseException) -> Reply:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
-
-
-def measured(request: Request, reply: Reply) -> None:
-    """Store the endpoint's token count of the speaker's prompt. Ignore a count that is too high, as if summed over choices."""
-    if 0 < reply.usage.prompt <= request.history.tokens:
-        request.history.measured(reply.usage.prompt)

@@ -10,30 +10,29 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import shown, whole
-from camel.core.conversation import Agent, Conversation
+from camel.core.conversation import Conversation
 from camel.core.errors import BadReply, ContextOverflow, InputError
-from camel.core.heard import by_name
 from camel.core.history import History
 from camel.core.inception import fill, placeholders, texts
 from camel.core.judge import quoted
 from camel.core.member import Member, Names
 from camel.core.memory import HistoryPolicy
-from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed
+from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed, with_seed
 from camel.core.model import Choice, Model, Reply, Request, Watch, checked_model
-from camel.core.play import Play
-from camel.core.society import GroupDeclaration, seat_models
+from camel.core.society import GroupDeclaration, GroupPlay, seat_models
 from camel.core.stops import STOP_RULES, MaxMessages, MessageLoop, NextCall, Stop, StopRule, TokenLimit
 from camel.core.task import Task
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
-from camel.core.world import columns_of, start_world, with_row, world_toolbox
+from camel.core.world import columns_of, with_row
 
 Models = Model | Mapping[str, Model]
 GOAL = "goal"
@@ -187,14 +186,13 @@ class Dialogue(
 
     def fill(self, row: Mapping[str, Any]) -> Dialogue:
         """Return a copy with its placeholders filled."""
-        values = {str(name): str(value) for name, value in row.items()}
 
         def filled(part: Any, names: Sequence[str]) -> Any:
-            return replace(part, **{name: fill(getattr(part, name), values) for name in names})
+            return replace(part, **{name: fill(getattr(part, name), row) for name in names})
 
         stops = replace(self.stops, goal=self.stops.goal and filled(self.stops.goal, ["text"]))
         seats = tuple(filled(seat, _SEAT_TEXTS) for seat in self.seats)
-        return replace(filled(self, _TEXTS), seats=seats, stops=stops, world=with_row(self.world, values))
+        return replace(filled(self, _TEXTS), seats=seats, stops=stops, world=with_row(self.world, row))
 
     def with_rules(self, rules: Sequence[StopRule]) -> Dialogue:
         """Raise an `InputError`: a dialogue declares its own stop rules."""
@@ -211,7 +209,11 @@ class Dialogue(
     ) -> DialoguePlay:
         """Return a conversation that is ready to start. `model` is one model, or a mapping by seat with `""` for the others;
         the seat `goal` decides whether the goal is reached."""
-        return DialoguePlay(self, model, id, seed, watch, workplace)
+        given: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
+        judge, models = given.pop(GOAL, None), seat_models(given, self.names)
+        judge = checked_model(judge or models.get("") or next(iter(models.values())))
+        transcript = Transcript(id or uuid.uuid4().hex, Task(self.task))
+        return DialoguePlay(models, transcript, seed, watch, workplace, self, judge)
 
     # --- as a conversation -------------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class Dialogue(
         """Return the stop rules that are switched on, and the limits. `judge` decides whether the goal is reached."""
         rules: list[StopRule] = [EndMarker(self.stops.done)] if self.stops.done else []
         if goal := self.stops.goal:
-            rules.append(GoalReached(goal, judge, _seeded(goal.sampling, seed)))
+            rules.append(GoalReached(goal, judge, with_seed(goal.sampling, seed)))
         if self.stops.goodbye:
             rules.append(Goodbye(len(self.seats)))
         if self.stops.message_loop:
@@ -258,57 +260,34 @@ class Dialogue(
         return (*rules, *named, MaxMessages(self.max_messages), TokenLimit())
 
 
-class DialoguePlay(Play):
-    """A conversation of a dialogue; created by `Dialogue.play`. Iterate it, or call `run()` for the finished transcript."""
+@dataclass(eq=False)
+class DialoguePlay(GroupPlay):
+    """A conversation of a dialogue."""
 
-    def __init__(
-        self,
-        dialogue: Dialogue,
-        model: Models,
-        id: str,
-        seed: int | None,
-        watch: Watch | None,
-        workplace: Workplace | None = None,
-    ) -> None:
-        given: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
-        judge = given.pop(GOAL, None)
-        self.dialogue, self._seed, self._watch, self._workplace = dialogue, seed, watch, workplace
-        self._models = seat_models(given, dialogue.names)
-        self._judge = checked_model(judge or self._models.get("") or next(iter(self._models.values())))
-        self.transcript = Transcript(id or uuid.uuid4().hex, Task(dialogue.task))
+    dialogue: Dialogue
+    judge: Model
+    """Decides whether the goal is reached."""
 
     async def _open(self) -> Conversation:
         dialogue, first = self.dialogue, self.dialogue.first
         agents = [
-            Agent(
-                name=seat.name,
-                role=seat.title,
-                model=self._models[seat.name if seat.name in self._models else ""],
-                system=system,
-                opening=texts("dialogue")["begin"] if seat.name in first else "",
-                sampling=_seeded(seat.sampling or dialogue.sampling or SEAT_SAMPLING, self._seed),
-                history=seat.history or dialogue.history or "full",
-                tools=world_toolbox(seat.tools, dialogue.world),
+            self.agent(
+                dialogue,
+                seat,
+                system,
+                texts("dialogue")["begin"] if seat.name in first else "",
+                seat.sampling or dialogue.sampling or SEAT_SAMPLING,
             )
             for seat, system in dialogue.prompts()
         ]
-        conversation = Conversation(
-            agents,
-            self.transcript,
-            rules=dialogue.rules(self._judge, self._seed),
-            turns=dialogue.turns.turns(dialogue.names),
-            wording=by_name if len(agents) > 2 else None,
-            watch=self._watch,
-            hear_actions=dialogue.hear_actions,
-            workplace=start_world(dialogue.world, self._workplace),
-        )
+        conversation = self.begun(dialogue, agents, dialogue.rules(self.judge, self.seed))
         if dialogue.opening:
             conversation.say(first[0], Reply((Choice(dialogue.opening),), Usage()))
         return conversation
 
     def asked(self) -> Collection[Model]:
         """Return the models of the seats and of the goal rule."""
-        return [*self._models.values(), self._judge]
+        return [*self.models.values(), self.judge]
 
 
 # --- stop rules ------------------------------------------------------------------------------------------------------
@@ -392,7 +371,3 @@ def goal_question(goal: str, messages: Sequence[Message]) -> str:
     """Return the question whether a goal is reached. Messages are quoted, so that none can pose as the question."""
     said = (f"{in_one_line(one.role)} ({one.speaker}):\n{quoted(one.content)}" for one in messages)
     return fill(texts("dialogue")["goal"], {"CONVERSATION": "\n\n".join(said), "GOAL": goal})
-
-
-def _seeded(sampling: Sampling, seed: int | None) -> Sampling:
-    return sampling if seed is None else replace(sampling, seed=seed)

@@ -134,7 +134,7 @@ _VALUE = (
 )
 _RATED_FIRST = re.compile(rf"[\s*_`#>\"'(\[]*+(?:(?:overall|final|my)\s+)?(?:(?:score|rating|answer|grade)\b[^\w\n-]*+(?:is\b[^\w\n-]*+)?)?{_VALUE}(?!\s*(?:[-–]|to|or)\s*\d)", re.IGNORECASE)  # fmt: skip
 _RATED_LATER = re.compile(rf"\b(?:score|rating|grade|rate (?:it|this)|give (?:it|this))\b[^\w\n-]{{0,8}}(?:(?:is|as|a|an|of|at|the conversation|this conversation)\b[^\w\n-]{{0,4}}){{0,3}}{_VALUE}(?!\s*(?:[-–]|to|or)\s*\d)", re.IGNORECASE)  # fmt: skip
-_YES_NO = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
+YES_OR_NO = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
 
 
 def read_rating(text: str, scale: tuple[float, float] | None) -> RatedAnswer | None:
@@ -148,7 +148,7 @@ def read_rating(text: str, scale: tuple[float, float] | None) -> RatedAnswer | N
         if isinstance(value, bool):
             text = f"{'yes' if value else 'no'}\n{reason}"
     if scale is None:
-        said = _YES_NO.match(text)
+        said = YES_OR_NO.match(text)
         return said and RatedAnswer(float(said[1].lower() == "yes"), text[said.end() :].strip(_EDGES))
     first = _RATED_FIRST.match(text)
     given = [first] if first else list(_RATED_LATER.finditer(text))

@@ -136,6 +136,11 @@ def _whole(name: str, value: Any, low: int, high: int, *, optional: bool = True)
         whole(name, value, low, high)
 
 
+def with_seed(sampling: Sampling, seed: int | None) -> Sampling:
+    """Return the settings with a seed, if there is one."""
+    return sampling if seed is None else msgspec.structs.replace(sampling, seed=seed)
+
+
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A candidate for a message."""
 

@@ -22,7 +22,7 @@ from camel.core.identity import identity_of
 from camel.core.inception import Inception, fill
 from camel.core.judge import ModelJudge
 from camel.core.memory import HistoryPolicy
-from camel.core.message import Sampling
+from camel.core.message import Sampling, with_seed
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
 from camel.core.stops import MAX_MESSAGES, NextCall, StopRule, TokenLimit, checked_rules, play_rules
@@ -164,9 +164,8 @@ class RolePlaying(Play, Declaration):
 
     def fill(self, row: Mapping[str, Any]) -> RolePlaying:
         """Return a copy with its placeholders filled."""
-        values = {str(name): str(value) for name, value in row.items()}
-        filled = {name: fill(self._given[name], values) for name in _TEXTS}
-        return self.again(**filled, world=with_row(self._given["world"], values))
+        filled = {name: fill(self._given[name], row) for name in _TEXTS}
+        return self.again(**filled, world=with_row(self._given["world"], row))
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the declaration: everything except the models and the rows."""
@@ -201,14 +200,11 @@ class RolePlaying(Play, Declaration):
             if unknown := sorted({*model} - {"", ASSISTANT, USER}):
                 raise InputError(f"there is no seat {unknown[0]!r} in a role play. Use {ASSISTANT} or {USER}")
             changes = {"model": model.get(ASSISTANT, model[""]), "user_model": model.get(USER, model[""])}
-        if seed is not None:
-            changes["sampling"] = replace(self._given["sampling"], seed=seed)
-            if self._given["user_sampling"] is not None:
-                changes["user_sampling"] = replace(self._given["user_sampling"], seed=seed)
-            if self._specifier is not None:
-                changes["specifier"] = replace(
-                    self._specifier, sampling=replace(self._specifier.sampling, seed=seed)
-                )
+        own, specifier = self._given["user_sampling"], self._specifier
+        changes["sampling"] = with_seed(self._given["sampling"], seed)
+        changes["user_sampling"] = own and with_seed(own, seed)
+        if specifier:
+            changes["specifier"] = replace(specifier, sampling=with_seed(specifier.sampling, seed))
         return self.again(**changes, id=id, workplace=workplace)
 
     # --- as a conversation -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar, cast, get_args
 
@@ -20,12 +21,12 @@ from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
-from camel.core.heard import by_name
+from camel.core.heard import Hears, by_name, everyone
 from camel.core.identity import identity_of
 from camel.core.inception import fill, placeholders, texts
 from camel.core.member import Member, Names
 from camel.core.memory import HistoryPolicy
-from camel.core.message import Sampling
+from camel.core.message import Sampling, with_seed
 from camel.core.model import Model, Watch, checked_model
 from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task
 from camel.core.play import Play
@@ -191,12 +192,11 @@ class Society(
 
     def fill(self, row: Mapping[str, Any]) -> Society:
         """Return a copy with its placeholders filled."""
-        values = {str(name): str(value) for name, value in row.items()}
         members = tuple(
-            replace(one, role=fill(one.role, values), brief=fill(one.brief, values)) for one in self.members
+            replace(one, role=fill(one.role, row), brief=fill(one.brief, row)) for one in self.members
         )
-        world = with_row(self.world, values)
-        return replace(self, task=fill(self.task, values), members=members, world=world)
+        world = with_row(self.world, row)
+        return replace(self, task=fill(self.task, row), members=members, world=world)
 
     def with_rules(self, rules: Sequence[StopRule]) -> Society:
         """Raise an `InputError`: a society declares its own ending."""
@@ -220,7 +220,13 @@ class Society(
         `sampling` replaces the members' declared settings, and `rules` the declared ending. `critics` maps members to
         critics that choose what they say.
         """
-        return SocietyPlay(self, model, task, sampling, seed, rules, critics or {}, watch, id, workplace)
+        models = seat_models(model, self.names)
+        Names(self.names).check("critics", critics or {})
+        ending = None if rules is None else checked_rules(rules)
+        text = checked_text("the task", task or self.task, MAX_TASK_CHARS)
+        transcript = Transcript(id or uuid.uuid4().hex, Task(text))
+        own = (sampling, ending, critics or {})
+        return SocietyPlay(models, transcript, seed, watch, workplace, self, *own)
 
     def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
         """Yield each member with its system prompt and its opening."""
@@ -235,9 +241,7 @@ class Society(
                 "ROLE": member.title,
                 "SELF": _introduced(member),
                 "BRIEF": member.brief,
-                "MEMBERS": _listed(
-                    [known[name] for name in near[member.name][:_NAMED]], len(near[member.name])
-                ),
+                "MEMBERS": _listed([known[name] for name in near[member.name]]),
                 "PROCEDURE": self.procedure(member.name),
                 "TASK": task,
             }
@@ -278,68 +282,89 @@ class Society(
         return "\n".join(f"- {line}" for line in lines if line)
 
 
-class SocietyPlay(Play):
-    """A conversation of a society; created by `Society.play`.
+@dataclass(eq=False)
+class GroupPlay(Play):
+    """A conversation of declared speakers; created by `play` of their declaration.
 
     Iterate to follow it message by message, or call `run()` for the finished transcript.
     """
 
-    def __init__(
+    models: dict[str, Model]
+    """The models by speaker, as `seat_models` returns them."""
+    transcript: Transcript
+    seed: int | None
+    watch: Watch | None
+    workplace: Workplace | None
+
+    def agent(
         self,
-        society: Society,
-        model: Model | Mapping[str, Model],
-        task: str,
-        sampling: Sampling | None,
-        seed: int | None,
-        rules: Sequence[StopRule] | None,
-        critics: Mapping[str, Critic],
-        watch: Watch | None,
-        id: str,
-        workplace: Workplace | None,
-    ) -> None:
-        self.society, self._workplace = society, workplace
-        self._models = seat_models(model, society.names)
-        Names(society.names).check("critics", critics)
-        self._sampling, self._seed, self._critics = sampling, seed, critics
-        self._rules = None if rules is None else checked_rules(rules)
-        self._watch = watch
-        text = checked_text("the task", task or society.task, MAX_TASK_CHARS)
-        self.transcript = Transcript(id or uuid.uuid4().hex, Task(text))
+        group: Any,
+        member: Member,
+        system: str,
+        opening: str,
+        sampling: Sampling,
+        critic: Critic | None = None,
+    ) -> Agent:
+        """Return a speaker of the declaration `group`."""
+        return Agent(
+            name=member.name,
+            role=member.title,
+            model=self.models[member.name if member.name in self.models else ""],
+            system=system,
+            opening=opening,
+            sampling=with_seed(sampling, self.seed),
+            critic=critic,
+            history=member.history or group.history or "full",
+            tools=world_toolbox(member.tools, group.world),
+        )
+
+    def begun(
+        self,
+        group: Any,
+        agents: Sequence[Agent],
+        rules: Sequence[StopRule],
+        hears: Hears | Mapping[str, Collection[str]] = everyone,
+    ) -> Conversation:
+        """Return the conversation of the speakers of the declaration `group`."""
+        return Conversation(
+            agents,
+            self.transcript,
+            rules=rules,
+            turns=group.turns.turns(group.names),
+            hears=hears,
+            wording=by_name if len(agents) > 2 else None,
+            watch=self.watch,
+            hear_actions=group.hear_actions,
+            workplace=start_world(group.world, self.workplace),
+        )
+
+
+@dataclass(eq=False)
+class SocietyPlay(GroupPlay):
+    """A conversation of a society."""
+
+    society: Society
+    sampling: Sampling | None
+    rules: Sequence[StopRule] | None
+    critics: Mapping[str, Critic]
 
     async def _open(self) -> Conversation:
         if self.transcript.stop is None:
             await self._plan()
             await self._cast()
-        society = self.society
-        return Conversation(
-            [self._agent(*found) for found in society.prompts(self.transcript.task.text)],
-            self.transcript,
-            rules=society.rules() if self._rules is None else self._rules,
-            turns=society.turns.turns(society.names),
-            hears=society.hears.listeners(society.names),
-            wording=by_name if len(society.names) > 2 else None,
-            watch=self._watch,
-            hear_actions=society.hear_actions,
-            workplace=start_world(society.world, self._workplace),
-        )
-
-    def _agent(self, member: Member, system: str, opening: str) -> Agent:
-        chosen = self._sampling or member.sampling or self.society.usual_sampling
-        return Agent(
-            name=member.name,
-            role=member.title,
-            model=self._models[member.name if member.name in self._models else ""],
-            system=system,
-            opening=opening,
-            sampling=chosen if self._seed is None else replace(chosen, seed=self._seed),
-            critic=self._critics.get(member.name),
-            history=member.history or self.society.history or "full",
-            tools=world_toolbox(member.tools, self.society.world),
-        )
+        society, usual = self.society, self.society.usual_sampling
+        agents: list[Agent] = []
+        for member, system, opening in society.prompts(self.transcript.task.text):
+            sampling = self.sampling or member.sampling or usual
+            agents.append(
+                self.agent(society, member, system, opening, sampling, self.critics.get(member.name))
+            )
+        rules = society.rules() if self.rules is None else self.rules
+        return self.begun(society, agents, rules, society.hears.listeners(society.names))
 
     def asked(self) -> Collection[Model]:
         """Return the members' models."""
-        return self._models.values()
+        return self.models.values()
 
     async def _plan(self) -> None:
         planner, task = self.society.planner, self.transcript.task
@@ -351,7 +376,7 @@ class SocietyPlay(Play):
                 task.original,
                 self._seeded(planner),
                 session=self.transcript.id,
-                watch=self._watch,
+                watch=self.watch,
             )
         text = plan.text(task.original) if plan.steps else ""
         self.transcript.task = replace(task, specified=text, model=plan.model, usage=task.usage + plan.usage)
@@ -368,16 +393,16 @@ class SocietyPlay(Play):
                 self._seeded(casting),
                 taken=society.names,
                 session=self.transcript.id,
-                watch=self._watch,
+                watch=self.watch,
             )
         self.society = replace(society, members=(*society.members, *cast.members), roles=None)
         self.transcript.task = replace(task, model=task.model or cast.model, usage=task.usage + cast.usage)
 
     def _any_model(self) -> Model:
-        return self._models.get("") or next(iter(self._models.values()))
+        return self.models.get("") or next(iter(self.models.values()))
 
     def _seeded(self, step: T) -> T:
-        return step if self._seed is None else replace(step, sampling=replace(step.sampling, seed=self._seed))
+        return replace(step, sampling=with_seed(step.sampling, self.seed))
 
 
 def seat_models(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
@@ -403,8 +428,8 @@ def _introduced(member: Member) -> str:
     return member.name if member.title == member.name else f"{member.name}, {member.role}"
 
 
-def _listed(members: Sequence[Member], count: int) -> str:
-    """Return the first `count` members, one per line, and the number of the others."""
+def _listed(members: Sequence[Member]) -> str:
+    """Return the first members, one per line, and the number of the others."""
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
-    more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
+    more = [f"- and {len(members) - _NAMED} others"] if len(members) > _NAMED else []
     return "\n".join([*lines, *more])

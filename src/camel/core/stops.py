@@ -444,10 +444,4 @@ def _may_be_similar(one: str, other: str, similarity: float) -> bool:
     if not size * similarity <= len(other) * 1.1 <= size / similarity * 1.21:
         return False
     step = size // 5
-    return (
-        size <= 80
-        or one[step : step + 16] in other
-        or one[2 * step : 2 * step + 16] in other
-        or one[3 * step : 3 * step + 16] in other
-        or one[4 * step - 16 : 4 * step] in other
-    )
+    return size <= 80 or any(one[at : at + 16] in other for at in (step, 2 * step, 3 * step, 4 * step - 16))

@@ -8,7 +8,7 @@ sentence); a name in a quotation or in code is only mentioned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from camel.core.conversation import Turns, round_robin
@@ -162,23 +162,18 @@ _STARTS = ("\n", ". ", "! ", "? ", "… ")
 def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None:
     """Return the member that a text addresses, or None. A line `Next: Ada` comes before `@Ada`, and that before `Ada, …`."""
     is_mentioned = mentions(text)
-    for find in (_by_line, _by_handle, _by_call):
-        for at, name in reversed(list(find(text, names))):
+    lines = _NEXT.finditer(text) if "ext" in text or "EXT" in text else ()
+    handles = _AT.finditer(text) if "@" in text else ()
+    for called in (_behind(lines, text, names), _behind(handles, text, names), _by_call(text, names)):
+        for at, name in reversed(list(called)):
             if name not in not_to and not is_mentioned(at):
                 return name
     return None
 
 
-def _by_line(text: str, names: Names) -> Iterator[tuple[int, str]]:
-    """Yield the members named in lines such as `Next: Ada`, each with its position."""
-    for sign in _NEXT.finditer(text) if "ext" in text or "EXT" in text else ():
-        if found := names.at(text, sign.end()):
-            yield sign.end(), found[0]
-
-
-def _by_handle(text: str, names: Names) -> Iterator[tuple[int, str]]:
-    """Yield the members named by a handle such as `@Ada`, each with its position."""
-    for sign in _AT.finditer(text) if "@" in text else ():
+def _behind(signs: Iterable[re.Match[str]], text: str, names: Names) -> Iterator[tuple[int, str]]:
+    """Yield the members that are named behind a sign such as `Next:` or `@`, each with its position."""
+    for sign in signs:
         if found := names.at(text, sign.end()):
             yield sign.end(), found[0]
 

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from camel.core.errors import CamelError, InputError
-from camel.core.message import Sampling, Usage
+from camel.core.message import Sampling, Usage, with_seed
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.generation.config import GenerateConfig
 from camel.generation.seats import JUDGE, Candidate, key_of
-from camel.jobs.item import item_seed, with_seed
+from camel.jobs.item import item_seed
 from camel.models import local as local_server
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl

@@ -209,9 +209,7 @@ class Contest:
                 len(items) * sum(step.asked(index, size) for index in some) * 4 // (5 * len(some))
                 for size in GUESSED
             ]
-            before = needs.get(
-                (step.kind, step.model), StepNeed(step.kind, step.model, 0, (0, 0, 0), (0, 0, 0))
-            )
+            before = needs.get((step.kind, step.model), StepNeed(step.kind, step.model))
             needs[step.kind, step.model] = before._replace(
                 calls=before.calls + len(items),
                 prompt=_add(before.prompt, prompt),

@@ -168,7 +168,7 @@ class StepNeed(NamedTuple):
 
     kind: Kind
     model: str
-    calls: int
-    prompt: tuple[int, int, int]
+    calls: int = 0
+    prompt: tuple[int, int, int] = (0, 0, 0)
     """Estimated prompt tokens: low, likely, high."""
-    completion: tuple[int, int, int]
+    completion: tuple[int, int, int] = (0, 0, 0)

@@ -257,14 +257,10 @@ def _length(made: Evaluation) -> Plot:
     for one in made.headline:
         panel = f"{titled(one.group)}: {one.a} / {one.b}"
         for place, found in enumerate(one.length.bins):
-            last = found.high is None
-            ends = (
-                f"{found.low:g} to {found.high:g}"
-                if place and not last
-                else f"≥ {found.low:g}"
-                if last
-                else f"< {found.high:g}"
-            )
+            if found.high is None:
+                ends = f"≥ {found.low:g}"
+            else:
+                ends = f"{found.low:g} to {found.high:g}" if place else f"< {found.high:g}"
             counts = {"A won": found.wins, "drawn": found.draws, "A lost": found.losses}
             rows += [
                 {"panel": panel, "length": ends, "verdict": verdict, "pairs": count, "place": at}

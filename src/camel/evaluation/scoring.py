@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from math import fsum
@@ -29,7 +29,7 @@ from camel.core.transcript import Score, Transcript
 from camel.engine.stage import Written
 from camel.evaluation.scorers import Scorer
 from camel.jobs.item import Item
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import Job, Stage
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import forget_outdated, outdated_rows, schema_with_source, valid_shards
@@ -104,10 +104,6 @@ class ScoreJob(Job):
         run = RunReader(self.run)
         run.need_some()
         return run.folder
-
-    def stages(self, run: RunFolder) -> Iterator[Step]:
-        """Yield one stage per column."""
-        yield from self.outline(run)
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """Return all stages. Scores of rewritten shards, and free ones of a changed scorer, are removed before."""

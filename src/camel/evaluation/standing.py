@@ -201,6 +201,12 @@ def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, in
     decided = [(one == "a", a, b) for one, a, b in both if one != "draw" and a != b]
     longer = wilson(sum(won == (a > b) for won, a, b in decided), len(decided))
     ratios = [max(1, a) / max(1, b) for _, a, b in both]
+    bins: list[Bin] = []
+    for low, high in zip(_EDGES, (*_EDGES[1:], None), strict=True):
+        inside = Counter(
+            one for (one, _, _), ratio in zip(both, ratios, strict=True) if low <= ratio < (high or 1e300)
+        )
+        bins.append(Bin(low, high, inside["a"], inside["draw"], inside["b"]))
     controlled = None
     if len(decided) >= LEAST_DECIDED:
         points = np.array([{"a": 1.0, "draw": 0.5, "b": 0.0}[one] for one, _, _ in both])
@@ -211,17 +217,7 @@ def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, in
         shares([one for one, a, b in both if a > b]),
         shares([one for one, a, b in both if a < b]),
         controlled,
-        [
-            Bin(low, high, *(sum(one == kind for one in inside) for kind in ("a", "draw", "b")))
-            for low, high in zip(_EDGES, (*_EDGES[1:], None), strict=True)
-            for inside in [
-                [
-                    one
-                    for (one, _, _), ratio in zip(both, ratios, strict=True)
-                    if low <= ratio < (high or 1e300)
-                ]
-            ]
-        ],
+        bins,
     )
 
 

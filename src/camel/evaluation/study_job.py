@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as fields_replaced
@@ -18,9 +17,10 @@ from camel.core.errors import CamelError, InputError
 from camel.core.expressions import Expression, parse_expression
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
-from camel.core.judge import quoted, quoted_talk, shortened
+from camel.core.judge import YES_OR_NO
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
+from camel.core.rubric import quoted_within
 from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
 from camel.evaluation.contest_records import AskedModel
@@ -53,12 +53,8 @@ TOKENS = 120
 """Maximum number of tokens of an answer."""
 SAMPLING = Sampling(temperature=0.0, max_tokens=TOKENS)
 AGAIN = "Please begin with one word, yes or no."
-MOST_CHARS = 24_000
-"""Maximum characters of a conversation in a prompt. A longer one is cut in the middle, and most of its end is kept."""
-MOST_TASK = 3_000
 SHOWN = 6
 """Half of this number of verdicts is shown of each kind: no, yes, undecided."""
-_ANSWER = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
 
 
 class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,14 +164,7 @@ class Judging:
         return self._shard(self._places[one.shard])[one.row]
 
     def _asked(self, transcript: Transcript) -> str:
-        task, window = transcript.task.text[:MOST_TASK], self._judge.window
-        most = MOST_CHARS
-        if window is not None:
-            # Assume three bytes per token. The question itself takes less than 300 tokens.
-            answers = ASKS * (TOKENS + 30)
-            most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
-        said = shortened(quoted_talk(transcript), most, "> ")
-        return fill(self.prompt, {"TASK": quoted(task), "CONVERSATION": said})
+        return fill(self.prompt, quoted_within(transcript, self._judge.window, ASKS * (TOKENS + 30)))
 
     async def _work(self, item: Item) -> DeservedVerdict:
         transcript, model = self._transcript(item.index), item.model(self._judge.seat)
@@ -203,7 +192,7 @@ class Judging:
 
 def verdict_in(answer: str) -> bool | None:
     """Return true if an answer begins with yes, and false if it begins with no. Return None if it begins with neither."""
-    found = _ANSWER.match(answer)
+    found = YES_OR_NO.match(answer)
     return None if found is None else found[1].lower() == "yes"
 
 

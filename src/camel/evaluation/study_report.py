@@ -150,13 +150,7 @@ def _endings(study: Study, found: Sequence[Behavior]) -> list[kinds.Block]:
     if found and len(words) > 1:
         head = ("Behavior", *(f"{stop} ({rate.count:,})" for stop, rate in words.items()))
         rows = [
-            (
-                one.title,
-                *(
-                    kinds.Shade(share(rate), rate.rate)
-                    for rate in (one.by_stop[stop] for stop in study.stops)
-                ),
-            )
+            (one.title, *(kinds.Shade(share(rate), rate.rate) for rate in one.by_stop.values()))
             for one in found
         ]
         blocks += [
@@ -364,8 +358,8 @@ def _by_seat(found: list[Behavior]) -> Plot:
             rate,
             color=colors[seat],
             shape=SEATS.get(seat, (GRAY, "circle"))[1],
+            says=f"{seat} {share(rate)}",
         )
-        | {"says": f"{seat} {share(rate)}"}
         for one in found
         for seat, rate in ((seat, one.by_seat[seat]) for seat in seats)
     ]

@@ -88,9 +88,8 @@ class Guesses:
         if isinstance(end, Meeting):
             parts = {f"{MEMBERS}.{name}": 1.0 for name in end.society.names}
         elif isinstance(end, Dialogue):
-            parts = dict.fromkeys(end.names, 1.0) | (
-                {GOAL: len(end.names) / end.stops.goal.every} if end.stops.goal else {}
-            )
+            parts = dict.fromkeys(end.names, 1.0)
+            parts |= {GOAL: len(end.names) / end.stops.goal.every} if end.stops.goal else {}
         elif isinstance(end, RolePlay):
             parts = {"user": 0.5, "assistant": 0.5, "specifier": 0.02 if end.specify else 0.0}
             if self._critic:
@@ -130,15 +129,13 @@ class Guesses:
         if isinstance(end, Meeting):
             return self._of_meeting(end.society, case)
         if isinstance(end, Dialogue):
-            need = self._of_meeting(Society(members=tuple(map(Member, end.names))), case)
-            asked = (
-                (1 / end.stops.goal.every / (len(end.seats) if end.stops.goal.after else 1))
-                if end.stops.goal
-                else 0.0
+            need, goal = (
+                self._of_meeting(Society(members=tuple(map(Member, end.names))), case),
+                end.stops.goal,
             )
-            return need.plus(
-                Need(need.calls * asked, need.prompt * asked, need.calls * asked * VERDICT_TOKENS)
-            )
+            asked = 1 / goal.every / (len(end.seats) if goal.after else 1) if goal else 0.0
+            calls = need.calls * asked
+            return need.plus(Need(calls, need.prompt * asked, calls * VERDICT_TOKENS))
         assert isinstance(end, RolePlay)
         messages = messages_assumed(self._scenario, assumed)[case]
         message = case_of(assumed.message_tokens, case)

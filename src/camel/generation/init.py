@@ -25,7 +25,7 @@ from camel.models.discovery import find_replicas
 from camel.models.endpoint import checked_name
 from camel.models.local import LOCAL
 from camel.models.spec import ModelSpec
-from camel.scenarios import Scenario, Translate, load
+from camel.scenarios import Scenario, Translate, known, load
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 LOCAL_SIZE, SIZE = 2, 8
@@ -50,8 +50,6 @@ class Answers(NamedTuple):
 
 def offered_scenarios() -> list[Scenario]:
     """Return the scenarios that need no acknowledgment and no other run."""
-    from camel.scenarios import known
-
     loaded: list[Scenario] = []
     for name in known():
         try:

@@ -16,7 +16,7 @@ from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
 from camel.core.member import Member
 from camel.core.memory import HistoryPolicy
-from camel.core.message import Message, Sampling, in_one_line, well_formed
+from camel.core.message import Message, Sampling, in_one_line, well_formed, with_seed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.results import add_result
@@ -33,7 +33,7 @@ from camel.generation.seats import MEMBERS, SEATS, key_of
 from camel.generation.toolboxes import RunTools
 from camel.generation.validation import attempt_seed, converse
 from camel.inputs.settings import column_key
-from camel.jobs.item import Item, id_number, item_seed, with_seed
+from camel.jobs.item import Item, id_number, item_seed
 from camel.jobs.job import ItemFailed, Stage
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import price_of
@@ -80,7 +80,7 @@ class Maker:
         self._settings = folder.settings()
         self._plan = plan or read_plan(folder)
         self._layouts = self._plan.layouts if self._plan else planned_layouts(folder, self._settings.planned)
-        self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._list_shard = lru_cache(maxsize=64)(lambda *shard: self._read_lists(folder.marker(*shard)))
         self._validator = config.validate.validator() if config.validate else None
         self._tasks = lru_cache(maxsize=64)(self._read_tasks)
         self._tools = RunTools(config, self.scenario)
@@ -138,9 +138,6 @@ class Maker:
         layout = self._layouts[level]
         shard = layout.shard_of(index)
         return self._list_shard(level, shard)[index - layout.numbers(shard).start].items
-
-    def _read_list_shard(self, level: str, shard: int) -> list[NamedList]:
-        return self._read_lists(self.folder.marker(level, shard))
 
     def _read_lists(self, marker: Marker) -> list[NamedList]:
         """Read lists that a user may have edited. Only the number of items must still match."""

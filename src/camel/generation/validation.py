@@ -183,11 +183,9 @@ class Validator:
                 "with the same call; no call is paid for twice"
             ) from error
         pair: tuple[Any, Any] = cast("tuple[Any, Any]", made) if isinstance(made, tuple) else (made, "")
-        return (
-            b""
-            if pair[0]
-            else (str(pair[1]) or "the validation did not accept it").encode("utf-8", "replace")
-        )
+        if pair[0]:
+            return b""
+        return (str(pair[1]) or "the validation did not accept it").encode("utf-8", "replace")
 
 
 def _add_usage(transcript: Transcript, usage: Usage) -> None:

@@ -171,18 +171,15 @@ class BatchedModel(WrappedModel):
         now, where = asyncio.get_running_loop().time(), f"{self._store.address}/{batch.file}"
         batch.due, batch.pause = now + batch.pause, min(LONGEST_LOOK, 2 * batch.pause)
         try:
-            if (
-                not batch.id
-                and (found := await self._api.find(batch.file, batch.made, batch.ids)) is not None
-            ):
-                if not found and batch.pause == LONGEST_LOOK:
-                    raise Halted(
-                        f"{len(batch.ids):,} requests may be in flight: the run was interrupted while it submitted them, and "
-                        f"{self.base_url} lists no such batch. If the provider's site lists none either, delete {where} and "
-                        "run the same command again, which submits them again"
-                    )
-                if found:
-                    await self._note(batch, found)
+            found = batch.id or await self._api.find(batch.file, batch.made, batch.ids)
+            if found == "" and batch.pause == LONGEST_LOOK:
+                raise Halted(
+                    f"{len(batch.ids):,} requests may be in flight: the run was interrupted while it submitted them, and "
+                    f"{self.base_url} lists no such batch. If the provider's site lists none either, delete {where} and "
+                    "run the same command again, which submits them again"
+                )
+            if found and not batch.id:
+                await self._note(batch, found)
             if batch.id:
                 await self._collect(batch, await self._api.look(batch.id))
         except ModelError as error:

@@ -178,14 +178,8 @@ class Meter:
                 "the endpoint does not report token counts, so a budget of tokens or dollars cannot be enforced: limit "
                 "the calls instead ([budget] calls, or --budget-calls)"
             )
-        used = self.tools_before + self.tools
-        for name, most, amount in (
-            ("tool calls", budget.tool_calls, used.calls),
-            ("seconds of tools", budget.tool_seconds, used.seconds),
-        ):
-            if most is not None and amount >= most:
-                return used_up(name, most)
-        return _over(budget, total, self.in_flight) or self.out_of_time()
+        tools = self.tools_before + self.tools
+        return _over(budget, total, self.in_flight, tools) or self.out_of_time()
 
     def room(self) -> float:
         """Return how many more calls fit into the budget, at the average usage so far. 100 until that is known."""
@@ -289,14 +283,17 @@ class MeteredModel(WrappedModel):
             self._model_meter.end(reply, error)
 
 
-def _over(budget: Budget, used: Usage, in_flight: int = 0, of: str = "") -> str:
+def _over(budget: Budget, used: Usage, in_flight: int = 0, tools: ToolUse = ToolUse(), of: str = "") -> str:  # noqa: B008 - frozen
     """Return a text that names the limit of `budget` that is reached, or an empty string. Hours are not checked."""
-    if budget.usd is not None and used.usd >= budget.usd:
-        return used_up("usd", budget.usd, of)
-    if budget.tokens is not None and used.total >= budget.tokens:
-        return used_up("tokens", budget.tokens, of)
-    if budget.calls is not None and used.calls + in_flight >= budget.calls:
-        return used_up("calls", budget.calls, of)
+    for name, most, amount in (
+        ("tool calls", budget.tool_calls, tools.calls),
+        ("seconds of tools", budget.tool_seconds, tools.seconds),
+        ("usd", budget.usd, used.usd),
+        ("tokens", budget.tokens, used.total),
+        ("calls", budget.calls, used.calls + in_flight),
+    ):
+        if most is not None and amount >= most:
+            return used_up(name, most, of)
     return ""
 
 

@@ -316,10 +316,15 @@ class Cluster:
         from camel.engine.ray.supervisor import RaySupervisor
 
         runner, folder, meter = self._runner, self._runner.folder, self._runner.meter
+        job = runner.job
+        if objects := [seat for seat, spec in job.models.items() if not isinstance(spec, ModelSpec)]:
+            raise InputError(
+                f"the model of '{objects[0] or job.name}' is a Python object, which a cluster cannot use: pass a model by name"
+            )
         self._stack.callback(shutil.rmtree, folder.root / ACCOUNTS, ignore_errors=True)
         supervisor = RaySupervisor(
             JobFactory(
-                _checked(runner.job).absolute(),
+                job.absolute(),
                 str(Path.cwd()),
                 runner.concurrency,
                 meter.budget.counts,
@@ -330,12 +335,12 @@ class Cluster:
             workers=self._workers,
             share=Shares(
                 meter.budget,
-                rates_of(runner.job, runner.concurrency),
+                rates_of(job, runner.concurrency),
                 before=meter.before,
                 accounts=folder.root.absolute(),
                 patience=runner.patience,
             ),
-            environment=worker_environment(runner.job),
+            environment=worker_environment(job),
             watch=self.watch,
             tell=lambda event, text, **fields: runner.tell(event, text, **fields),
         )
@@ -372,12 +377,3 @@ def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:
         for spec in job.models.values()
         if isinstance(spec, ModelSpec)
     }
-
-
-def _checked(job: Job) -> Job:
-    """Return the job, or raise an error if processes on other machines cannot run it."""
-    if objects := [seat for seat, spec in job.models.items() if not isinstance(spec, ModelSpec)]:
-        raise InputError(
-            f"the model of '{objects[0] or job.name}' is a Python object, which a cluster cannot use: pass a model by name"
-        )
-    return job

@@ -211,12 +211,9 @@ class Failures:
             while True:
                 self.words = f"{type(error).__name__}: {error}"
                 self.unreached = self.unreached + 1 if isinstance(error, Unreachable) else 0
-                began, limit = (
-                    (self._down, self.patience)
-                    if self.answered
-                    else (self._first, min(NEVER_ANSWERED, self.patience))
-                )
-                left = began + limit - loop.time()
+                limit = self.patience if self.answered else min(NEVER_ANSWERED, self.patience)
+                until = limit + (self._down if self.answered else self._first)
+                left = until - loop.time()
                 if left <= 0 and not self.shared:
                     self.halt.set(outage(limit, self.words, self.answered))
                 if not told:
@@ -227,9 +224,7 @@ class Failures:
                 await self._sleep(pause if self.shared else max(0.0, min(pause, left)))
                 pause = min(LONGEST_PAUSE, 2 * pause)
                 try:
-                    async with asyncio.timeout(
-                        None if self.shared else max(1.0, began + limit - loop.time())
-                    ):
+                    async with asyncio.timeout(None if self.shared else max(1.0, until - loop.time())):
                         failed = await self._ask_plainly(send, request)
                 except TimeoutError:
                     continue

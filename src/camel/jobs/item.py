@@ -7,9 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-import msgspec
-
-from camel.core.message import Sampling, Usage
+from camel.core.message import Usage
 from camel.core.model import Model
 from camel.engine.halt import Halted, Tell
 from camel.engine.site import ToolUse
@@ -118,11 +116,6 @@ def item_seed(seed: int | None, index: int) -> int | None:
 def id_number(id: str) -> int:
     """Return a number for an id, from which the seeds of a table's row are derived."""
     return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16)
-
-
-def with_seed(sampling: Sampling, seed: int | None) -> Sampling:
-    """Return the settings with the seed of an item, if it has one."""
-    return sampling if seed is None else msgspec.structs.replace(sampling, seed=seed)
 
 
 class _ItemModel(RecordedModel):

@@ -43,14 +43,6 @@ class ItemFailed(CamelError):
     """Raised by a work function if an item fails for a reason specific to the job, such as a list that cannot be parsed."""
 
 
-def _sound(record: Any) -> str:
-    return ""
-
-
-def _nothing(record: Any) -> Iterable[str]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage(StageItems):
     """Items with the same work function, numbered from 0."""
@@ -61,9 +53,9 @@ class Stage(StageItems):
     """Writes the records of a shard durably, in the order of their items. Called on a thread."""
     failed: Callable[[Item, CamelError], Any] | None = None
     """Returns the record of a failed item, from `item.draft`. None: a failure stops the job."""
-    failure: Callable[[Any], str] = _sound
+    failure: Callable[[Any], str] = lambda record: ""
     """Returns why the item of a record failed, as `Class: text`. Empty if it did not fail."""
-    counts: Callable[[Any], Iterable[str]] = _nothing
+    counts: Callable[[Any], Iterable[str]] = lambda record: ()
     """Returns the names under which a record is counted, such as `stop.done`."""
     id: Callable[[int], str] = str
     """Returns the id of an item, for sessions, lists of failures and errors."""
@@ -145,12 +137,8 @@ class Job:
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit cached properties: they may be large, and can be computed again."""
-        cached = {
-            name
-            for kind in type(self).__mro__
-            for name in vars(kind)
-            if isinstance(vars(kind)[name], cached_property)
-        }
+        kind = type(self)
+        cached = {name for name in self.__dict__ if isinstance(getattr(kind, name, None), cached_property)}
         return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     @property

@@ -222,8 +222,7 @@ class Launch:
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error of the group to report: an error of CAMEL if there is one."""
-    found: BaseException | None = group.subgroup((CamelError, OSError))
-    found = group.subgroup(CamelError) or found
+    found: BaseException | None = group.subgroup(CamelError) or group.subgroup(OSError)
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     if isinstance(found, OSError):

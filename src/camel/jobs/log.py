@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -106,7 +106,7 @@ def read_log(folder: RunFolder, log: str = LOG) -> Generator[dict[str, Any]]:
             with contextlib.suppress(FileNotFoundError):
                 files.append(stack.enter_context(inside.open_file(folder.root, name)))
         for file in files:
-            yield from filter(None, map(_event, _lines_from_end(file)))
+            yield from filter(None, map(_entry, _lines_from_end(file)))
 
 
 def _lines_from_end(file: IO[bytes]) -> Generator[bytes]:
@@ -121,21 +121,13 @@ def _lines_from_end(file: IO[bytes]) -> Generator[bytes]:
     yield rest
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def _entry(line: bytes, field: str = "event") -> dict[str, Any] | None:
+    """Return a line's JSON object. Return None for other lines, and for an object without the field."""
     try:
-        entry: Any = msgspec.json.decode(line)
+        entry = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.MsgspecError:
         return None
-    return cast("dict[str, Any]", entry) if isinstance(entry, dict) and "event" in entry else None
-
-
-def read_now(folder: RunFolder, log: str = LOG) -> dict[str, Any] | None:
-    """Read the current figures of a running or killed job."""
-    try:
-        now: Any = msgspec.json.decode(folder.read_local(now_file(log)))
-    except msgspec.MsgspecError:
-        return None
-    return cast("dict[str, Any]", now) if isinstance(now, dict) and "time" in now else None
+    return entry if field in entry else None
 
 
 def last_events(folder: RunFolder, log: str = LOG) -> LastEvents:
@@ -153,7 +145,7 @@ def last_events(folder: RunFolder, log: str = LOG) -> LastEvents:
                     last, end = last or event, end or event
                 case _:
                     pass
-    now = read_now(folder, log)
+    now = _entry(folder.read_local(now_file(log)), "time")  # of a running or killed job
     # Newer than the last line of this process; times have a fixed format and compare as text.
     if start and end is None and now and str(now["time"]) >= str((last or start)["time"]):
         last = now

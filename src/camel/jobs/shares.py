@@ -220,15 +220,13 @@ class Shares(Divider):
                 parts[name] = replace(parts[name], subset=change)
             else:
                 parts[name].shares[url] = change
-        return WorkerShare(self._tick, self._grant(worker), parts, number, self._heard[worker])
+        offered = {name: budget.pieces[worker].offered for name, budget in self._budgets.items()}
+        grant = Grant(**offered) if offered else None
+        return WorkerShare(self._tick, grant, parts, number, self._heard[worker])
 
     def endpoints(self) -> dict[str, dict[str, EndpointReport | None]]:
         """Return the sums of the reports on endpoints, by model name and address."""
         return {name: {**model.sums} for name, model in self._models.items()}
-
-    def _grant(self, worker: str) -> Grant | None:
-        offered = {name: budget.pieces[worker].offered for name, budget in self._budgets.items()}
-        return Grant(**offered) if offered else None
 
     def _claim(self, name: str, report: WorkerReport) -> Claim:
         used = _amount_of(name, report.usage)

@@ -279,10 +279,8 @@ class JobState:
 
     def _write(self, stage: Stage, path: Path, ended: Sequence[_Ended]) -> Written:
         """Write a shard and count its records."""
-        usage, tools = (
-            sum((one.usage for one in ended), Usage()),
-            sum((one.tools for one in ended), ToolUse()),
-        )
+        usage = sum((one.usage for one in ended), Usage())
+        tools = sum((one.tools for one in ended), ToolUse())
         paid = [one.priced for one in ended if one.usage.calls]
         priced = bool(paid) and all(paid)
         used_by: dict[str, Usage] = {}

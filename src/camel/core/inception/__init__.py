@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -34,9 +35,9 @@ class Inception(msgspec.Struct, frozen=True):
     not print it; it repeats the prompt's own call to begin."""
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill(template: str, values: Mapping[str, Any]) -> str:
     """Replace each `<name>` in `template` by its value, ignoring case. Names that are not in `values` stay."""
-    known = {name.lower(): value for name, value in values.items()}
+    known = {str(name).lower(): str(value) for name, value in values.items()}
     return _PLACEHOLDER.sub(lambda found: known.get(found[1].lower(), found[0]), template)
 
 

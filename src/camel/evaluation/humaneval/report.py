@@ -231,17 +231,10 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProble
         if len(mine) >= SHOWN or (kind, place) in seen:
             continue
         seen.add((kind, place))
-        answer = samples[place][number].content
-        mine.append(
-            ShownSample(
-                one.problem,
-                number,
-                kind,
-                verdict.detail,
-                one.programs[which][:MOST_CHARS],
-                answer[:MOST_CHARS],
-            )
+        program, answer = (
+            text[:MOST_CHARS] for text in (one.programs[which], samples[place][number].content)
         )
+        mine.append(ShownSample(one.problem, number, kind, verdict.detail, program, answer))
     for kind in sorted(found, key=lambda kind: (not kind.startswith("passed"), kind)):
         yield from found[kind]
 

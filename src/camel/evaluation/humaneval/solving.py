@@ -24,7 +24,7 @@ from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
-from camel.core.message import Usage
+from camel.core.message import Usage, with_seed
 from camel.core.model import Model, Request
 from camel.engine.halt import Halted
 from camel.engine.stage import write_lines
@@ -50,7 +50,7 @@ from camel.evaluation.humaneval.report import (
     report_of,
     table,
 )
-from camel.jobs.item import Item, item_seed, with_seed
+from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.models.spec import ModelSpec
 from camel.reports import blocks as kinds
@@ -382,13 +382,9 @@ class HumanEval(Job):
             for marker in folder.markers(name, sorted(folder.committed(name)))
         ]
 
-    def report(self) -> HumanEvalReport:
-        """Compute the figures. All stages must be finished."""
-        return report_of(self)
-
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""
-        made = self.report()
+        made = report_of(self)
         write_report(run.root, "humaneval", report(made), made.to_json())
         return made
 

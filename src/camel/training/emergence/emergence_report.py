@@ -165,11 +165,8 @@ def _added(made: Figures, seen: tuple[int, int]) -> str:
 
 
 def _table(made: Figures) -> list[kinds.Block]:
-    paper = (
-        " Paper: its Table 2, LLaMA-7B judged by GPT-4 in one order."
-        if any(one.paper for one in made.table)
-        else ""
-    )
+    known = any(one.paper for one in made.table)
+    paper = " Paper: its Table 2, LLaMA-7B judged by GPT-4 in one order." if known else ""
     return [
         table(made),
         kinds.Note(kinds.TEXTS["emergence"]["table"].format(paper=paper)),

@@ -16,7 +16,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.evaluation.humaneval.records import SAMPLES
-from camel.evaluation.humaneval.report import Passing
+from camel.evaluation.humaneval.report import Passing, report_of
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.results import Comparison, Cost, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
@@ -151,7 +151,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
             new = any(config.added(number) == name for number in range(*seen))
             table.append(_line(one.group, after, before, seen, one.shares, new, _paper(config, seen, name)))
         totals.append(_line(ALL, after, before, seen, _sum(met), False, None))
-    tested = [one.report() for _, one in study.programs()]
+    tested = [report_of(one) for _, one in study.programs()]
     made = Figures(
         _settings(study),
         _models(study),
