@@ -35,6 +35,7 @@ ALLOWED = {
         "98 MB": "the size of a file that is checked by its hash",
         "95%": "the level of an interval",
     },
+    "docs/cooperation.md": {"2%": "a setting: evaluation/cooperation/report.py"},
     "docs/cluster.md": {"10 s": "a setting: engine/leases.py"},
     "docs/endpoints.md": {
         "2 s": "a setting: models/pool.py",

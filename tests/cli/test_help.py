@@ -18,7 +18,7 @@ from camel.cli.help import first_sentence, texts
 from tests.support import in_process
 
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-LINES, MORE = 40, 5
+LINES, MORE = 40, 3
 """Lines of a terminal, and of commands still to come."""
 ROOT: Any = in_process.parser()
 TYPES = re.compile(r"<[a-z]+(\[\w+\])?( range)?>|\{\w+|\blist\[|…")

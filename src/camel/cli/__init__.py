@@ -47,7 +47,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Read": (explore, show, export, import_, push),
     "Measure": (study, score, credit, ablate, vote, evaluate, reproduce, map_),
     "Train": (rows, train),
-    "Operate": (run, init, doctor, serve),
+    "Operate": (run,),
+    "Setup": (init, doctor, serve),
 }
 """Commands and groups of commands in the order of `camel --help`."""
 
