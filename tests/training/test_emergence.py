@@ -38,7 +38,6 @@ from camel.training.emergence.emergence_config import (
     DOMAINS,
     Domain,
     EmergenceConfig,
-    Link,
     read_config,
 )
 from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, report, table
@@ -356,8 +355,7 @@ async def test_a_model_on_this_disk_is_served_from_its_first_call_until_rest(
 
     monkeypatch.setattr(local, "local_model", serve)
     (tmp_path / "tuned.gguf").write_bytes(b"GGUF")
-    config = EmergenceConfig("", (Link("Code", model="other"),), out=str(tmp_path))
-    lent = lend(find_place(str(tmp_path / "tuned.gguf"), print), config, "", "", print)
+    lent = lend(find_place(str(tmp_path / "tuned.gguf"), lambda line: None), scratch=tmp_path)
     assert not served
     for _ in range(2):
         served.clear()

@@ -170,9 +170,15 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
     proposed = await sitting.propose([(request, branch.steps[-1]) for branch, request in ready])
     grown: dict[Branch, list[Branch]] = {}
     for (branch, _), drafts in zip(ready, proposed, strict=False):
-        shared, rounds = branch.conversation, branch.rounds + 1
         grown[branch] = [
-            Branch(shared, (*branch.steps, one), sitting.replies[one], rounds, branch.score) for one in drafts
+            Branch(
+                branch.conversation,
+                (*branch.steps, one),
+                sitting.replies[one],
+                branch.rounds + 1,
+                branch.score,
+            )
+            for one in drafts
         ]
     new = [leaf for branch in growing for leaf in grown.get(branch, [branch] if branch in moved else [])]
     if new:

@@ -244,11 +244,21 @@ def _compared(contest: Contest, pairs: Sequence[Pair]) -> tuple[list[PairVerdict
         given = [(one.score_a, one.score_b) for one in mine]
         scores = [(one, two) for one, two in given if one is not None and two is not None]
         repeated = again.get((job.group, job.systems, job.model), {})
-        both = [said[place].winner for place in repeated], [one.winner for one in repeated.values()]
-        same = consistency(*both) if repeated else None
-        where, length = (job.group, a, b, job.model), length_bias(winners, sizes)
-        bias = position([BothOrders(one.first, one.second) for one in mine])
-        made.append(Comparison(*where, shares(winners), length, bias, same, _mean(scores)))
+        made.append(
+            Comparison(
+                job.group,
+                a,
+                b,
+                job.model,
+                shares(winners),
+                length_bias(winners, sizes),
+                position([BothOrders(one.first, one.second) for one in mine]),
+                consistency([said[i].winner for i in repeated], [one.winner for one in repeated.values()])
+                if repeated
+                else None,
+                _mean(scores),
+            )
+        )
     return verdicts, made
 
 

@@ -317,17 +317,26 @@ class Gatherer:
                     )
 
     def _keep_examples(self, ids: list[str], messages: _Flat, findings: _Flat) -> None:
-        columns = map(findings.texts, ("excerpt", "detector", "evidence", "reason", "before"))
+        excerpts = findings.texts("excerpt")
+        columns = {name: findings.texts(name) for name in ("detector", "evidence", "reason", "before")}
         speakers, roles = messages.texts("speaker"), messages.texts("role")
         index = findings.numbers("index").tolist()
-        for at, (excerpt, detector, evidence, reason, before) in enumerate(zip(*columns, strict=True)):
+        for at, excerpt in enumerate(excerpts):
             if excerpt is None:
                 continue
             row = int(findings.rows[at])
             message = int(messages.starts[row]) + index[at]
-            by = speakers[message], roles[message]
-            example = Example(ids[row], index[at], *by, excerpt, evidence, reason, before or "")
-            kept = self._examples[detector]
+            example = Example(
+                ids[row],
+                index[at],
+                speakers[message],
+                roles[message],
+                excerpt,
+                columns["evidence"][at],
+                columns["reason"][at],
+                columns["before"][at] or "",
+            )
+            kept = self._examples[columns["detector"][at]]
             kept.append((draw(ids[row]), example))
             kept.sort(key=lambda one: one[0])
             del kept[EXAMPLES:]

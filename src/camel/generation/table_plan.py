@@ -188,10 +188,13 @@ def count_rows(config: GenerateConfig) -> int:
 def first_segments(scenario: Scenario, stages: Sequence[str], preview: int) -> dict[str, Segment]:
     """Return the items that the first conversations of a scenario with levels need, by stage."""
     count = min(preview, scenario.count)
-    lists: dict[str, Segment] = {}
-    for level in scenario.asked:
-        needed = (scenario.list_index(level.name, scenario.path(item)) + 1 for item in range(count))
-        lists[level.name] = Segment(max(needed, default=0), LISTS_PER_SHARD)
+    needed = {
+        level.name: max(
+            (scenario.list_index(level.name, scenario.path(item)) + 1 for item in range(count)), default=0
+        )
+        for level in scenario.asked
+    }
+    lists = {name: Segment(lists, LISTS_PER_SHARD) for name, lists in needed.items()}
     return lists | {name: Segment(count, shard_size_for(count)) for name in stages}
 
 

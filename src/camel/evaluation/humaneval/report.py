@@ -231,10 +231,17 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProble
         if len(mine) >= SHOWN or (kind, place) in seen:
             continue
         seen.add((kind, place))
-        program, answer = (
-            text[:MOST_CHARS] for text in (one.programs[which], samples[place][number].content)
+        answer = samples[place][number].content
+        mine.append(
+            ShownSample(
+                one.problem,
+                number,
+                kind,
+                verdict.detail,
+                one.programs[which][:MOST_CHARS],
+                answer[:MOST_CHARS],
+            )
         )
-        mine.append(ShownSample(one.problem, number, kind, verdict.detail, program, answer))
     for kind in sorted(found, key=lambda kind: (not kind.startswith("passed"), kind)):
         yield from found[kind]
 

@@ -118,10 +118,18 @@ def _folder(path: Path) -> Path:
     return found
 
 
-def lend(place: ModelPlace, config: EmergenceConfig, base_url: str, template: str, say: Say) -> Model:
-    """Return a client for the model at a location. A folder of transformers is converted to GGUF once. `base_url` is the usual
-    endpoint, `template` the text of a chat template for a model that is served here."""
-    guided, context = config.guided, config.context
+def lend(
+    place: ModelPlace,
+    *,
+    scratch: Path,
+    base_url: str = "",
+    guided: str = "",
+    context: int = 4_096,
+    template: str = "",
+    say: Say = lambda line: None,
+) -> Model:
+    """Return a client for the model at a location. A folder of transformers is converted to GGUF once, in the folder
+    `scratch`. `template` is the text of a chat template for a model that is served here."""
     if guided and guided not in get_args(Guide):
         raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
     if place.path is None:
@@ -130,8 +138,9 @@ def lend(place: ModelPlace, config: EmergenceConfig, base_url: str, template: st
         return NamedModel(model, place.label, find(place.name))
 
     def server() -> LocalServer:
+        path = _file(place, scratch, say)
         return LocalServer(
-            model_path=_file(place, Path(config.out) / MODELS, say),
+            model_path=path,
             alias=place.name,
             context_tokens=context,
             parallel=PARALLEL,
@@ -270,8 +279,15 @@ class Emergence(Job):
     def _lend(self, place: ModelPlace) -> Model:
         """Return a client for the model at a location. The same location always gives the same object."""
         if place not in self._lent:
-            template = self._template if place == self._base else ""
-            self._lent[place] = lend(place, self.config, self._base_url, template, self._say)
+            self._lent[place] = lend(
+                place,
+                scratch=self.out / MODELS,
+                base_url=self._base_url,
+                guided=self.config.guided,
+                context=self.config.context,
+                template=self._template if place == self._base else "",
+                say=self._say,
+            )
         return self._lent[place]
 
     def _asked(self, seat: str, place: ModelPlace, *, ready: bool = True) -> AskedModel:
