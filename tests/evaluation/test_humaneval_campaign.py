@@ -16,7 +16,7 @@ from camel.evaluation.humaneval import solving
 from camel.evaluation.humaneval.judging import ProgramJudge, ProgramVerdict
 from camel.evaluation.humaneval.problems import Problem, problems
 from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
-from camel.evaluation.humaneval.report import HumanEvalReport
+from camel.evaluation.humaneval.report import HumanEvalReport, report_of
 from camel.evaluation.humaneval.solving import HumanEval
 from camel.jobs.failures import AGAIN, PLAIN
 from camel.jobs.runner import PASSES, Outcome, Runner
@@ -56,7 +56,7 @@ class Unreported(HumanEval):
     """Writes no report."""
 
     def result(self, run: RunFolder) -> HumanEvalReport:
-        return self.report()
+        return report_of(self)
 
 
 def evaluation(
