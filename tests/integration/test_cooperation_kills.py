@@ -44,7 +44,7 @@ def test_a_comparison_that_is_killed_pays_for_nothing_twice(problems: str, calls
         environment = {**os.environ, "OPENAI_API_KEY": "none"}
 
         def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(  # noqa: S603 - our own interpreter
+            return subprocess.Popen(
                 command, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
 

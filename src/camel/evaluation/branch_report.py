@@ -140,7 +140,7 @@ def _effects(made: BranchFigures) -> list[kinds.Block]:
         )
         for one in made.outcomes
     ]
-    head = ("ShiftedOutcome", "Unchanged", "Changed", "Shift, 95% interval", "p, adjusted")
+    head = ("Outcome", "Unchanged", "Changed", "Effect, 95% interval", "p, adjusted")
     return [kinds.Picture("effects"), kinds.Grid(head, rows, title="Effects of the change")]
 
 
@@ -148,9 +148,9 @@ def _plot(outcomes: Sequence[ShiftedOutcome]) -> Plot:
     rows = [
         {
             "name": title_of(one.name),
-            "value": one.effect.difference,
-            "low": one.effect.low,
-            "high": one.effect.high,
+            "value": 100 * one.effect.difference,
+            "low": 100 * one.effect.low,
+            "high": 100 * one.effect.high,
             "says": points(one.effect.difference),
             "span": _bounds(one),
             "color": PALETTE[0] if one.adjusted < SURE else GRAY,
@@ -159,7 +159,10 @@ def _plot(outcomes: Sequence[ShiftedOutcome]) -> Plot:
     ]
     caption = kinds.TEXTS["branches"]["plot"]
     return plot_of(
-        "effects", "Effects of the change", caption, lambda width: dots(rows, width, domain=(-1, 1), middle=0)
+        "effects",
+        "Effects of the change",
+        caption,
+        lambda width: dots(rows, width, domain=(-100, 100), middle=0),
     )
 
 
@@ -183,12 +186,14 @@ def _mean(one: ShiftedOutcome, value: float) -> str:
 
 
 def _difference(one: ShiftedOutcome) -> str:
-    return points(one.effect.difference) if one.share else f"{one.effect.difference:+,.2f}"
+    return points(one.effect.difference) if one.share else f"{one.effect.difference:+,.2f}".replace("-", "−")
 
 
 def _bounds(one: ShiftedOutcome) -> str:
     low, high = one.effect.low, one.effect.high
-    return f"{points(low)} to {points(high)}" if one.share else f"{low:+,.2f} to {high:+,.2f}"
+    return (
+        f"{points(low)} to {points(high)}" if one.share else f"{low:+,.2f} to {high:+,.2f}".replace("-", "−")
+    )
 
 
 def _figures(one: ShiftedOutcome) -> str:

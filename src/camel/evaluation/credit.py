@@ -8,7 +8,6 @@ the larger change, so most messages need no sample. Messages between two measure
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -263,12 +262,15 @@ class Credit(Job):
                     (rate.low, rate.high) if rate else None,
                     values[place + 1] - values[place],
                     (low, high),
+                    all(ends),
                     [(one.said, bool(one.success)) for one in samples
                      if one.id == record.id and one.at == place and one.said and one.success is not None],
                 )
             )  # fmt: skip
-        decisive = max(rows, key=lambda one: abs(one.advantage)) if rows else None
-        if decisive is None or math.isclose(decisive.advantage, 0) or abs(decisive.advantage) < FLAT:
+        decisive = max(
+            (one for one in rows if one.measured), key=lambda one: abs(one.advantage), default=None
+        )
+        if decisive and abs(decisive.advantage) < FLAT:
             decisive = None
         return ConversationCredit(
             record.id, record.task.text, known.success, values[0], decisive.number if decisive else None, rows

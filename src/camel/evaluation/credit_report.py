@@ -34,6 +34,8 @@ class MessageCredit(msgspec.Struct, frozen=True):
     advantage: float
     """Value after the message minus the value before it."""
     advantage_interval: tuple[float, float]
+    measured: bool
+    """Whether the values before and after the message are measured."""
     alternatives: list[tuple[str, bool]]
     """Other messages that were sampled in its place, and whether the conversation then succeeded."""
 
@@ -182,12 +184,10 @@ def _table(one: ConversationCredit) -> kinds.Grid:
         (
             f"{message.number}" + (" ●" if message.number == one.decisive else ""),
             message.speaker,
-            percent(message.value),
-            f"{points(message.advantage)} {_interval(message) if message.advantage_interval != (-1.0, 1.0) else ''}".strip(),
             in_one_line(message.text)[:160],
+            percent(message.value),
+            f"{points(message.advantage)} {_interval(message) if message.measured else ''}".strip(),
         )
         for message in one.messages
     ]
-    return kinds.Grid(
-        ("Message", "Speaker", "Value", "Advantage, 95% interval", "Text"), rows, title="Messages"
-    )
+    return kinds.Grid(("Message", "Speaker", "Text", "Value", "Advantage, 95% interval"), rows, 3, wide=True)
