@@ -18,7 +18,7 @@ from camel.core.model import Choice, Model, Reply, Request, Usage
 from camel.core.society import Ending
 from camel.evaluation.cooperation.exercises import Exercise, read_exercises
 from camel.evaluation.cooperation.methods import METHODS, vote
-from camel.evaluation.cooperation.report import Solution, figures_of, report
+from camel.evaluation.cooperation.report import ProblemSolution, figures_of, report
 
 ALL = [name for name in METHODS if name != "single"]
 
@@ -98,8 +98,8 @@ def test_planted_differences_are_found_and_none_is_invented(tmp_path: Path):
     assert "No method" in report(same).headline
 
 
-def solved(method: str, right: list[bool]) -> tuple[str, list[Solution], list[list[bool]]]:
-    made = [Solution(str(n), ["x"], [10], 0, "x", Usage(5, 5, calls=1)) for n in range(len(right))]
+def solved(method: str, right: list[bool]) -> tuple[str, list[ProblemSolution], list[list[bool]]]:
+    made = [ProblemSolution(str(n), ["x"], [10], 0, "x", Usage(5, 5, calls=1)) for n in range(len(right))]
     return method, made, [[one] for one in right]
 
 

@@ -27,7 +27,7 @@ BASELINES = ("self_consistency", "best_of_n")
 """Methods of one model with equal tokens, the preferred one first."""
 
 
-class Solution(msgspec.Struct, frozen=True):
+class ProblemSolution(msgspec.Struct, frozen=True):
     """What a method did with one problem."""
 
     problem: str
@@ -42,7 +42,7 @@ class Solution(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class Point(msgspec.Struct, frozen=True):
+class CurvePoint(msgspec.Struct, frozen=True):
     """The share of problems that are solved with at most so many tokens or attempts."""
 
     at: int
@@ -63,8 +63,8 @@ class MethodFigures(msgspec.Struct, frozen=True):
     lost: list[str]
     unanswered: int
     usage: Usage
-    by_tokens: list[Point]
-    by_attempts: list[Point]
+    by_tokens: list[CurvePoint]
+    by_attempts: list[CurvePoint]
 
     @property
     def sure(self) -> bool:
@@ -114,11 +114,11 @@ def figures_of(
     names: Sequence[str],
     tokens: int,
     model: str,
-    blocks: Sequence[tuple[str, Sequence[Solution], Sequence[Sequence[bool]]]],
+    blocks: Sequence[tuple[str, Sequence[ProblemSolution], Sequence[Sequence[bool]]]],
     failed: int = 0,
 ) -> CooperationFigures:
-    """Compute the figures from blocks: the method, its `Solution`s, and which of their answers are right."""
-    found: dict[str, dict[str, tuple[Solution, Sequence[bool]]]] = {name: {} for name in names}
+    """Compute the figures from blocks: the method, its `ProblemSolution`s, and which of their answers are right."""
+    found: dict[str, dict[str, tuple[ProblemSolution, Sequence[bool]]]] = {name: {} for name in names}
     for method, solutions, right in blocks:
         found[method] |= {one.problem: (one, marks) for one, marks in zip(solutions, right, strict=True)}
     baseline = next((name for name in (*BASELINES, *names) if name in found and name != REFERENCE), "")
@@ -150,7 +150,7 @@ def figures_of(
     return CooperationFigures(made, baseline, max(map(len, found.values())), tokens, model, failed)
 
 
-def _solved(one: Solution, marks: Sequence[bool]) -> bool:
+def _solved(one: ProblemSolution, marks: Sequence[bool]) -> bool:
     return one.chosen >= 0 and marks[one.chosen]
 
 
@@ -163,26 +163,26 @@ def _after(name: str, keys: Sequence[str], marks: Sequence[bool]) -> bool:
     return place >= 0 and marks[place]
 
 
-def _by_tokens(name: str, problems: Sequence[tuple[Solution, Sequence[bool]]]) -> list[Point]:
+def _by_tokens(name: str, problems: Sequence[tuple[ProblemSolution, Sequence[bool]]]) -> list[CurvePoint]:
     most = sorted(tokens for one, _ in problems for tokens in one.tokens[-1:])
     if not most:
         return []
     # The last point is the 90th percentile, because only few problems have more tokens.
     end = most[min(len(most) - 1, 9 * len(most) // 10)]
-    made: list[Point] = []
+    made: list[CurvePoint] = []
     for step in range(1, STEPS + 1):
         limit, right = end * step // STEPS, 0
         for one, marks in problems:
             count = sum(tokens <= limit for tokens in one.tokens)
             right += _after(name, one.keys[:count], marks[:count])
-        made.append(Point(limit, right / len(problems)))
+        made.append(CurvePoint(limit, right / len(problems)))
     return made
 
 
-def _by_attempts(name: str, problems: Sequence[tuple[Solution, Sequence[bool]]]) -> list[Point]:
+def _by_attempts(name: str, problems: Sequence[tuple[ProblemSolution, Sequence[bool]]]) -> list[CurvePoint]:
     most = max((len(one.keys) for one, _ in problems), default=0)
     shares = [
-        Point(
+        CurvePoint(
             count,
             sum(_after(name, one.keys[:count], marks[:count]) for one, marks in problems) / len(problems),
         )

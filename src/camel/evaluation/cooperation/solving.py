@@ -22,7 +22,7 @@ from camel.core.model import Model
 from camel.engine.stage import write_lines
 from camel.evaluation.cooperation.exercises import Check, Exercise, digest
 from camel.evaluation.cooperation.methods import Attempts, Method, Purse
-from camel.evaluation.cooperation.report import NAME, CooperationFigures, Solution, figures_of, report
+from camel.evaluation.cooperation.report import NAME, CooperationFigures, ProblemSolution, figures_of, report
 from camel.evaluation.humaneval.judging import ProgramJudge
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
@@ -47,7 +47,7 @@ class SolvedBlock(msgspec.Struct, frozen=True):
     """The solutions of one method to a block of problems."""
 
     method: str
-    solutions: list[Solution]
+    solutions: list[ProblemSolution]
     error: str = ""
 
 
@@ -169,7 +169,7 @@ class Cooperation(Job):
             usage = _since(purse.usage, begun)
             left -= usage.total
             text = made.texts[chosen] if chosen >= 0 else ""
-            item.draft.solutions.append(Solution(exercise.name, made.keys, spent, chosen, text, usage))
+            item.draft.solutions.append(ProblemSolution(exercise.name, made.keys, spent, chosen, text, usage))
             purse.release(made.session)
         return item.draft
 
