@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import camel
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError, RequestRejected
 from camel.core.message import Sampling
 from camel.core.model import Choice, Model, Reply, Request, Usage
 from camel.core.society import Ending
@@ -210,3 +211,33 @@ def test_no_reply_is_without_a_limit(tmp_path: Path):
 
     compared(Noting(), tmp_path / "a", methods=["society", "role_play"], problems=sums(3))
     assert None not in limits
+
+
+def test_another_check_is_applied_to_the_same_answers(tmp_path: Path):
+    def never(answer: str, expected: str) -> bool:
+        return False
+
+    compared(Adder(1.0), tmp_path / "a", methods=["self_consistency"], problems=sums(4))
+    again = Adder(1.0)
+    made = compared(again, tmp_path / "a", methods=["self_consistency"], problems=sums(4), check=never)
+    assert made["single"].solved.count == 0
+    assert again.usage.calls == 0
+
+
+def test_a_block_that_failed_is_solved_and_checked_when_it_is_retried(tmp_path: Path):
+    class Broken(Adder):
+        async def reply(self, request: Request) -> Reply:
+            raise RequestRejected("no such model")
+
+    with contextlib.suppress(CamelError):
+        compared(Broken(), tmp_path / "a", methods=["self_consistency"], problems=sums(4))
+    made = compared(
+        Adder(1.0), tmp_path / "a", methods=["self_consistency"], problems=sums(4), retry_failed=True
+    )
+    assert made.failed == 0
+    assert made["self_consistency"].solved.count == 4
+
+
+def test_problems_have_names_of_their_own(tmp_path: Path):
+    with pytest.raises(InputError, match="sum/0"):
+        compared(Adder(), tmp_path / "a", problems=[*sums(2), *sums(1)])

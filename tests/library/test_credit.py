@@ -154,3 +154,34 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path):
         credited([], World(), tmp_path / "b")
     with pytest.raises(InputError, match="decides"):
         camel.credit([record(0, 4)], lambda one: None, using=World(), out=tmp_path / "c")
+
+
+def test_another_check_needs_another_folder(tmp_path: Path):
+    credited([record(0, 4)], World(), tmp_path / "a")
+    with pytest.raises(InputError, match="success"):
+        camel.credit([record(0, 4)], lambda one: False, using=World(), rules=[MaxMessages(LENGTH)], out=tmp_path / "a", progress=False)  # fmt: skip
+
+
+def test_a_check_that_decides_only_about_records_stops_after_one_round(tmp_path: Path):
+    def recorded(one: Transcript) -> bool | None:
+        return True if one.id == "c0" else None
+
+    model = World()
+    made = camel.credit([record(0, 4)], recorded, using=model, rules=[MaxMessages(LENGTH)], out=tmp_path / "a", progress=False)  # fmt: skip
+    assert model.calls == ROUND * LENGTH
+    assert made.conversations == []
+    with pytest.raises(InputError, match="scores"):
+        camel.credit([record(0, 4)], "score.helpful", using=model, out=tmp_path / "b")
+
+
+def test_samples_of_one_prefix_have_seeds_of_their_own(tmp_path: Path):
+    seeds: list[int | None] = []
+
+    class Noting(World):
+        async def reply(self, request: Request) -> Reply:
+            if [one.content for one in request.history.entries] == ["You are user.", "Go."]:
+                seeds.append(request.sampling.seed)
+            return await super().reply(request)
+
+    credited([record(n, 4) for n in range(3)], Noting(), tmp_path / "a")
+    assert len(seeds) == len({*seeds}) >= 3 * ROUND

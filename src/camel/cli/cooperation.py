@@ -74,5 +74,5 @@ def _show(made: CooperationFigures, folder: Path) -> None:
 
     for line in summary(made):
         echo(line)
-    echo(f"equal   the methods' tokens differ by {made.spread:.1%}")
+    echo(f"tokens  the totals of the methods differ by {made.spread:.1%}")
     echo(f"page    {folder / NAME}.html")

@@ -6,6 +6,7 @@ it, so a branch needs neither the scenario nor the program that made the convers
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -157,3 +158,9 @@ def usual_rules(record: Transcript) -> Sequence[StopRule]:
     if {one.name for one in record.speakers} == {USER, ASSISTANT}:
         return play_rules()
     return (MaxMessages(MAX_MESSAGES), TokenLimit())
+
+
+def digest_of(record: Transcript) -> str:
+    """Return a hash of what a continuation is restored from."""
+    said = [(one.speaker, one.content, one.seen) for one in record.messages]
+    return hashlib.blake2b(msgspec.json.encode([record.speakers, said]), digest_size=8).hexdigest()

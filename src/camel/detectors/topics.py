@@ -64,7 +64,7 @@ _REQUEST = re.compile(
     re.IGNORECASE,
 )
 _TO_USER = re.compile(
-    r"\b(?:(?:do|did|are|were|have|would|will|could|can|should) you|(?:would|shall|should|may|can|could) i\b(?! )?|shall we|"
+    r"\b(?:(?:do|did|are|were|have|would|will|could|can|should) you|(?:would|shall|should|may|can|could) i\b|shall we|"
     r"(?:what|which|where|when|how(?: many| much| often| long)?)(?: \w+){0,3} (?:do|did|are|would|will|should|have) you|"
     r"(?:what|which|how)(?: \w+){0,2} (?:is|are) your|let me know|is (?:that|this|it) (?:ok(?:ay)?|fine|correct|right|what you))\b",
     re.IGNORECASE,

@@ -7,17 +7,17 @@ the larger change, so most messages need no sample. Messages between two measure
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from camel.core.branches import Continuation, usual_rules
+from camel.core.branches import Continuation, digest_of, usual_rules
 from camel.core.errors import CamelError, InputError
+from camel.core.identity import identity_of
 from camel.core.message import Usage
 from camel.core.model import Model
 from camel.core.stops import StopRule
@@ -25,12 +25,12 @@ from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
 from camel.evaluation.credit_report import NAME, ConversationCredit, CreditFigures, MessageCredit, report
 from camel.evaluation.effects import difference
-from camel.jobs.item import Item, item_seed
+from camel.jobs.item import Item, id_number, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
 from camel.jobs.state import name_of
 from camel.models.spec import ModelSpec
-from camel.record.release import RESTRICTED
+from camel.record.release import refuse_restricted
 from camel.reports.html import write_report
 from camel.reports.intervals import wilson
 from camel.runs.markers import Marker
@@ -85,6 +85,10 @@ class Prefixes:
     def next(self) -> int | None:
         """Return the place to continue from in the next round, or None if the decisive message is found."""
         known = self.measured
+        if not all(self.found.values()):
+            return (
+                None  # the check decides about no continuation of a prefix, and more of them would not help
+            )
         if known[0] != 0:
             return 0
         # The largest change first: halve it, or make its two values certain if it is one message.
@@ -131,6 +135,8 @@ class Credit(Job):
     name = "credit"
     records: Sequence[Transcript]
     check: Check
+    success: Any
+    """What identifies the check."""
     model: Model | ModelSpec
     place: str
     samples: int = 96
@@ -143,22 +149,19 @@ class Credit(Job):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", {"": self.model})
-        for one in self.records:
-            if closed := RESTRICTED.intersection(one.labels):
-                raise InputError(
-                    f"{one.id} is labeled {min(closed)}, and harmful conversations cannot be continued"
-                )
-        if not self.known():
+        refuse_restricted(self.records)
+        if not self._recorded:
             raise InputError("the check decides about none of the conversations")
+
+    @cached_property
+    def _recorded(self) -> dict[str, tuple[int, bool]]:
+        """The number of messages and the result of each conversation about which the check decides."""
+        found = {one.id: (len(one.messages), self.check(one)) for one in self.records if one.messages}
+        return {id: (length, bool(result)) for id, (length, result) in found.items() if result is not None}
 
     def known(self) -> dict[str, Prefixes]:
         """Return the conversations about which the check decides, before any sample."""
-        results = {one.id: (len(one.messages), self.check(one)) for one in self.records if one.messages}
-        return {
-            id: Prefixes(length, bool(result))
-            for id, (length, result) in results.items()
-            if result is not None
-        }
+        return {id: Prefixes(*one) for id, one in self._recorded.items()}
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield rounds. Which prefixes a round continues depends on the rounds before it."""
@@ -179,7 +182,7 @@ class Credit(Job):
         return Stage(
             name=f"round-{number + 1:03d}",
             count=len(items),
-            work=partial(self._sample, records, items, number),
+            work=partial(self._sample, records, items),
             write=write_lines,
             failed=lambda item, error: _failed(items[item.index], error),
             failure=lambda one: one.error,
@@ -192,22 +195,22 @@ class Credit(Job):
 
     def identity(self) -> dict[str, Any]:
         """Return what determines the samples."""
-        said = [[one.id, *(message.content for message in one.messages)] for one in self.records]
         return {
-            "records": hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16],
+            "records": {one.id: digest_of(one) for one in self.records},
+            "success": self.success,
             "model": name_of(self.model),
             "seed": self.seed,
             "uniform": self.uniform,
-            "rules": [msgspec.to_builtins(rule) for rule in self.rules],
+            "rules": identity_of(self.rules),
         }
 
     async def _sample(
-        self, records: Mapping[str, Transcript], items: list[tuple[str, int]], number: int, item: Item
+        self, records: Mapping[str, Transcript], items: list[tuple[str, int]], item: Item
     ) -> CreditSample:
         id, at = items[item.index]
         record = records[id]
         model = CheckedModel(item.model())
-        seed = item_seed(self.seed, number * len(items) + item.index)
+        seed = item_seed(self.seed, id_number(item.id))
         rules = self.rules or usual_rules(record)
         made = await Continuation(record, at + 1, {"": model}, id=item.id, seed=seed, rules=rules).finish()
         said = made.messages[at].content if len(made.messages) > at else ""
@@ -232,8 +235,13 @@ class Credit(Job):
         known, samples = self.known(), list[CreditSample]()
         for stage in sorted(name for name in run.stages() if name.startswith("round-")):
             samples += self._add(run, stage, known)
+        tried: dict[tuple[str, int], list[CreditSample]] = {}
+        for one in samples:
+            tried.setdefault((one.id, one.at), []).append(one)
+        # Without a value at the start, there is none for the messages.
+        valued = [one for one in self.records if one.id in known and 0 in known[one.id].measured]
         made = CreditFigures(
-            [self._credit(one, known[one.id], samples) for one in self.records if one.id in known],
+            [self._credit(one, known[one.id], tried) for one in valued],
             name_of(self.model),
             len(samples),
             sum(bool(one.error) for one in samples),
@@ -244,7 +252,7 @@ class Credit(Job):
         return made
 
     def _credit(
-        self, record: Transcript, known: Prefixes, samples: Sequence[CreditSample]
+        self, record: Transcript, known: Prefixes, tried: Mapping[tuple[str, int], Sequence[CreditSample]]
     ) -> ConversationCredit:
         values, rows = known.values(), list[MessageCredit]()
         for place, message in enumerate(record.messages):
@@ -263,10 +271,13 @@ class Credit(Job):
                     values[place + 1] - values[place],
                     (low, high),
                     all(ends),
-                    [(one.said, bool(one.success)) for one in samples
-                     if one.id == record.id and one.at == place and one.said and one.success is not None],
+                    [
+                        (one.said, one.success)
+                        for one in tried.get((record.id, place), ())
+                        if one.said and one.success is not None
+                    ],
                 )
-            )  # fmt: skip
+            )
         decisive = max(
             (one for one in rows if one.measured), key=lambda one: abs(one.advantage), default=None
         )

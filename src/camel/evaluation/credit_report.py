@@ -168,14 +168,14 @@ def report(made: CreditFigures) -> kinds.Report:
         texts["lede"],
         facts,
         {
-            "Values": [kinds.Picture(NAME), *folds],
+            "Values": [kinds.Picture(NAME), *folds] if folds else [kinds.Note(texts["none"])],
             "Method": [
                 kinds.Heading("Method"),
                 kinds.Paragraph(texts["method"]),
                 kinds.Note(texts["limits"]),
             ],
         },
-        [made.plot()],
+        [made.plot()] if folds else [],
     )
 
 

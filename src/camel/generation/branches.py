@@ -6,21 +6,21 @@ time, so that the difference between the two kinds is the effect of the change, 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from camel.core.branches import Change, Continuation, usual_rules
+from camel.core.branches import Change, Continuation, digest_of, usual_rules
 from camel.core.errors import InputError
+from camel.core.identity import identity_of
 from camel.core.model import Model
 from camel.core.play import Declaration
 from camel.core.stops import StopRule
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
-from camel.record.release import RESTRICTED
+from camel.record.release import refuse_restricted
 
 Kind = Literal["unchanged", "changed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -45,11 +45,7 @@ class Branching(Declaration):
     def __post_init__(self) -> None:
         if not self.kept:
             raise InputError(f"no conversation has a message {self.at}")
-        for one in self.kept.values():
-            if closed := RESTRICTED.intersection(one.labels):
-                raise InputError(
-                    f"{one.id} is labeled {min(closed)}, and harmful conversations cannot be branched"
-                )
+        refuse_restricted(self.kept.values())
 
     @property
     def kept(self) -> dict[str, Transcript]:
@@ -90,8 +86,8 @@ class Branching(Declaration):
             "kind": "branches",
             "at": self.at,
             "change": msgspec.to_builtins(self.change),
-            "records": {id: _digest(one) for id, one in self.kept.items()},
-            "rules": [msgspec.to_builtins(rule) for rule in self.rules],
+            "records": {id: digest_of(one) for id, one in self.kept.items()},
+            "rules": identity_of(self.rules),
         }
 
     def with_rules(self, rules: Sequence[StopRule]) -> Branching:
@@ -123,8 +119,3 @@ class Branching(Declaration):
             models |= dict.fromkeys([change.seat] if change.seat else [*models, ""], other)
         rules = self.rules or usual_rules(record)
         return Continuation(record, at, models, change, id=id, seed=seed, rules=rules, workplace=workplace)
-
-
-def _digest(record: Transcript) -> str:
-    said = [(one.speaker, one.content, one.seen) for one in record.messages]
-    return hashlib.blake2b(msgspec.json.encode([record.speakers, said]), digest_size=8).hexdigest()

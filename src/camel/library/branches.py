@@ -24,7 +24,7 @@ from camel.generation.dialogues import Dialogues
 from camel.jobs.state import name_of
 from camel.library.execution import finish_job
 from camel.models.local import ALIAS, LOCAL
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, find_spec, spec_of
 from camel.reports.html import write_report
 from camel.reports.notebook import facts_html
 from camel.runs.reader import RunReader
@@ -125,14 +125,14 @@ def fork_job(
     change = Change(
         message=message, seat=seat, role=role, without=without, sampling=sampling, model=model is not None
     )
-    found = _spec(using) if using is not None else recorded_spec(records)
+    found = spec_of(using) if using is not None else recorded_spec(records)
     return BranchJob(
         (declared := Branching({one.id: one for one in records}, at, change, tuple(rules))),
         list(declared.rows(n)),
         found,
         str(out),
         seed=seed,
-        seats={CHANGED: _spec(model)} if model is not None else {},
+        seats={CHANGED: spec_of(model)} if model is not None else {},
     )
 
 
@@ -260,10 +260,6 @@ def outcome(check: Check) -> Callable[[Transcript], float | bool | None]:
     raise InputError(
         f"there is no outcome {shown(check)}{similar(check, known)}. Use an ending, a detector or a function"
     )
-
-
-def _spec(model: Model | ModelSpec | str) -> Model | ModelSpec:
-    return find_spec(model) if isinstance(model, str) else model
 
 
 def recorded_spec(records: Sequence[Transcript]) -> ModelSpec:

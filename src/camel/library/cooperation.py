@@ -15,7 +15,7 @@ from camel.evaluation.cooperation.methods import REFERENCE, find_methods
 from camel.evaluation.cooperation.report import CooperationFigures
 from camel.evaluation.cooperation.solving import BLOCK, SAMPLING, Cooperation
 from camel.library.execution import finish_job
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, spec_of
 
 
 def compare_methods(
@@ -78,7 +78,7 @@ def cooperation_job(
         find_methods(given),
         read_exercises(problems),
         tokens,
-        find_spec(model or "") if not isinstance(model, Model | ModelSpec) else model,
+        spec_of(model or ""),
         sampling or SAMPLING,
         seed,
         check,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.errors import InputError
+from camel.core.identity import identity_of
 from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
@@ -17,11 +18,8 @@ from camel.evaluation.credit import Credit
 from camel.evaluation.credit_report import CreditFigures
 from camel.library.branches import Check, outcome, recorded_spec
 from camel.library.execution import finish_job
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, spec_of
 from camel.runs.reader import RunReader
-
-ANSWERS = ("gsm8k", "answer")
-"""Checks of the last answer in a conversation."""
 
 
 def credit(
@@ -68,8 +66,10 @@ def credit_job(
         raise InputError(
             "there is no conversation" if not records else "out is missing: pass the folder of the report"
         )
-    model = recorded_spec(records) if using is None else find_spec(using) if isinstance(using, str) else using
-    return Credit(records, find_check(check), model, str(out), samples, tuple(rules), seed)
+    model = recorded_spec(records) if using is None else spec_of(using)
+    return Credit(
+        records, find_check(check), identity_of(check), model, str(out), samples, tuple(rules), seed
+    )
 
 
 def find_check(check: Check) -> CreditCheck:
@@ -78,6 +78,8 @@ def find_check(check: Check) -> CreditCheck:
         return partial(_right, {})
     if check == "gsm8k":
         return partial(_right, {one.question: one.answer for one in read_exercises("gsm8k")})
+    if isinstance(check, str) and check.startswith("score."):
+        raise InputError("new continuations have no scores: use an ending, a detector or a function")
     return outcome(check)
 
 

@@ -23,7 +23,7 @@ from camel.inputs.settings import Inputs
 from camel.jobs.job import Job
 from camel.library.execution import run_job
 from camel.library.run import Run
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, spec_of
 
 
 def generate(
@@ -75,7 +75,7 @@ def generate(
     wanted = None if result is None else read_settings(result)
     given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
     given["tool_calls"] = budget_tool_calls
-    spec = find_spec(model) if isinstance(model, str) else model
+    spec = None if model is None else spec_of(model)
     if isinstance(what, Declaration):
         if not out:
             raise InputError("out is missing: pass the run's folder, such as out='runs/name'")
@@ -88,9 +88,7 @@ def generate(
             preview=preview,
             result_settings=wanted,
             validator=None if validate is None else Validator(validate, attempts),
-            seats={
-                name: find_spec(one) if isinstance(one, str) else one for name, one in (models or {}).items()
-            },
+            seats={name: spec_of(one) for name, one in (models or {}).items()},
         )
         patience, in_flight = 30.0, concurrency or 64
     else:

@@ -22,7 +22,7 @@ from camel.evaluation.scorers import (
     overlap_scorer,
     rubric_scorer,
 )
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, spec_of
 
 
 def find_scorers(
@@ -37,9 +37,7 @@ def find_scorers(
             found |= _shipped(name) if given else {}
         elif isinstance(given, Rubric):
             asked = given.model if given.model is not None else model
-            found[name] = rubric_scorer(
-                given, find_spec(asked or "") if not isinstance(asked, Model | ModelSpec) else asked
-            )
+            found[name] = rubric_scorer(given, spec_of(asked or ""))
         elif isinstance(given, Scorer):
             found[name] = given
         elif callable(given):

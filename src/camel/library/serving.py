@@ -41,7 +41,7 @@ from camel.jobs.ledger import MONEY, usage_of
 from camel.jobs.progress import Printed
 from camel.jobs.runner import Outcome
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, find_spec, spec_of
 from camel.scenarios import load, load_society
 from camel.scenarios.checking import columns_of
 from camel.scenarios.societies import SOCIETY_FILE
@@ -331,7 +331,7 @@ def serve(
     """
     name = Path(what).stem if isinstance(what, str | Path) else "society"
     place = str(out) or f"runs/served-{name}"
-    spec = find_spec(model) if isinstance(model, str) else model
+    spec = None if model is None else spec_of(model)
     if isinstance(what, str | Path):
         what = _read(str(what), spec, tuple(allow))
     elif allow:

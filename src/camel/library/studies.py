@@ -21,7 +21,7 @@ from camel.generation.config import read_config
 from camel.jobs.budget import Budget
 from camel.jobs.job import KEPT
 from camel.library.execution import finish_job
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, spec_of
 from camel.reports.intervals import Rate
 from camel.reports.numbers import percent
 from camel.runs.reader import RunReader
@@ -152,7 +152,7 @@ def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Mode
     if judge is None:
         return None, {}
     model = read_judges([judge])[0][0] if isinstance(judge, str) else judge
-    model = find_spec(model) if isinstance(model, str) else model
+    model = spec_of(model)
     if isinstance(model, ModelSpec):
         return AskedModel(model.name, "judge", model.window, model.weights), {"judge": model}
     return AskedModel(model.name, "judge", model.context_tokens), {"judge": model}

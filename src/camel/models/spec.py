@@ -259,6 +259,11 @@ def find_spec(name: str = "", *, base_url: BaseUrl = "", **more: Any) -> ModelSp
     return replace(spec, name=name, base_url=url, context_tokens=window)
 
 
+def spec_of(model: Model | ModelSpec | str) -> Model | ModelSpec:
+    """Return a model or a spec as it is, and the spec of a name."""
+    return find_spec(model) if isinstance(model, str) else model
+
+
 def connect(
     name: str = "",
     *,

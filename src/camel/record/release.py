@@ -76,6 +76,15 @@ def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[
     return restricted
 
 
+def refuse_restricted(transcripts: Iterable[Transcript]) -> None:
+    """Raise an `InputError` if a conversation is harmful: nothing may continue it."""
+    for one in transcripts:
+        if closed := RESTRICTED.intersection(one.labels):
+            raise InputError(
+                f"{one.id} is labeled {min(closed)}, and harmful conversations cannot be continued"
+            )
+
+
 def marks(transcript: Transcript, release: Release) -> dict[str, Any]:
     """Return the additional fields of a labeled row. Raises an `InputError` for labels that the release does not
     acknowledge."""

@@ -59,11 +59,13 @@ class Attempts:
     session: str
     seed: int | None
     texts: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
+    """The answers in a normal form; empty for an attempt without an answer."""
 
-    @property
-    def keys(self) -> list[str]:
-        """The answers in a normal form; empty for an attempt without an answer."""
-        return [self.exercise.key(text) for text in self.texts]
+    def add(self, text: str) -> None:
+        """Add an attempt."""
+        self.texts.append(text)
+        self.keys.append(self.exercise.key(text))
 
     @property
     def next_seed(self) -> int | None:

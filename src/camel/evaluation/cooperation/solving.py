@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +18,9 @@ from typing import Any
 
 import msgspec
 
+from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
+from camel.core.identity import identity_of
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model
 from camel.engine.stage import write_lines
@@ -35,7 +39,7 @@ from camel.runs.run import RunFolder, open_folder
 from camel.sandbox.process import Sandbox
 from camel.storage.store import absolute_place
 
-SOLUTIONS, CHECKED = "solutions", "checked"
+SOLUTIONS, CHECKED = "solutions", "checked-"
 BLOCK = 50
 """Number of problems in a block."""
 SAMPLING = Sampling(temperature=0.7, max_tokens=1024)
@@ -77,6 +81,9 @@ class Cooperation(Job):
     def __post_init__(self) -> None:
         if self.tokens < 1 or self.block < 1 or not self.methods:
             raise InputError("tokens must be at least 1, and at least one method is needed")
+        names = [one.name for one in self.exercises]
+        if again := next((name for name, count in Counter(names).items() if count > 1), ""):
+            raise InputError(f"two problems are called {shown(again)}")
         object.__setattr__(self, "models", {"": self.model})
 
     def identity(self) -> dict[str, Any]:
@@ -117,7 +124,13 @@ class Cooperation(Job):
                 sandbox.check()  # before the first paid call
                 judge = ProgramJudge(sandbox)
             yield from self.outline(run)
-            yield self._stage(CHECKED, partial(self._check, run, judge), CheckedBlock)
+            yield self._stage(self._checked(run), partial(self._check, run, judge), CheckedBlock)
+
+    def _checked(self, run: RunFolder) -> str:
+        """Return the name of the stage that checks these answers: others, or another check, have another stage."""
+        given = [run.marker(SOLUTIONS, one).sha256 for one in range(len(self.methods) * len(self.blocks))]
+        whole = msgspec.json.encode([given, identity_of(self.check)])
+        return CHECKED + hashlib.sha256(whole).hexdigest()[:12]
 
     def _stage(
         self,
@@ -150,32 +163,30 @@ class Cooperation(Job):
         method, exercises = self._given(item.index)
         purse = Purse(CheckedModel(item.model(), "keep"), self.sampling.max_tokens)
         left = attempts = paid = 0
-        item.draft = SolvedBlock(method.name, [])
+        solutions: list[ProblemSolution] = []
         for place, exercise in enumerate(exercises):
-            begun, left = purse.usage, left + self.tokens
+            purse.usage, left = Usage(), left + self.tokens
             seed = item_seed(self.seed, item.index * self.block + place)
             made = Attempts(exercise, purse, self.sampling, f"{item.id}-{place}", seed)
             spent: list[int] = []
             while not (method.once and made.texts):
-                used = _since(purse.usage, begun).total
+                used = purse.usage.total
                 room = left - used - method.reserve(made)
                 # An attempt is made if at least half of it fits. The difference is carried over to the next problem.
                 if not method.once and room < (paid / attempts / 2 if attempts else 0):
                     break
-                made.texts.append(await method.attempt(made))
-                spent.append(_since(purse.usage, begun).total)
+                made.add(await method.attempt(made))
+                spent.append(purse.usage.total)
                 attempts, paid = attempts + 1, paid + spent[-1] - used
             chosen = await method.chosen(made)
-            usage = _since(purse.usage, begun)
-            left -= usage.total
+            left -= purse.usage.total
             text = made.texts[chosen] if chosen >= 0 else ""
-            item.draft.solutions.append(ProblemSolution(exercise.name, made.keys, spent, chosen, text, usage))
+            solutions.append(ProblemSolution(exercise.name, made.keys, spent, chosen, text, purse.usage))
             purse.release(made.session)
-        return item.draft
+        return SolvedBlock(method.name, solutions)
 
     def _failed(self, item: Item, error: CamelError) -> SolvedBlock:
-        draft: SolvedBlock = item.draft or SolvedBlock(self._given(item.index)[0].name, [])
-        return SolvedBlock(draft.method, [], f"{type(error).__name__}: {error}"[:500])
+        return SolvedBlock(self._given(item.index)[0].name, [], f"{type(error).__name__}: {error}"[:500])
 
     # --- checking -------------------------------------------------------------------------------------------------
 
@@ -196,9 +207,9 @@ class Cooperation(Job):
 
     def result(self, run: RunFolder) -> CooperationFigures:
         """Compute the figures, and write the report into the folder."""
-        blocks = range(len(self.methods) * len(self.blocks))
+        blocks, checked = range(len(self.methods) * len(self.blocks)), self._checked(run)
         solved: list[SolvedBlock] = [self._read(SolvedBlock, run.marker(SOLUTIONS, one))[0] for one in blocks]
-        marked: list[CheckedBlock] = [self._read(CheckedBlock, run.marker(CHECKED, one))[0] for one in blocks]
+        marked: list[CheckedBlock] = [self._read(CheckedBlock, run.marker(checked, one))[0] for one in blocks]
         made = figures_of(
             [one.name for one in self.methods],
             self.tokens,
@@ -218,13 +229,3 @@ class Cooperation(Job):
     def title(self) -> str:
         """What is compared."""
         return f"{len(self.methods)} methods on {len(self.exercises):,} problems"
-
-
-def _since(now: Usage, before: Usage) -> Usage:
-    return Usage(
-        now.prompt - before.prompt,
-        now.completion - before.completion,
-        now.cached - before.cached,
-        now.calls - before.calls,
-        usd=now.usd - before.usd,
-    )
