@@ -11,7 +11,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 # The pinned wheel contains its own pyright.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: venv check ci thorough bench test snapshots site pin format clean
+.PHONY: venv check ci thorough release bench test snapshots site pin format clean
 
 venv:
 	PYTHON=$(PYTHON) tools/environment $(VENV)
@@ -27,6 +27,13 @@ ci:
 # Everything at full size; what has a valid result is skipped. STAGE="chaos-workers crash" runs only these.
 thorough:
 	tools/stages thorough $(STAGE)
+
+# Wheel, sdist, checksums, requirements by hash, SBOM and provenance in dist/, after each was installed and used.
+release:
+	python tools/package $(addprefix --extra ,$(RELEASE))
+
+# The extras that a release is tried with.
+RELEASE ?= data explore local
 
 # The short form of every benchmark that has one; BENCH="orchestration" runs only these.
 BENCH ?= orchestration governor affinity scale overhead chaos paper_sizes explore rows sandbox humaneval society integrity map
