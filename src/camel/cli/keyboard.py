@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import termios
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -176,7 +175,11 @@ class StandardInput:
 @contextmanager
 def disable_echo() -> Generator[None]:
     """Turn off the echo of keys while a model's message is printed. The keys appear at the next prompt instead."""
-    if not sys.stdin.isatty():
+    try:
+        import termios
+    except ModuleNotFoundError:  # Windows
+        termios = None
+    if termios is None or not sys.stdin.isatty():
         yield
         return
     descriptor = sys.stdin.fileno()

@@ -28,9 +28,13 @@ from camel.models.person import PERSON
 from camel.models.spec import ModelSpec, find_spec
 
 _REASONS = {
-    signal.SIGINT: "you stopped it",
-    signal.SIGTERM: "the process was terminated (SIGTERM)",
-    signal.SIGHUP: "the terminal was closed (SIGHUP)",
+    signal.Signals[name]: reason
+    for name, reason in {
+        "SIGINT": "you stopped it",
+        "SIGTERM": "the process was terminated (SIGTERM)",
+        "SIGHUP": "the terminal was closed (SIGHUP)",
+    }.items()
+    if hasattr(signal, name)  # Windows has no SIGHUP
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -32,6 +31,7 @@ from camel.scenarios import shipped
 from camel.scenarios.critics import CRITICS
 from camel.scenarios.reading import PLUGGED
 from camel.storage.store import BucketStore, is_remote
+from camel.storage.system import fcntl
 
 PACKAGE, OTHER = "camel-society", "camel-ai"
 EXTRAS: dict[str, str] = read_table(Path(__file__).with_name("advice.toml"))["extras"]

@@ -44,9 +44,13 @@ PAUSED = 0.5
 LEASE_LOST = "the lease of this worker has expired"
 
 
+_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+"""Only on Linux is this a clock of its own. Windows has none by number."""
+
+
 def clock() -> float:
     """Return a clock in seconds that also advances while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 class Halt:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import random
@@ -32,6 +31,7 @@ from camel.evaluation.pairs import PAIRS, Pair
 from camel.storage import inside
 from camel.storage.files import make_folder, sync_folder
 from camel.storage.journal import Journal, JournalBroken, read
+from camel.storage.system import fcntl
 
 Choice = Literal["a", "b", "draw", "skip"]
 """A voter's choice. `a` and `b` name the pair's solutions, not positions on the screen. A `skip` is not counted."""

@@ -6,7 +6,6 @@ while another process works on it, without opening its data.
 
 from __future__ import annotations
 
-import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from camel.runs.scores import SCORE_STAGE
 from camel.runs.settings import Settings
 from camel.storage import inside
 from camel.storage.store import is_remote, open_store
+from camel.storage.system import fcntl
 
 FRESH = 120.0
 """Maximum age in seconds of a rate in the log that is still shown."""

@@ -13,7 +13,6 @@ can be verified, exported and compacted with or without them.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import heapq
 import os
@@ -29,6 +28,7 @@ from camel.core.errors import InputError
 from camel.storage import inside
 from camel.storage.files import make_folder, sync_folder
 from camel.storage.store import absolute_place
+from camel.storage.system import fcntl
 
 FILE = "annotations.jsonl"
 MOST_TAGS, TAG_CHARS, NOTE_CHARS = 20, 60, 10_000

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -49,6 +48,7 @@ from camel.storage import inside
 from camel.storage.files import make_folder, sync
 from camel.storage.inside import check_name
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
+from camel.storage.system import fcntl
 
 _AT_HAND = 256
 """Maximum number of cached markers."""

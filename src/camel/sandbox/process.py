@@ -434,7 +434,13 @@ def _spawn(command: Sequence[str], contained: bool) -> subprocess.Popen[bytes]:
 def _bubblewrap() -> str:
     found = shutil.which("bwrap")
     if found is None:
-        raise InputError("programs need bubblewrap, and bwrap is not installed: apt install bubblewrap")
+        linux = sys.platform.startswith("linux")
+        fix = (
+            "bwrap is not installed: apt install bubblewrap"
+            if linux
+            else "it runs on Linux only: use such a machine"
+        )
+        raise InputError(f"programs need bubblewrap, and {fix}")
     return found
 
 

@@ -21,10 +21,8 @@ from typing import IO, Any, NamedTuple
 from camel.core.checks import shown
 from camel.core.errors import Damaged, InputError
 from camel.storage.files import make_folder as make_durably
+from camel.storage.system import OPEN_FILE, OPEN_FOLDER
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Flags for opening files. They are non-blocking, because a named pipe would block a reader forever."""
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
@@ -78,7 +76,7 @@ def open_file(root: Path, name: str, flags: int = os.O_RDONLY) -> IO[Any]:
     """Open a file in binary mode. If `flags` is `APPEND`, a missing file is created, but not its folder."""
     with _parent(root, name) as (folder, last):
         try:
-            descriptor = os.open(last, flags | _FILE, 0o666, dir_fd=folder)
+            descriptor = os.open(last, flags | OPEN_FILE, 0o666, dir_fd=folder)
         except OSError:
             _check(folder, last, root / name)
             raise
@@ -173,7 +171,7 @@ def remove(root: Path, name: str) -> None:
 def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
     """Create a durable file with a temporary name in a folder. The file is removed unless it was renamed."""
     name = f".{last[:100]}.{secrets.token_hex(6)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FILE
     try:
         with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
             file.write(data)
@@ -201,7 +199,7 @@ def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
         make_durably(root)
     changed: list[int] = []
     with contextlib.ExitStack() as stack:
-        descriptor, reached = os.open(root, _FOLDER), root
+        descriptor, reached = os.open(root, OPEN_FOLDER), root
         stack.callback(os.close, descriptor)
         for part in parts:
             reached = reached / part
@@ -210,7 +208,7 @@ def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
                     os.mkdir(part, dir_fd=descriptor)
                     changed.append(descriptor)
             try:
-                below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+                below = os.open(part, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
             except OSError:
                 _check(descriptor, part, reached)
                 raise

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 import struct
@@ -28,6 +27,7 @@ from typing import NamedTuple
 
 from camel.core.errors import CamelError, advice_for
 from camel.storage.files import make_folder, sync_folder
+from camel.storage.system import fcntl, sync_data
 
 _MAGIC = b"camel-journal:2\n"
 _HEADER = struct.Struct("<16s8sI")
@@ -130,7 +130,7 @@ class Journal:
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
-        os.fdatasync(self._file)
+        sync_data(self._file)
         if made:  # its name must be durable, too
             sync_folder(self.path.parent)
         return len(data)
