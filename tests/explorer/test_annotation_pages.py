@@ -88,7 +88,7 @@ def test_a_public_explorer_stores_and_shows_none(world: World, tmp_path: Path):
     catalogue, made, _ = world
     catalogue.annotate("caravan", made[5].id, star=True, note="private")
     with Catalogue([tmp_path / "caravan"], annotations=False) as public:
-        app = client(public, control=False)
+        app = client(public, public=True)
         assert public.count(Query(facets={"starred": ("yes",)})) == 0
         page = app.get(f"/conversation/caravan?id={made[5].id}").text
         assert "private" not in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Cell(Page):
         super().handle_starttag(tag, [one for one in attrs if one[0] != "style"])
 
 
-def read(url: str) -> bytes:
+def read(url: str | urllib.request.Request) -> bytes:
     with urllib.request.urlopen(url) as answer:
         return answer.read()
 
@@ -83,6 +84,13 @@ def test_a_run_and_its_conversations(tmp_path: Path):
     assert "misalignment" in Cell(shown(made[3])).said, "the label is always there"
 
 
+def signed_in(url: str, path: str) -> urllib.request.Request:
+    """A request of a browser that has opened the link, and stores its token."""
+    with urllib.request.urlopen(url) as answer:
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+    return urllib.request.Request(url.partition("?")[0] + path, headers={"cookie": cookie})
+
+
 def test_view_serves_until_it_is_stopped(tmp_path: Path):
     society(tmp_path / "caravan", rows=20, restricted=[3])
     run = Run(tmp_path / "caravan")
@@ -90,11 +98,13 @@ def test_view_serves_until_it_is_stopped(tmp_path: Path):
     try:
         assert run.view() is one, "the same run is not served twice"
         assert one.url.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(one.url + "list") as answer:
+        with urllib.request.urlopen(signed_in(one.url, "list")) as answer:
             assert b"19 conversations" in answer.read()
             policy = answer.headers["content-security-policy"]
         assert f"frame-ancestors {' '.join(FRAMES)}" in policy
         assert f'<iframe src="{one.url}"' in shown(one)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(one.url.partition("?")[0])
     finally:
         one.stop()
     assert not one.running
@@ -109,7 +119,7 @@ def test_view_looks_runs_through(tmp_path: Path):
     society(tmp_path / "caravan", rows=20)
     one = Run(tmp_path / "caravan").view()
     try:
-        wait_for(lambda: b"/statistics/finding." in read(one.url + "statistics"), every=0.1)
+        wait_for(lambda: b"/statistics/finding." in read(signed_in(one.url, "statistics")), every=0.1)
     finally:
         one.stop()
 

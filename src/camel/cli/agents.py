@@ -35,6 +35,7 @@ def agents(
     allow_host: shared.AllowHost = None,
     frame_in: shared.FrameIn = None,
     public: shared.Public = False,
+    no_token: shared.NoToken = False,
     open_browser: shared.OpenBrowser = None,
 ) -> None:
     """Watch agents in the browser, or play one of them yourself."""
@@ -61,12 +62,13 @@ def agents(
         typer.echo(f"Saved conversations go to {table.folder.address}. Press Ctrl-C to stop.")
 
     serve(
-        [table.folder.address, *(runs or [])],
+        runs or [],
         host=host,
         port=port,
         allow_hosts=allow_host or (),
         frames=frame_in or (),
         public=public,
+        needs_token=not no_token,
         agents=table,
         open_browser=open_browser,
         ready=ready,

@@ -20,6 +20,7 @@ def explore(
     allow_host: shared.AllowHost = None,
     frame_in: shared.FrameIn = None,
     public: shared.Public = False,
+    no_token: shared.NoToken = False,
     open_browser: shared.OpenBrowser = None,
 ) -> None:
     """Read, search and watch runs in the browser."""
@@ -30,6 +31,7 @@ def explore(
         allow_hosts=allow_host or (),
         frames=frame_in or (),
         public=public,
+        needs_token=not no_token,
         open_browser=open_browser,
     )
 

@@ -157,7 +157,8 @@ Port = Annotated[int, option("Port to listen on; 0 picks a free one.", "PORT", m
 Host = Annotated[str, option("Address to listen on. Unless it is a loopback address, visitors need the printed link, which contains a token.", "ADDRESS")]
 AllowHost = Annotated[list[str] | None, option("Also accept requests for this host name, such as that of a proxy.", "NAME")]
 FrameIn = Annotated[list[str] | None, option("Origin, such as https://huggingface.co, whose web pages may embed the app.", "ORIGIN")]
-Public = Annotated[bool, flag("--public", "Require no token. Everyone who can reach the address has access.")]
+Public = Annotated[bool, flag("--public", "Require no token, and limit what each visitor uses. Everyone who can reach the address has access.")]
+NoToken = Annotated[bool, flag("--no-token", "Require no token from users of this machine.")]
 OpenBrowser = Annotated[bool | None, option("Open the page in a browser; --no-open only prints its link.", None, "--open/--no-open")]
 # fmt: on
 

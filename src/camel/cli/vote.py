@@ -30,6 +30,7 @@ def vote(
     url: UrlOption = "",
     allow_host: shared.AllowHost = None,
     invite: InviteOption = None,
+    no_token: shared.NoToken = False,
     open_browser: shared.OpenBrowser = None,
     results: Annotated[bool, flag("--results", "Show the results so far and exit.")] = False,
     out: shared.Out = "",
@@ -63,6 +64,7 @@ def vote(
         url=url,
         allow_hosts=allow_host or (),
         invite=invite or (),
+        needs_token=not no_token,
         open_browser=open_browser,
         ready=ready,
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import re
 import secrets
 import socket
@@ -27,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
+from camel.explorer.visitors import TooMany, Visitors
 
 HEADERS = {
     "content-security-policy": (
@@ -140,8 +142,10 @@ class Door:
         frames: Collection[str] = (),
         command: str = "camel explore",
         failure: str = "",
+        visitors: Visitors | None = None,
     ) -> None:
         self._app, self._token, self._command = app, token, command
+        self._visitors = visitors or Visitors(False)
         self._failure = failure or f"Details are in the terminal where <code>{command}</code> is running."
         self._headers, self._framed = headers_for(frames), bool(frames)
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
@@ -189,7 +193,18 @@ class Door:
                 "The server does not accept requests for this host name. Open the link that "
                 f"<code>{self._command}</code> printed, or add the name with <code>--allow-host</code>.",
             )
-        if not self._token or scope["path"].startswith("/static/"):  # the style sheet, for the pages below
+        if scope["path"].startswith("/static/"):  # the style sheet, for the pages below
+            return None
+        visitor = self._visitors.of(client.host if (client := Request(scope).client) else "")
+        scope["visitor"] = visitor
+        if visitor is not None:
+            try:
+                visitor.request()
+            except TooMany as error:
+                page = _page(429, "Too many requests", escape(str(error)))
+                page.headers["retry-after"] = str(math.ceil(error.seconds))
+                return page
+        if not self._token:
             return None
         asked = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in asked if name == "token"]

@@ -1,7 +1,7 @@
 """The web app: its access control, the pages that modules add to it (`routing`), and its server, also in a notebook.
 
-The one decision to know: on a loopback address no token is needed, because only this machine can reach it. On any other
-address a token is created and is part of the printed link; requests without it are refused.
+The one decision to know: a token is created at each start and is part of the printed link, also on a loopback address, because
+a machine may have several users. Requests without it are refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from camel.explorer.rooms import Agents
 from camel.explorer.routing import PageRequest, Refused, Site, new_app
 from camel.explorer.statistics import add_statistics_pages, charts, figures
 from camel.explorer.views import PageState
+from camel.explorer.visitors import VisitorLimits, Visitors
 from camel.explorer.watch import add_watch_pages
+from camel.jobs.budget import Budget
 from camel.jobs.status import find_runs
 from camel.query.answers import NeedsConsent, NotThere, Row
 from camel.query.catalogue import Catalogue
@@ -157,18 +159,14 @@ MAX_ANNOTATION = 12 * (NOTE_CHARS + MOST_TAGS * TAG_CHARS) + MAX_FORM
 """Maximum size of the form in bytes: a character can take four bytes, each escaped as three."""
 
 
-def add_annotations(site: Site, control: bool) -> None:
+def add_annotations(site: Site) -> None:
     """Add the route that changes stars, tags and notes, which `annotations.html` shows.
 
-    A change is a posted form, followed by a redirect to the page; the script only avoids the reload. If `control` is false,
-    as in a public explorer, nothing can be changed.
+    A change is a posted form, followed by a redirect to the page; the script only avoids the reload.
     """
-    site.pages.globals.update(annotates=control)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    site.pages.globals.update(annotates=site.control)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
-    @site.app.post("/annotate/{run}")
-    async def annotate(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        if not control:
-            raise Refused(403, "Not accepted", "This explorer is public, and stores no annotations.")
+    async def annotate(request: Request) -> Response:
         form = await site.form(request, "Open the conversation and use the form on its page.", MAX_ANNOTATION)
         changes: dict[str, Any] = {}
         if "star" in form:
@@ -185,6 +183,8 @@ def add_annotations(site: Site, control: bool) -> None:
             raise Refused(403, "Not accepted", text) from None
         return RedirectResponse(local(form.get("next", "/list")), 303)
 
+    site.add("POST /annotate/{run}", annotate)
+
 
 def create_app(
     catalogue: Catalogue,
@@ -193,14 +193,15 @@ def create_app(
     hosts: Collection[str] = (),
     frames: Collection[str] = (),
     agents: Agents | None = None,
-    control: bool = True,
+    public: bool = False,
+    visitors: VisitorLimits = VisitorLimits(),  # noqa: B008 - frozen
     intro: str = "",
 ) -> FastAPI:
     """Create the app over a catalogue.
 
     With a `token`, requests must show it. `hosts` are further names of this machine, `frames` the origins whose pages
-    may show the app in a frame. With `agents`, the app can hold conversations. Without `control`, no page can pause or
-    stop a run. `intro` is what the first page says about the runs.
+    may show the app in a frame. With `agents`, the app can hold conversations. If it is `public`, `visitors` limits what each
+    visitor uses, and nobody can change runs. `intro` is what the first page says about the runs.
     """
 
     @asynccontextmanager
@@ -210,16 +211,26 @@ def create_app(
 
     keys = Keys(framed=bool(frames))
     command = "camel agents" if agents else "camel explore"
-    app = new_app("CAMEL explorer", lifespan, keys, hosts=hosts, token=token, command=command, frames=frames)
-    site = Site(app, catalogue, Consent(keys), plays=agents is not None)
+    known = Visitors(public, visitors, agents.meter.budget if agents else Budget())
+    app = new_app(
+        "CAMEL explorer",
+        lifespan,
+        keys,
+        hosts=hosts,
+        token=token,
+        command=command,
+        frames=frames,
+        visitors=known,
+    )
+    site = Site(app, catalogue, Consent(keys), plays=agents is not None, control=not public)
     add_run_pages(site, intro)
     add_list_pages(site)
     add_downloads(site)
     add_statistics_pages(site)
     add_contrast_pages(site)
     add_map_pages(site)
-    add_watch_pages(site, control)
-    add_annotations(site, control)
+    add_watch_pages(site)
+    add_annotations(site)
     _add_consent(site)
     if agents is not None:
         add_play(site, agents, keys)
@@ -231,9 +242,10 @@ def _add_consent(site: Site) -> None:
     def ask_consent(asked: PageRequest) -> Response:
         return asked.page("consent.html", next=local(asked.last.get("next", "/")))
 
-    @site.app.post("/consent")
-    async def answer_consent(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def answer_consent(request: Request) -> Response:
         return site.consent.answered(await site.form(request, "Open the consent page and answer there."))
+
+    site.add("POST /consent", answer_consent)
 
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
@@ -250,6 +262,7 @@ def serve(
     allow_hosts: Sequence[str] = (),
     frames: Sequence[str] = (),
     public: bool = False,
+    needs_token: bool = True,
     agents: Agents | None = None,
     open_browser: bool | None = False,
     intro: str = "",
@@ -259,20 +272,24 @@ def serve(
 
     Folders of runs are searched again while it serves, so that new runs appear.
 
-    `open_browser=None` opens a browser if there is a screen and a terminal. `public` needs no token on any address.
+    `open_browser=None` opens a browser if there is a screen and a terminal. `public` needs no token on any address, and limits
+    what each visitor uses. Without `needs_token`, a loopback address needs none, and all users of this machine have access.
     With `agents`, the app can hold conversations. `intro` is what the first page says about the runs.
     """
 
     def find() -> list[str]:
         return [one for run in runs for one in (find_runs(run) or [run])]
 
-    open_door = public or is_loopback(host)
+    open_door = public or (not needs_token and is_loopback(host))
+    if agents and not public:
+        # Visitors of a public server do not see what others have saved.
+        runs = [agents.folder.address, *runs]
     chosen = checked_token(os.environ.get(TOKEN, ""))
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
     with Catalogue(find(), annotations=not public) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
-            catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public, intro=intro
+            catalogue, token=token, hosts=hosts, frames=frames, agents=agents, public=public, intro=intro
         )
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)
@@ -371,8 +388,9 @@ class RunningExplorer:
         with contextlib.ExitStack() as opened:
             self._socket = opened.enter_context(listening(HOST, port))
             catalogue = opened.enter_context(Catalogue(runs))
-            self.url = link_to(HOST, self._socket.getsockname()[1], "")
-            self._server = uvicorn.Server(settings(create_app(catalogue, frames=FRAMES)))
+            token = secrets.token_urlsafe(24)
+            self.url = link_to(HOST, self._socket.getsockname()[1], token)
+            self._server = uvicorn.Server(settings(create_app(catalogue, token=token, frames=FRAMES)))
             opened.enter_context(looking(catalogue))
             self._opened = opened.pop_all()
         self._thread = threading.Thread(target=self._serve, name="camel-view", daemon=True)

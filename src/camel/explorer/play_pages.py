@@ -23,6 +23,7 @@ from camel.explorer.reading import ShownMessage, score, shown_messages
 from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Room, Wanted
 from camel.explorer.routing import Refused, Site, event_stream
 from camel.explorer.views import Role, roles, url
+from camel.explorer.visitors import TooMany
 from camel.models.person import HandOver
 from camel.reports.numbers import counted, money, short
 
@@ -112,11 +113,13 @@ class PlayPages:
                 int(number) if number.isdecimal() and len(number) < 6 else self.agents.limits.messages,
                 form.get("specify") == "on",
             )
-            room = self.agents.begin(owner, wanted)
+            room = self.agents.begin(owner, wanted, request.scope.get("visitor"))
         except InputError as error:
             given = {name: value for name, value in form.items() if name != "token"}
             blank = {"assistant": "", "user": "", "task": "", "specify": ""}
-            return self._lobby(request, blank | given, str(error), 429 if isinstance(error, Full) else 400)
+            return self._lobby(
+                request, blank | given, str(error), 429 if isinstance(error, Full | TooMany) else 400
+            )
         response = RedirectResponse(f"/play/{room.id}", 303)
         set_cookie(response, self._cookie, f"{owner}.{self.keys.sign(f'seat:{owner}')}", self.keys.framed)
         return response
@@ -159,7 +162,7 @@ class PlayPages:
         room = self._room(request)
         known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
         seen = int(known) if known.isdecimal() and len(known) < 9 else 0
-        return event_stream(room.stream(seen))
+        return event_stream(request, room.stream(seen))
 
     async def act(self, request: Request) -> Response:
         """Execute what the form asks for: send a message, let the model answer, stop or save the conversation."""
@@ -192,7 +195,9 @@ class PlayPages:
         return owner if owner and self.keys.signed(f"seat:{owner}", signature) else ""
 
     def _room(self, request: Request) -> Room:
-        if (room := self.agents.find(request.path_params["room"])) is not None:
+        room = self.agents.find(request.path_params["room"])
+        # On a public server, visitors see only conversations of their own.
+        if room is not None and (self.site.control or self._owner(request) == room.owner):
             return room
         text = "It ended some time ago and was not saved, or the server was restarted. Start another one."
         raise Refused(404, "Conversation not found", text)
@@ -215,9 +220,9 @@ def add_play(site: Site, agents: Agents, keys: Keys) -> None:
         return message.render(shown=shown[-1]), str(parts.module.score(score(shown)))  # type: ignore[attr-defined]
 
     agents.render = render
-    play, app = PlayPages(site, agents, keys), site.app
-    app.get("/play")(play.lobby)
-    app.post("/play")(play.begin)
-    app.get("/play/{room}")(play.room)
-    app.get("/play/{room}/events")(play.events)
-    app.post("/play/{room}")(play.act)
+    play = PlayPages(site, agents, keys)
+    site.add("GET /play", play.lobby)
+    site.add("POST /play", play.begin)
+    site.add("GET /play/{room}", play.room)
+    site.add("GET /play/{room}/events", play.events)
+    site.add("POST /play/{room}", play.act)

@@ -33,6 +33,7 @@ from camel.engine.halt import Halt
 from camel.explorer.colors import GRAY, SEATS, Mark
 from camel.explorer.reading import ShownMessage, shown_messages
 from camel.explorer.routing import event
+from camel.explorer.visitors import Visitor
 from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
 from camel.jobs.ledger import STOPPED, totals_of
@@ -113,6 +114,8 @@ class Room:
     def __init__(self, id: str, owner: str, wanted: Wanted, limits: RoomLimits, render: Render) -> None:
         self.id, self.owner, self.wanted, self._limits, self._render = id, owner, wanted, limits, render
         self.play: RolePlaying
+        self.visitor: Visitor | None = None
+        """Who pays for the conversation, on a public server."""
         self.html: list[str] = []
         """The HTML of each finished message."""
         self.score = ""
@@ -298,21 +301,30 @@ class Room:
 
 
 class _Paying(WrappedModel):
-    """A model that also counts cancelled calls, because the endpoint charges for them."""
+    """A model that also counts cancelled calls, because the endpoint charges for them, and charges a visitor."""
 
-    def __init__(self, model: Model, meter: ModelMeter) -> None:
+    def __init__(self, model: Model, meter: ModelMeter, visitor: Visitor | None) -> None:
         super().__init__(MeteredModel(model, meter))
-        self._meter = meter
+        self._meter, self._visitor = meter, visitor
 
     async def reply(self, request: Request) -> Reply:
-        """Make the call if the budget allows it."""
+        """Make the call if the budgets allow it."""
+        if self._visitor:
+            self._visitor.check_budget()
+        used = Usage()
         try:
-            return await self.inner.reply(request)
+            reply = await self.inner.reply(request)
+            used = reply.usage
+            return reply
         except asyncio.CancelledError:
             # The maximum, because the endpoint does not report the tokens.
             most = request.sampling.max_tokens or UNLIMITED
-            self._meter.usage += Usage(request.history.tokens, most, calls=1, unknown=1)
+            used = self._meter.priced(Usage(request.history.tokens, most, calls=1, unknown=1))
+            self._meter.usage += used
             raise
+        finally:
+            if self._visitor:
+                self._visitor.used += used
 
 
 class Agents:
@@ -335,7 +347,7 @@ class Agents:
         if budget.usd is not None and price is None:
             raise InputError(f"the price of '{self.name}' is unknown: use --budget-tokens instead")
         self.meter = Meter(budget, Halt())
-        self._chat, self._model = model, _Paying(model, self.meter.model(self.name, price))
+        self._chat, self._price = model, price
         self.folder = prepared(out)
         self._rooms: OrderedDict[str, Room] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
@@ -364,7 +376,7 @@ class Agents:
         """The number of conversations that have not ended."""
         return sum(not room.ended for room in self._rooms.values())
 
-    def begin(self, owner: str, wanted: Wanted) -> Room:
+    def begin(self, owner: str, wanted: Wanted, visitor: Visitor | None = None) -> Room:
         """Start a conversation. Raise an `InputError` if it cannot start."""
         if why := self.meter.over_budget():
             raise Full(f"{why}: restart the server with a larger budget")
@@ -374,15 +386,20 @@ class Agents:
             )
         # The endpoint may work again after a failure; the budget was checked above.
         self.meter.restart(Halt())
-        room = Room(secrets.token_urlsafe(12), owner, _checked(wanted, self.limits), self.limits, self.render)
-        person = Person(room.ask, model=self._model)
+        wanted = _checked(wanted, self.limits)
+        if visitor:
+            visitor.start(sum(not room.ended and room.visitor is visitor for room in self._rooms.values()))
+        room = Room(secrets.token_urlsafe(12), owner, wanted, self.limits, self.render)
+        room.visitor = visitor
+        model = _Paying(self._chat, self.meter.model(self.name, self._price), visitor)
+        person = Person(room.ask, model=model)
         sampling = self._sampling
         room.play = RolePlaying(
             assistant=wanted.assistant,
             user=wanted.user,
             task=wanted.task,
-            model=person if wanted.seat == ASSISTANT else self._model,
-            user_model=person if wanted.seat == USER else self._model,
+            model=person if wanted.seat == ASSISTANT else model,
+            user_model=person if wanted.seat == USER else model,
             sampling=sampling,
             specifier=TaskSpecifier(sampling=Sampling(temperature=1.0, max_tokens=sampling.max_tokens))
             if wanted.specify

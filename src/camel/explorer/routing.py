@@ -32,7 +32,9 @@ from camel.explorer.access import MAX_FORM, MISALIGNMENT, Consent, Door, Keys, l
 from camel.explorer.charts import count_ticks
 from camel.explorer.colors import ending
 from camel.explorer.markup import as_plain
+from camel.explorer.policy import AGENTS, EXPLORER
 from camel.explorer.views import PageState
+from camel.explorer.visitors import TooMany, Visitor
 from camel.query.answers import NeedsConsent, NotThere, Row
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
@@ -88,9 +90,24 @@ def event(id: str, kind: str, data: dict[str, Any]) -> bytes:
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (id.encode(), kind.encode(), msgspec.json.encode(data))
 
 
-def event_stream(events: AsyncGenerator[bytes]) -> Response:
-    """Return a response that sends events as they come, also through a proxy."""
-    return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+def event_stream(request: Request, events: AsyncGenerator[bytes]) -> Response:
+    """Return a response that sends events as they come, also through a proxy. A visitor may have only some of them open."""
+    visitor: Visitor | None = request.scope.get("visitor")
+    if visitor:
+        visitor.check_streams()
+
+    async def counted() -> AsyncGenerator[bytes]:
+        if visitor:
+            visitor.streams += 1
+        try:
+            async for one in events:
+                yield one
+        finally:
+            if visitor:
+                visitor.streams -= 1
+            await events.aclose()
+
+    return StreamingResponse(counted(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def new_app(title: str, lifespan: Any, keys: Keys, **door: Any) -> FastAPI:
@@ -141,8 +158,17 @@ class PageRequest:
 class Site:
     """The app to which the modules of pages add their routes."""
 
-    def __init__(self, app: FastAPI, catalogue: Catalogue, consent: Consent, *, plays: bool) -> None:
-        self.app, self.catalogue, self.consent, self._plays = app, catalogue, consent, plays
+    def __init__(
+        self, app: FastAPI, catalogue: Catalogue, consent: Consent, *, plays: bool, control: bool = True
+    ) -> None:
+        """If `control` is false, as on a public server, nothing that belongs to all readers can be changed."""
+        self.app, self.catalogue, self.consent, self._plays, self.control = (
+            app,
+            catalogue,
+            consent,
+            plays,
+            control,
+        )
         self.pages = environment()
         for error in (Refused, HTTPException, CamelError):
             app.add_exception_handler(error, self._failure)
@@ -192,6 +218,8 @@ class Site:
                 keeps = Query.from_params([one for one in pairs if one[0] != "where"]).to_params()
                 page: dict[str, Any] = {"title": "Invalid filter", "text": str(error), "keeps": keeps}
                 return self.page("error.html", allowed, 400, where=dict(pairs).get("where"), **page)
+            case TooMany():
+                status, title, text = 429, "Too many requests", str(error)
             case InputError():
                 status, title, text = 400, "Invalid request", str(error)
             case _:
@@ -205,9 +233,15 @@ class Site:
             def route(request: Request) -> Response:
                 return answer(PageRequest(self, request))
 
-            self.app.get(path)(route)
+            self.add(f"GET {path}", route)
 
         return add
+
+    def add(self, route: str, answer: Callable[[Request], Any]) -> None:
+        """Add a route, such as `POST /consent`, which must be in the table of `policy`."""
+        refused = (EXPLORER | AGENTS)[route] == "operate" and not self.control
+        method, _, path = route.partition(" ")
+        self.app.api_route(path, methods=[method])(_refuse if refused else answer)
 
     async def form(self, request: Request, where: str, most: int = MAX_FORM) -> dict[str, str]:
         """Read a form that a page of this app sent. `where` tells the reader how to get to that page."""
@@ -215,3 +249,8 @@ class Site:
         if not self.consent.check_form(request, form.get("token", "")):
             raise Refused(403, "Form rejected", f"The form was not sent by a page of this explorer. {where}")
         return form
+
+
+def _refuse(request: Request) -> Response:
+    text = "This server is public: runs and their annotations cannot be changed."
+    raise Refused(403, "Not accepted", text)

@@ -419,8 +419,8 @@ def _can(now: Snapshot | None, source: CatalogueRun) -> list[str]:
     return ["go" if read_wish(source.folder) == "pause" else "pause", "stop"]
 
 
-def add_watch_pages(site: Site, control: bool) -> None:
-    """Add the routes of the live page. If `control` is false, the page cannot pause or stop the run."""
+def add_watch_pages(site: Site) -> None:
+    """Add the routes of the live page."""
     watched: dict[str, RunWatch] = {}
 
     def read_once(source: CatalogueRun) -> RunWatch:
@@ -441,14 +441,11 @@ def add_watch_pages(site: Site, control: bool) -> None:
             now=one.state(),
             events=f"/watch/{quote(one.source.name, safe='')}/events",
             text_hidden=not one.shows_text,
-            control=control and f"/watch/{quote(one.source.name, safe='')}/control",
+            control=site.control and f"/watch/{quote(one.source.name, safe='')}/control",
             wishes=(("pause", "Pause"), ("go", "Resume"), ("stop", "Stop after current calls")),
         )
 
-    @site.app.post("/watch/{run}/control")
-    async def answer_wish(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        if not control:
-            raise Refused(403, "Request rejected", "This explorer is public and cannot control runs.")
+    async def answer_wish(request: Request) -> Response:
         form = await site.form(request, "Open the live page of the run and press the button there.")
 
         def grant(wished: Wish) -> str:
@@ -472,6 +469,8 @@ def add_watch_pages(site: Site, control: bool) -> None:
             raise Refused(400, "Request rejected", str(error)) from None
         return RedirectResponse(f"/watch/{quote(run, safe='')}", 303)
 
+    site.add("POST /watch/{run}/control", answer_wish)
+
     @site.get("/watch/{run}/events")
     def events(asked: PageRequest) -> Response:
         source = open_source(asked)
@@ -479,4 +478,6 @@ def add_watch_pages(site: Site, control: bool) -> None:
         if one is None or one.closed:
             one = watched[source.name] = RunWatch(source)
         one.source = source  # the current one, which has what was committed since
-        return event_stream(one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed))
+        return event_stream(
+            asked.request, one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
+        )

@@ -170,7 +170,7 @@ class Meter:
         for what, (names, limit) in self.limits.items():
             models = [self.models[name] for name in names if name in self.models]
             used = sum((one.before + one.usage for one in models), Usage())
-            if not self._shared and (over := _over(limit, used.filled(), of=f" of {what}")):
+            if not self._shared and (over := reached(limit, used.filled(), of=f" of {what}")):
                 return over
         total, budget = (self.before + self.usage).filled(), self.budget
         if self._counts_tokens and total.unknown >= UNCOUNTED:
@@ -179,7 +179,7 @@ class Meter:
                 "the calls instead ([budget] calls, or --budget-calls)"
             )
         tools = self.tools_before + self.tools
-        return _over(budget, total, self.in_flight, tools) or self.out_of_time()
+        return reached(budget, total, self.in_flight, tools) or self.out_of_time()
 
     def room(self) -> float:
         """Return how many more calls fit into the budget, at the average usage so far. 100 until that is known."""
@@ -283,7 +283,7 @@ class MeteredModel(WrappedModel):
             self._model_meter.end(reply, error)
 
 
-def _over(budget: Budget, used: Usage, in_flight: int = 0, tools: ToolUse = ToolUse(), of: str = "") -> str:  # noqa: B008 - frozen
+def reached(budget: Budget, used: Usage, in_flight: int = 0, tools: ToolUse = ToolUse(), of: str = "") -> str:  # noqa: B008 - frozen
     """Return a text that names the limit of `budget` that is reached, or an empty string. Hours are not checked."""
     for name, most, amount in (
         ("tool calls", budget.tool_calls, tools.calls),

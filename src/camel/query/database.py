@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from camel.core.errors import CamelError, InputError
+from camel.core.errors import CamelError
 from camel.index.cube import open_database
 from camel.index.files import rows_sql
 from camel.query.conditions import Condition
@@ -107,8 +107,6 @@ class Database:
     """The files, the SQL database and the cached answers, which all readers of a catalogue share."""
 
     def __init__(self, runs: Sequence[str], memory: str, annotations: bool = True) -> None:
-        if not runs:
-            raise InputError("no run is given: give the folder of at least one run")
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._state = State(0, (), (), ())

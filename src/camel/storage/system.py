@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from camel.core.errors import InputError
 
@@ -20,7 +19,6 @@ OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 OPEN_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags for opening files. They are non-blocking, because a named pipe would block a reader forever."""
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 def sync_data(file: int) -> None:
@@ -28,4 +26,4 @@ def sync_data(file: int) -> None:
     if _FULL_SYNC is not None:  # macOS, where `fsync` leaves them in the cache of the disk
         fcntl.fcntl(file, _FULL_SYNC)
     else:
-        _sync(file)
+        getattr(os, "fdatasync", os.fsync)(file)

@@ -33,6 +33,7 @@ from camel.evaluation.pairs import Pair, read_pairs
 from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, voter_name, votes_folder
 from camel.explorer.access import MISALIGNMENT, Consent, Keys, is_loopback, local, read_form
 from camel.explorer.app import answer, is_any, link_to, listening, open_page
+from camel.explorer.policy import VOTES
 from camel.explorer.routing import Refused, environment, new_app
 from camel.query.answers import NeedsConsent
 from camel.record.release import RESTRICTED
@@ -363,14 +364,19 @@ def create_app(
 
     for error in (Refused, HTTPException, NeedsConsent):
         app.add_exception_handler(error, failure)
-    app.get("/")(home)
-    app.get("/join")(come)
-    app.post("/join")(join)
-    app.post("/leave")(leave)
-    app.get("/pair/{handle}")(show)
-    app.post("/pair/{handle}")(vote)
-    app.get("/consent")(consent_page)
-    app.post("/consent")(answer_consent)
+    routes: dict[str, Callable[..., Any]] = {
+        "GET /": home,
+        "GET /join": come,
+        "POST /join": join,
+        "POST /leave": leave,
+        "GET /pair/{handle}": show,
+        "POST /pair/{handle}": vote,
+        "GET /consent": consent_page,
+        "POST /consent": answer_consent,
+    }
+    for route in VOTES:
+        method, _, path = route.partition(" ")
+        app.api_route(path, methods=[method])(routes[route])
     return app
 
 
@@ -392,13 +398,14 @@ def serve(
     allow_hosts: Sequence[str] = (),
     url: str = "",
     invite: Sequence[str] = (),
+    needs_token: bool = True,
     open_browser: bool | None = False,
     ready: Callable[[Links], None] = lambda links: None,
 ) -> None:
     """Take votes until interrupted. Calls `ready` with the links once the port is open.
 
-    On a loopback address, voters are at this machine and may enter any name. If other machines can connect (another address or
-    another host name), voters need a link: a personal one, or one with which they choose a free name.
+    Voters need a link: a personal one, or one with which they choose a free name. Without `needs_token`, everyone at this machine
+    may enter any name, unless other machines can connect (another address or another host name).
     """
     found, invited = read_pairs(pairs), [voter_name(name) for name in invite]
     if not found:
@@ -408,7 +415,7 @@ def serve(
         raise InputError(
             f"--url must be the address that voters open, such as https://vote.example.org, not {shown(url)}"
         )
-    by_name = is_loopback(host) and not url and not allow_hosts
+    by_name = not needs_token and is_loopback(host) and not url and not allow_hosts
     with listening(host, port) as opened:
         invited = asyncio.run(keep_invited(votes_folder(pairs), invited))
         box = BallotBox(votes_folder(pairs))
