@@ -63,6 +63,7 @@ _HOME = {
     "evaluation.credit_report": "CreditFigures",
     "library.branches": "Branches fork",
     "library.credit": "credit",
+    "library.environment": "environment",
     "library.execution": "on_cluster run_job",
     "library.jobs": "generate",
     "library.row_making": "make_rows",
