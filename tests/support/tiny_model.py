@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] + ':' + m['content'] + eos_token }}{% endfor %}"
@@ -10,11 +11,10 @@ TEMPLATE = (
 )
 
 
-def make_model(folder: Path) -> None:
-    """Write a very small model that transformers can train."""
-    import torch
+def make_tokenizer(folder: Path) -> Any:
+    """Write its tokenizer, one token per byte or more, and return it."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     plain = Tokenizer(models.BPE())
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -28,6 +28,16 @@ def make_model(folder: Path) -> None:
     plain.train_from_iterator(["Solution: Next request."], trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="</s>", pad_token="<s>")
     tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def make_model(folder: Path) -> None:
+    """Write a very small model that transformers can train."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = make_tokenizer(folder)
     torch.manual_seed(0)
     size = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -37,4 +47,3 @@ def make_model(folder: Path) -> None:
         num_attention_heads=2,
     )
     LlamaForCausalLM(size).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
