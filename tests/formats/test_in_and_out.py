@@ -30,6 +30,7 @@ from camel.inputs.settings import Inputs, SecondTable
 from camel.library.run import Run
 from camel.record.release import Release
 from camel.runs.run import open_folder
+from tests.library.test_credit import World, credited, record
 from tests.record.test_table import transcripts
 from tests.support.conversations import RELEASE, talk
 
@@ -502,6 +503,7 @@ for kind, settings, trainer, file in (
     ("sft", SFTConfig, SFTTrainer, "messages.jsonl"),
     ("dpo", DPOConfig, DPOTrainer, "preferences.jsonl"),
     ("reward", RewardConfig, RewardTrainer, "preferences.jsonl"),
+    ("steps", DPOConfig, DPOTrainer, "step_preferences.jsonl"),
 ):
     rows = load_dataset("json", data_files=str(root / file), split="train")
     model = str(root / "model")
@@ -528,6 +530,8 @@ def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     run = imported(tmp_path / "run", given)
     run.export("messages", tmp_path / "messages.jsonl")
     run.export("preferences", tmp_path / "preferences.jsonl", by="score.helpful")
+    steps = credited([record(n, 4) for n in range(8)], World(), tmp_path / "credit").rows("step_preferences")
+    (tmp_path / "step_preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",
@@ -538,8 +542,10 @@ def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert [
-        line.split()[0] for line in done.stdout.splitlines() if line.startswith(("sft ", "dpo ", "reward "))
-    ] == [*("sft", "dpo", "reward")]
+        line.split()[0]
+        for line in done.stdout.splitlines()
+        if line.startswith(("sft ", "dpo ", "reward ", "steps "))
+    ] == [*("sft", "dpo", "reward", "steps")]
     rows = [line for line in done.stdout.splitlines() if line.startswith("row ")]
     assert sum("add a=3 b3=[1]" in row and "tool:sum 3" in row and "tools:[" in row for row in rows) == 1
     assert sum("tools:[" not in row for row in rows) == 6

@@ -122,6 +122,7 @@ PARTS = {
             "library.branches",
             "library.cooperation",
             "library.credit",
+            "library.environment",
             "evaluation.credit_report",
             "evaluation.cooperation.report",
             "evaluation.cooperation.exercises",

@@ -78,7 +78,7 @@ class CreditFigures(ReportFigures, frozen=True):
     def rows(self, format: Rows) -> Iterator[dict[str, Any]]:
         """Yield training rows.
 
-        `process_reward` has prompt, completions and labels, as trl's `PRMTrainer` reads them. `step_preferences` has prompt,
+        `process_reward` has prompt, completions and labels, as `PRMTrainer` of trl up to 1.13 reads them. `step_preferences` has prompt,
         chosen and rejected: a message and an alternative in its place that led to the other result. `advantages` has a row
         per message.
         """
