@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -26,20 +27,18 @@ from tests.support.tiny_model import make_tokenizer
 
 EPISODES = 20
 
-PLAY = """
-import camel
-from tests.support import gsm8k
-
-rows = [{"task": question, "answer": answer} for question, answer in gsm8k.problems()]
-play = camel.RolePlaying("<task>", assistant="Mathematician", user="Student", model="other", max_messages=6, specify=False)
-Tasks, Seat, Env = camel.environment(play, rows, check="answer")
-__all__ = ["Tasks", "Seat", "Env"]
-"""
+PAGE = Path(__file__).parents[2] / "docs" / "train-seat.md"
 SOCIETY = """
 import camel
 
-crew = camel.Society("<task>", members=["Ada", "Bob", "Cleo"], stop=camel.Ending(max_rounds=2), model="other")
-Tasks, Seat, Env = camel.environment(crew, [{"task": "Plan a menu"}], seat="Bob", check=lambda one: len(one.messages) / 10)
+crew = camel.Society("<task>", members=["Ada", "Bob", "Cleo"], stop=camel.Ending(max_rounds=2))
+
+
+def check(one):
+    return len(one.messages) / 10
+
+
+Tasks, Seat, Env = camel.environment(crew, [{"task": "Plan a menu"}], seat="Bob", check=check, using="other")
 __all__ = ["Tasks", "Seat", "Env"]
 """
 RUN = "import json, sys; from verifiers.v1.cli.eval.main import main; [main(one) for one in json.loads(sys.argv[1])]"
@@ -62,19 +61,28 @@ def conversation(trace: dict[str, Any]) -> Transcript:
 
 @contextmanager
 def engine(tokenizer: Any, text: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """An endpoint with the protocol of vLLM for training: token ids in, token ids and log probabilities out."""
+    """An endpoint with the protocols of vLLM for training and for chat, which reports token ids and log probabilities."""
     calls: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             ids = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
-            said = [
-                {"token": f"token_id:{one}", "logprob": -(place + 1) / 64} for place, one in enumerate(ids)
+            said = [-(place + 1) / 64 for place, _ in enumerate(ids)]
+            calls.append({"prompt": asked.get("token_ids"), "ids": ids, "said": said})
+            content = [
+                {"token": f"token_id:{one}", "token_id": one, "logprob": value}
+                for one, value in zip(ids, said, strict=True)
             ]
-            calls.append({"prompt": asked["token_ids"], "ids": ids, "said": [one["logprob"] for one in said]})
-            choice = {"index": 0, "token_ids": ids, "logprobs": {"content": said}, "finish_reason": "stop"}
-            self.answer({"request_id": f"{len(calls)}", "choices": [choice]})
+            choice = {"index": 0, "logprobs": {"content": content}, "finish_reason": "stop"}
+            choice |= (
+                {"token_ids": ids}
+                if "token_ids" in asked
+                else {"message": {"role": "assistant", "content": text}}
+            )
+            self.answer(
+                {"id": "1", "object": "chat.completion", "created": 0, "model": "policy", "choices": [choice]}
+            )
 
         def do_GET(self) -> None:
             self.answer({"object": "list", "data": [{"id": "policy", "object": "model"}]})
@@ -101,14 +109,20 @@ def engine(tokenizer: Any, text: str) -> Iterator[tuple[str, list[dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What five runs of verifiers left. They share a process, because its imports take seconds."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What six runs of verifiers left. They share a process, because its imports take seconds."""
     if not ASIDE.exists():
         pytest.skip("needs the folder that tools/environment makes")
     folder = tmp_path_factory.mktemp("verifiers")
-    (folder / "lesson.py").write_text(PLAY)
-    (folder / "specified.py").write_text(PLAY.replace(", specify=False", ""))
-    (folder / "crew.py").write_text(SOCIETY)
+    (lesson,) = re.findall(r"```python elsewhere title=\"lesson.py\"\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    modules = {
+        "lesson": lesson,
+        "specified": lesson.replace("specify=False, ", ""),
+        "noting": lesson.replace("specify=False", "specify=False, sampling=camel.Sampling(logprobs=0)"),
+        "crew": SOCIETY,
+    }
+    for name, code in modules.items():
+        (folder / f"{name}.py").write_text(code)
     tokenizer = make_tokenizer(folder / "tokenizer")
     with (
         spawn(SimulatorSettings(length=None)) as other,
@@ -123,15 +137,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             evaluation("crew", policy.base_url, "crew"),
             evaluation("lesson", broken.base_url, "broken", "-n", "1"),
             evaluation("lesson", url, "tokens", "-n", "1", *train),
+            evaluation("noting", url, "noting", "-n", "1"),
         ]
         environment = with_aside(folder, OPENAI_BASE_URL=other.base_url)
         command = [sys.executable, "-c", RUN, json.dumps(runs)]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-5000:]
-        found = {
-            one[one.index("--run.dir") + 1]: traces(folder, one[one.index("--run.dir") + 1]) for one in runs
-        }
-        yield {"ledgers": (policy.ledger(), other.ledger()), "calls": calls, **found}
+        outs = [one[one.index("--run.dir") + 1] for one in runs]
+        ledgers = policy.ledger(), other.ledger()
+    return {"ledgers": ledgers, "calls": calls, "outs": outs, **{out: traces(folder, out) for out in outs}}
 
 
 @pytest.mark.slow
@@ -157,29 +171,19 @@ def test_verifiers_runs_the_environment(made: dict[str, Any]):
 @pytest.mark.slow
 def test_every_call_is_the_policys_or_another_models(made: dict[str, Any]):
     policy, other = made["ledgers"]
-    found = [trace for name in ("lesson", "short", "crew", "broken", "tokens") for trace in made[name]]
     own = [
-        call["usage"]
-        for name in ("lesson", "short", "crew")
-        for trace in made[name]
-        for call in trace["calls"]
+        call["usage"] for out in ("lesson", "short", "crew") for trace in made[out] for call in trace["calls"]
     ]
     assert policy.billed == len(own)
     assert policy.prompt_tokens == sum(one["prompt_tokens"] for one in own)
     assert policy.completion_tokens == sum(one["completion_tokens"] for one in own)
-    used = [one for trace in found for one in trace["extra_usage"]]
+    found = [(out, trace) for out in made["outs"] for trace in made[out]]
+    used = [one for _, trace in found for one in trace["extra_usage"]]
     assert other.prompt_tokens == sum(one["prompt_tokens"] for one in used)
     assert other.completion_tokens == sum(one["completion_tokens"] for one in used)
-    seats = {"crew": "Bob"}
-    talks = [
-        (name, conversation(trace))
-        for name in ("lesson", "short", "crew", "broken", "tokens")
-        for trace in made[name]
-    ]
-    messages = [
-        one for name, talk in talks for one in talk.messages if one.speaker != seats.get(name, "assistant")
-    ]
-    assert other.billed == len(messages) + len(made["short"])  # and its specified task
+    seats = [("Bob" if out == "crew" else "assistant", conversation(trace)) for out, trace in found]
+    said = sum(one.speaker != seat for seat, talk in seats for one in talk.messages)
+    assert other.billed == said + len(made["short"])  # whose task was specified
 
 
 @pytest.mark.slow
@@ -188,7 +192,7 @@ def test_limits_failures_and_societies(made: dict[str, Any]):
     assert short["ok"]
     assert short["stop_condition"] == "max_turns"
     assert [one.speaker for one in conversation(short).messages].count("assistant") == 2
-    assert conversation(short).task.model == "other"
+    assert conversation(short).task.model == "gpt-4.1-mini"
     assert crew["rewards"]["check"]["score"] == 0.6
     assert len(crew["calls"]) == 2
     assert not broken["ok"]
@@ -198,7 +202,7 @@ def test_limits_failures_and_societies(made: dict[str, Any]):
 
 @pytest.mark.slow
 def test_token_ids_and_log_probabilities_reach_the_trainer(made: dict[str, Any]):
-    (trace,), calls = made["tokens"], made["calls"]
+    (trace,), calls = made["tokens"], made["calls"][:3]
     nodes = trace["nodes"]
     assert [one for node in nodes for one in node["token_ids"]] == calls[-1]["prompt"] + calls[-1]["ids"]
     sampled = [node for node in nodes if node["sampled"]]
@@ -207,6 +211,14 @@ def test_token_ids_and_log_probabilities_reach_the_trainer(made: dict[str, Any])
         own = [one for one, mine in zip(node["token_ids"], node["mask"], strict=True) if mine]
         assert own == call["ids"]
         assert node["logprobs"] == pytest.approx(call["said"], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_record_has_the_token_ids_and_log_probabilities_of_an_endpoint(made: dict[str, Any]):
+    (trace,), calls = made["noting"], made["calls"][3:]
+    tokens = [one.tokens for one in conversation(trace).messages if one.speaker == "assistant"]
+    assert [(one.ids, one.logprobs) for one in tokens if one] == [(one["ids"], one["said"]) for one in calls]
+    assert len(calls) == 3
 
 
 def test_without_verifiers_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch):

@@ -14,6 +14,7 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError, MissingExtra, ModelError
+from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request, WrappedModel, checked_model
 from camel.core.play import Declaration, Play
 from camel.core.role_playing import ASSISTANT, USER, RolePlaying
@@ -164,6 +165,6 @@ def _others(declaration: Declaration, seat: str, using: Model | ModelSpec | str 
     return models
 
 
-def _usage(made: Transcript, seat: str) -> Any:
+def _usage(made: Transcript, seat: str) -> Usage:
     """Return the usage of all calls that were not the policy's."""
     return sum((one.usage for one in made.messages if one.speaker != seat), made.task.usage)
