@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -60,7 +60,7 @@ def conversation(trace: dict[str, Any]) -> Transcript:
 
 
 @contextmanager
-def engine(tokenizer: Any, text: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def engine(tokenizer: Any, text: str) -> Generator[tuple[str, list[dict[str, Any]]]]:
     """An endpoint with the protocols of vLLM for training and for chat, which reports token ids and log probabilities."""
     calls: list[dict[str, Any]] = []
 
@@ -181,6 +181,7 @@ def test_every_call_is_the_policys_or_another_models(made: dict[str, Any]):
     used = [one for _, trace in found for one in trace["extra_usage"]]
     assert other.prompt_tokens == sum(one["prompt_tokens"] for one in used)
     assert other.completion_tokens == sum(one["completion_tokens"] for one in used)
+    assert other.billed == len(used)
     seats = [("Bob" if out == "crew" else "assistant", conversation(trace)) for out, trace in found]
     said = sum(one.speaker != seat for seat, talk in seats for one in talk.messages)
     assert other.billed == said + len(made["short"])  # whose task was specified

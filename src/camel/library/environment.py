@@ -59,10 +59,10 @@ def environment(
         rows = [{"task": one.question, "answer": one.answer} for one in read_exercises(rows)]
     tasks = [{name: str(value) for name, value in row.items()} for row in rows]
 
-    def play(row: Mapping[str, str], policy: Model, id: str = "") -> Play:
+    def play(row: Mapping[str, str], models: Mapping[str, Model], id: str = "") -> Play:
         if missing := sorted(declaration.placeholders - {name.lower() for name in row}):
             raise InputError(f"the row {shown(dict(row))} has no value for <{missing[0]}>")
-        made = declaration.fill(row).play({**others, seat: policy}, id=id)
+        made = declaration.fill(row).play(models, id=id)
         made.transcript.scenario, made.transcript.inputs = declaration.title, dict(row)
         return made
 
@@ -71,22 +71,21 @@ def environment(
 
         @api.reward
         async def check(self, trace: Any) -> float:
-            value = passed(recorded(trace))
+            value = passed(_recorded(trace))
             if value is None:
                 raise InputError(f"the check decides nothing about the task {shown(self.data.row)}")
             return float(value)
 
         @api.metric
         async def counts(self, trace: Any) -> dict[str, float]:
-            made = recorded(trace)
-            return {"messages": len(made.messages), "other_calls": _usage(made, seat).calls}
+            return {"messages": len(_recorded(trace).messages), "other_calls": len(trace.extra_usage)}
 
     class SeatTasks(api.Taskset[SeatTask, api.TasksetConfig]):
         """The rows."""
 
         def load(self) -> Iterator[Any]:
             for row in tasks:
-                prompt = play(row, others[""]).transcript.task.original
+                prompt = play(row, {**others, seat: others[""]}).transcript.task.original
                 yield SeatTask(api.WireTaskData(prompt=prompt, row=row), self.config.task)
 
     class SeatHarness(api.Harness[api.HarnessConfig]):
@@ -97,8 +96,15 @@ def environment(
         async def launch(
             self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: Any
         ) -> Any:
-            policy = _Policy(ctx.model, endpoint, secret, others[""], seat)
-            playing = play(data.row, policy, trace.id)
+            if data.system_prompt:
+                raise InputError(
+                    "the prompts are those of the declaration: remove the system prompt of the taskset"
+                )
+            used: list[Usage] = []
+            counted: dict[str, Model] = {name: _Counted(model, used) for name, model in others.items()}
+            # verifiers records one choice per call.
+            client = ChatModel(ctx.model, base_url=endpoint, api_key=secret, max_choices=1)
+            playing = play(data.row, {**counted, seat: _Policy(client, counted[""], seat)}, trace.id)
             failure = ""
             try:
                 made = await playing.finish()
@@ -106,16 +112,11 @@ def environment(
             except ModelError as error:
                 failure = str(error)
             finally:
-                await policy.aclose()
+                await client.aclose()
                 trace.info[RECORD] = msgspec.to_builtins(playing.transcript)
-            used = _usage(playing.transcript, seat)
-            trace.extra_usage.append(
-                api.Usage(
-                    prompt_tokens=used.prompt - used.cached,
-                    completion_tokens=used.completion,
-                    cached_input_tokens=used.cached,
-                )
-            )
+                for one in used:
+                    tokens = {"prompt_tokens": one.prompt - one.cached, "completion_tokens": one.completion}
+                    trace.extra_usage.append(api.Usage(**tokens, cached_input_tokens=one.cached))
             return api.ProgramResult(int(bool(failure)), "", failure)
 
     class SeatConfig(api.EnvConfig):
@@ -136,7 +137,7 @@ def environment(
     return SeatTasks, SeatHarness, SeatEnv
 
 
-def recorded(trace: Any) -> Transcript:
+def _recorded(trace: Any) -> Transcript:
     """Return the conversation of a trace of verifiers, with the token ids and log probabilities that endpoints reported."""
     return msgspec.convert(trace.info[RECORD], Transcript)
 
@@ -144,13 +145,25 @@ def recorded(trace: Any) -> Transcript:
 class _Policy(WrappedModel):
     """The policy in its seat. Calls in other names, such as those of a task specifier, go to another model."""
 
-    def __init__(self, name: str, endpoint: str, secret: str, other: Model, seat: str) -> None:
-        # verifiers records one choice per call.
-        super().__init__(ChatModel(name, base_url=endpoint, api_key=secret, max_choices=1))
+    def __init__(self, policy: Model, other: Model, seat: str) -> None:
+        super().__init__(policy)
         self._other, self._seat = other, seat
 
     async def reply(self, request: Request) -> Reply:
         return await (self.inner if request.speaker == self._seat else self._other).reply(request)
+
+
+class _Counted(WrappedModel):
+    """A model of which the usage of each call is noted."""
+
+    def __init__(self, inner: Model, used: list[Usage]) -> None:
+        super().__init__(inner)
+        self._used = used
+
+    async def reply(self, request: Request) -> Reply:
+        reply = await self.inner.reply(request)
+        self._used.append(reply.usage)
+        return reply
 
 
 def _others(declaration: Declaration, seat: str, using: Model | ModelSpec | str | None) -> dict[str, Model]:
@@ -163,8 +176,3 @@ def _others(declaration: Declaration, seat: str, using: Model | ModelSpec | str 
         assistant, user, *_ = declaration.asked()
         models |= {name: one for name, one in ((ASSISTANT, assistant), (USER, user)) if one and name != seat}
     return models
-
-
-def _usage(made: Transcript, seat: str) -> Usage:
-    """Return the usage of all calls that were not the policy's."""
-    return sum((one.usage for one in made.messages if one.speaker != seat), made.task.usage)
