@@ -32,6 +32,7 @@ from camel.record.release import Release
 from camel.runs.run import open_folder
 from tests.library.test_credit import World, credited, record
 from tests.record.test_table import transcripts
+from tests.support.aside import ASIDE
 from tests.support.conversations import RELEASE, talk
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -484,7 +485,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 from datasets import load_dataset
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer
 from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
 from tests.training.test_launch import make_model
 
@@ -516,6 +517,23 @@ for kind, settings, trainer, file in (
     if kind == "sft":
         for row in made.train_dataset:
             print("row", tokenizer.decode(row["input_ids"]).replace(chr(10), " "))
+
+if len(sys.argv) > 2:  # the last version with a PRMTrainer; the other packages are imported already
+    for name in [one for one in sys.modules if one.partition(".")[0] == "trl"]:
+        del sys.modules[name]
+    sys.path.insert(0, sys.argv[2])
+    import trl
+    from trl.experimental.prm import PRMConfig, PRMTrainer
+
+    model = AutoModelForTokenClassification.from_pretrained(root / "model", num_labels=2)
+    before = {name: one.detach().clone() for name, one in model.named_parameters()}
+    rows = load_dataset("json", data_files=str(root / "process_reward.jsonl"), split="train")
+    given = PRMConfig(output_dir=str(root / "prm"), learning_rate=1e-3, **more)
+    made = PRMTrainer(model=model, args=given, train_dataset=rows, processing_class=tokenizer)
+    print("prm", made.train().training_loss)
+    assert trl.__version__ == "1.13.0"
+    assert sum(not one.equal(before[name]) for name, one in made.model.named_parameters()) > 10
+    print("labels", [[one for one in row["labels"] if one >= 0] for row in made.train_dataset])
 """
 
 
@@ -530,15 +548,17 @@ def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
     run = imported(tmp_path / "run", given)
     run.export("messages", tmp_path / "messages.jsonl")
     run.export("preferences", tmp_path / "preferences.jsonl", by="score.helpful")
-    steps = credited([record(n, 4) for n in range(8)], World(), tmp_path / "credit").rows("step_preferences")
-    (tmp_path / "step_preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    credits = credited([record(n, 4) for n in range(8)], World(), tmp_path / "credit")
+    for kind in ("step_preferences", "process_reward"):
+        (tmp_path / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in credits.rows(kind)))
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(tmp_path / "home"),
         "CUDA_VISIBLE_DEVICES": "",
     }
-    command = [sys.executable, "-c", TRAIN, str(tmp_path)]
+    prm = [str(ASIDE)] if ASIDE.exists() else []
+    command = [sys.executable, "-c", TRAIN, str(tmp_path), *prm]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert [
@@ -546,6 +566,10 @@ def test_trl_trains_on_the_exports_for_one_step(tmp_path: Path):
         for line in done.stdout.splitlines()
         if line.startswith(("sft ", "dpo ", "reward ", "steps "))
     ] == [*("sft", "dpo", "reward", "steps")]
+    labels = [[int(one) for one in row["labels"]] for row in credits.rows("process_reward")]
+    assert [line for line in done.stdout.splitlines() if line.startswith("labels ")] == [
+        f"labels {labels}"
+    ] * len(prm)
     rows = [line for line in done.stdout.splitlines() if line.startswith("row ")]
     assert sum("add a=3 b3=[1]" in row and "tool:sum 3" in row and "tools:[" in row for row in rows) == 1
     assert sum("tools:[" not in row for row in rows) == 6
