@@ -56,7 +56,7 @@ SRC = ROOT / "src" / "camel"
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted(DOCS.rglob("*.md"))]
 README_LINES = 120
-WORDS = 41_000
+WORDS = 42_500
 """Of the README and the pages, without the decisions."""
 FENCE = re.compile(r"^([ ]*)(`{3,})(\w+)([^\n]*)\n(.*?)^\1\2[ ]*$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([\w./-]+)"')
