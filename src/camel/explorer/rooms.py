@@ -366,9 +366,12 @@ class Agents:
         limits: RoomLimits = RoomLimits(),  # noqa: B008 - frozen
         budget: Budget = Budget(),  # noqa: B008 - frozen
         keep_all: bool = False,
+        fork_options: Sequence[str] = (),
     ) -> None:
+        """`fork_options` are the options of `camel fork` that name the same model."""
         self.name = name or model.name
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
+        self.fork_options = fork_options
         price = model.price or find(self.name)
         if budget.usd is not None and price is None:
             raise InputError(f"the price of '{self.name}' is unknown: use --budget-tokens instead")
@@ -398,6 +401,10 @@ class Agents:
         finally:
             # Its connections belong to this event loop.
             await self._chat.aclose()
+
+    def charge(self, usage: Usage) -> None:
+        """Charge what another process has used to the budget."""
+        self.meter.model(self.name, self._price).usage += usage
 
     @property
     def in_progress(self) -> int:
