@@ -37,8 +37,8 @@ class ShownCredit(NamedTuple):
     """The 95% intervals of measured values, as an SVG path."""
     decisive: ScoreSegment | None = None
     summary: str = ""
-    notes: Sequence[tuple[str, str]] = ()
-    """The value after each message, and its advantage."""
+    notes: Sequence[str] = ()
+    """The value after each message, and its advantage if both values are measured."""
 
 
 def credit_of(source: CatalogueRun, record: Transcript, bars: Sequence[ScoreSegment]) -> ShownCredit | None:
@@ -102,14 +102,13 @@ def _drawn(found: ConversationCredit, bars: Sequence[ScoreSegment]) -> ShownCred
     if found.decisive is not None:
         decisive, one = bars[found.decisive - 1], found.messages[found.decisive - 1]
         summary += f". Message {one.number} is decisive: {_advantage(one)}"
-    notes = [(_value(one), _advantage(one)) for one in found.messages]
+    notes = [
+        f"Value {percent(one.value)}" + (f" · {_advantage(one)}" if one.measured else ", not measured")
+        for one in found.messages
+    ]
     return ShownCredit("", f"M0 {y(found.start)}{line}", whiskers, decisive, f"{summary}.", notes)
-
-
-def _value(one: MessageCredit) -> str:
-    return f"Value {percent(one.value)}" + ("" if one.interval or one.measured else ", not measured")
 
 
 def _advantage(one: MessageCredit) -> str:
     low, high = (points(end) for end in one.advantage_interval)
-    return f"{points(one.advantage)} points" + (f" ({low} to {high})" if one.measured else "")
+    return f"{points(one.advantage)} points ({low} to {high})"
