@@ -530,6 +530,25 @@ def test_in_a_browser(
             assert page.locator(".message").count() >= 4
             page.click("button:has-text('Stop')")
             page.wait_for_selector(".ending:not(.waiting)")
+            # The critic's seat: a change of a proposal, a choice, and markup that stays text.
+            reader.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+buffet&seat=critic")
+            page.click("button:has-text('Start')")
+            page.wait_for_selector(".option >> nth=2")
+            page.check("[name=proposal][value='2']")
+            page.fill("#say", "<img src=x onerror=window.pwned=1>")
+            page.click("button[value=change]")
+            page.wait_for_selector(".option >> nth=2", state="detached")
+            page.check("[name=proposal][value='2']")
+            page.click("button[value=choose]")
+            page.wait_for_selector("#m1 .critic")
+            assert "Chosen from 4 proposals" in page.inner_text("#m1 .critic summary")
+            assert "<img src=x onerror=window.pwned=1>" in page.text_content("#m1 .critic")
+            assert page.evaluate("window.pwned") is None
+            page.wait_for_selector(".option >> nth=2")
+            page.click("button[value=hand]")
+            page.wait_for_selector("#m2 .critic")
+            page.click("button:has-text('Stop')")
+            page.wait_for_selector(".ending:not(.waiting)")
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 800})
                 for path in ("/play", page.url):

@@ -258,10 +258,9 @@ def test_a_fork_is_started_in_the_browser_and_paid_from_the_budget(
     credit(tmp_path, one)
     monkeypatch.chdir(tmp_path)
     with spawn(SimulatorSettings()) as endpoint:
-        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         server = ThreadServer(
-            "agents", tmp_path / "trial", "--out", tmp_path / "agents", "--model", "simulated"
+            "agents", tmp_path / "trial", "--out", tmp_path / "agents", "--base-url", endpoint.base_url
         )
         reader = Reader(chromium, server)
         page = reader.page
@@ -282,7 +281,7 @@ def test_a_fork_is_started_in_the_browser_and_paid_from_the_budget(
             assert page.evaluate("window.pwned") is None
             made = list(camel.Run(str(tmp_path / "trial-branches---help-2")))
             assert len(made) == 2
-            assert sum(branch.usage.calls for branch in made) == endpoint.ledger().calls
+            assert sum(branch.usage.calls for branch in made) == endpoint.ledger().billed
         finally:
             reader.close()
             server.stop()
