@@ -26,7 +26,12 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 LISTED = tomllib.loads((Path(__file__).parent / "contents.toml").read_text())
 """The files that a release may and must contain."""
-SETS = {"core": (), "quick-start": ("local", "data", "explore"), "cluster": ("cluster", "data"), "all": ("all",)}
+SETS = {
+    "core": (),
+    "quick-start": ("local", "data", "explore"),
+    "cluster": ("cluster", "data"),
+    "all": ("all",),
+}
 """The requirement files of a release, each with its extras."""
 OWN_BUILD = ("torch", "triton", "nvidia-", "cuda-")
 """Distributions whose build depends on the machine. A file without them is installed with `--no-deps`, after torch."""

@@ -79,9 +79,10 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]
         yield client(catalogue)
 
 
-def send(app: TestClient, at: int = 2, **form: str) -> Any:
-    where = f"/fork/trial?id={ID}&at={at}"
-    return app.post(where, data={"token": form_token(app.get(where).text), "do": "show", "n": "3", **form})
+def send(app: TestClient, at: int = 2, start: bool = False, **form: str) -> Any:
+    asked = f"?id={ID}&at={at}"
+    token = form_token(app.get(f"/fork/trial{asked}").text)
+    return app.post(f"/fork/trial{'/start' if start else ''}{asked}", data={"token": token, "n": "3", **form})
 
 
 def test_each_message_leads_to_the_form_of_a_fork(app: TestClient):
@@ -148,18 +149,20 @@ def test_a_fork_that_cannot_be_made_is_explained(app: TestClient, form: dict[str
 
 def test_only_the_agents_app_starts_a_fork(app: TestClient, tmp_path: Path):
     where = f"/fork/trial?id={ID}&at=2"
-    assert 'value="start"' not in app.get(where).text
-    assert send(app, do="start", change="").status_code == 403
-    assert app.post(where, data={"do": "show", "change": ""}).status_code == 403, "without its token"
+    assert 'id="start"' not in send(app, change="").text
+    assert send(app, start=True, change="").status_code == 403
+    for target in (where, where.replace("?", "/start?")):
+        assert app.post(target, data={"change": ""}).status_code == 403, "without its token"
     with Catalogue([tmp_path / "trial"], annotations=False) as catalogue:
         agents = Agents(ScriptedModel(["x"]), tmp_path / "agents")
-        public = client(catalogue, control=False, agents=agents)
+        public = client(catalogue, public=True, agents=agents)
         answer = send(public, change="")
-        assert send(public, do="start", change="").status_code == 403
+        assert send(public, start=True, change="").status_code == 403
         assert "camel fork" in answer.text
         assert str(tmp_path) not in answer.text, "no path of the server"
         own = client(catalogue, agents=agents)
-        refused = send(own, do="start", change="model", model="command:touch pwned")
+        assert 'id="start"' in send(own, change="").text
+        refused = send(own, start=True, change="model", model="command:touch pwned")
         assert "copy the command" in Page(refused.text).said
     society(tmp_path / "caravan", rows=1, restricted=[0])
     with Catalogue([tmp_path / "caravan"]) as catalogue:
@@ -260,7 +263,13 @@ def test_a_fork_is_started_in_the_browser_and_paid_from_the_budget(
     with spawn(SimulatorSettings()) as endpoint:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         server = ThreadServer(
-            "agents", tmp_path / "trial", "--out", tmp_path / "agents", "--base-url", endpoint.base_url
+            "agents",
+            tmp_path / "trial",
+            "--out",
+            tmp_path / "agents",
+            "--base-url",
+            endpoint.base_url,
+            "--no-token",
         )
         reader = Reader(chromium, server)
         page = reader.page
@@ -271,7 +280,8 @@ def test_a_fork_is_started_in_the_browser_and_paid_from_the_budget(
             page.click("#m2 .fork-here a")
             page.fill("[name=n]", "1")
             page.fill("[name=message]", "Solution: Bread. <script>window.pwned=1</script>\nNext request.")
-            page.click("button[value=start]")
+            page.click("text=Show plan and command")
+            page.click("#start")
             page.wait_for_url("**/watch/trial-branches---help-2", timeout=120_000)
             wait_for(lambda: (tmp_path / "trial-branches---help-2/branches.json").exists(), 120)
             reader.go(f"/conversation/trial?id={ID}")

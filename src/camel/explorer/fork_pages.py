@@ -16,13 +16,12 @@ from camel.explorer.play_pages import MAX_FORM
 from camel.explorer.reading import shown_messages
 from camel.explorer.routing import PageRequest, Refused, Site
 from camel.explorer.views import run_url, url
-from camel.query.answers import NeedsConsent, NotThere
 
 _SENTENCE = re.compile(r"[^.!?\n]{8,200}[.!?]")
 
 
-def add_fork_pages(site: Site, runner: ForkRunner | None, control: bool) -> None:
-    """Add the routes of forks. Only a `runner` starts them. If `control` is false, no path of this machine is shown."""
+def add_fork_pages(site: Site, runner: ForkRunner | None) -> None:
+    """Add the routes of forks. Only a `runner` starts them. A public server shows no path of its machine."""
 
     def page(asked: PageRequest, form: dict[str, str], error: str = "") -> tuple[Response, list[str], str]:
         """Return the page, the command that its form describes, and the folder that the command writes to."""
@@ -37,7 +36,7 @@ def add_fork_pages(site: Site, runner: ForkRunner | None, control: bool) -> None
         number = form.get("n", "10")
         change = form.get("change", "") if form else "message"
         fork = Fork(
-            source.address if control else run,
+            source.address if site.control else run,
             id,
             at,
             change,
@@ -50,7 +49,7 @@ def add_fork_pages(site: Site, runner: ForkRunner | None, control: bool) -> None
             try:
                 fork.check(record)
                 place = free_place(source.address, id, at)
-                words = fork.words(place if control else f"{run}-branches")
+                words = fork.words(place if site.control else f"{run}-branches")
             except InputError as problem:
                 error = str(problem)
         answer = asked.page(
@@ -72,29 +71,35 @@ def add_fork_pages(site: Site, runner: ForkRunner | None, control: bool) -> None
             command=typed(["camel", *words]) if words else "",
             error=error,
             starts=runner is not None,
-            action=url(f"/fork/{quote(run, safe='')}", [("id", id), ("at", str(at))]),
+            action=f"/fork/{quote(run, safe='')}",
+            asked=url("", [("id", id), ("at", str(at))]),
         )
         return answer, words, place
 
-    site.get("/fork/{run}")(lambda asked: page(asked, {})[0])
-
-    @site.app.post("/fork/{run}")
-    async def fork(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def sent(request: Request) -> tuple[PageRequest, dict[str, str], tuple[Response, list[str], str]]:
         form = await site.form(request, "Open the conversation and select the message again.", MAX_FORM)
         asked = PageRequest(site, request)
-        answer, words, place = await asyncio.to_thread(page, asked, form)
-        if form.get("do") != "start" or not words:
-            return answer
+        return asked, form, await asyncio.to_thread(page, asked, form)
+
+    async def show(request: Request) -> Response:
+        return (await sent(request))[2][0]
+
+    async def start(request: Request) -> Response:
+        asked, form, (answer, words, place) = await sent(request)
         if runner is None:
             text = "This explorer has no model and no budget. Copy the command, or open the run with camel agents."
             raise Refused(403, "Not accepted", text)
+        if not words:
+            return answer
         try:
-            if form["change"] == "model":
+            if form.get("change") == "model":
                 raise InputError("another model is named in a terminal only: copy the command")
             await runner.start(words, place)
             name = await asyncio.to_thread(site.catalogue.add, place)
-        except (NotThere, NeedsConsent):
-            raise
         except CamelError as problem:
             return (await asyncio.to_thread(page, asked, form, str(problem)))[0]
         return RedirectResponse(f"/watch/{quote(name, safe='')}", 303)
+
+    site.get("/fork/{run}")(lambda asked: page(asked, {})[0])
+    site.add("POST /fork/{run}", show)
+    site.add("POST /fork/{run}/start", start)

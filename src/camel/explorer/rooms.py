@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from camel._version import __version__
 from camel.core.action_text import call_line
 from camel.core.checks import shown
 from camel.core.critic import BestOf, Case
@@ -34,19 +33,13 @@ from camel.engine.halt import Halt
 from camel.explorer.colors import GRAY, SEATS, Mark
 from camel.explorer.reading import ShownMessage, shown_messages
 from camel.explorer.routing import event
+from camel.explorer.saved import append, prepared
 from camel.explorer.visitors import Visitor
-from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
-from camel.jobs.ledger import STOPPED, totals_of
 from camel.models.person import REVISIONS, Answer, HandOver, Person, PersonJudge, Ruling
-from camel.models.prices import cost, find
-from camel.runs.markers import Marker, new_attempt
-from camel.runs.run import RunFolder, open_folder
-from camel.runs.settings import Settings
+from camel.models.prices import find
 
-STAGE = "conversations"
 CRITIC = "critic"
-FINGERPRINT = "agents"
 MAX_TASK = 4_000
 MAX_ROLE = 100
 MAX_SAID = 20_000
@@ -478,33 +471,6 @@ class Agents:
                 await asyncio.to_thread(append, self.folder, room.transcript)
                 room.saved = room.transcript.id
         return room.saved
-
-
-def prepared(out: str | Path) -> RunFolder:
-    """Open the run in which conversations are saved. Create it if it does not exist."""
-    folder = open_folder(out)
-    if not folder.exists:
-        if folder.stages():
-            raise InputError(f"'{folder.address}' is not empty and not a run: choose another folder")
-        folder.create(Settings(FINGERPRINT, {"scenario": "agents app", "shard_size": 1}, __version__))
-    elif folder.settings().fingerprint != FINGERPRINT:
-        raise InputError(f"'{folder.address}' contains a run with other data: choose another folder")
-    return folder
-
-
-def append(folder: RunFolder, transcript: Transcript) -> None:
-    """Add a conversation to a run as a separate shard. `camel run compact` merges these shards."""
-    transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
-    reason = transcript.stop.reason if transcript.stop else UNFINISHED
-    totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}
-    while True:
-        shard = max(folder.committed(STAGE), default=-1) + 1
-        path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
-        written = write_indexed(folder, STAGE, path, [transcript], FINGERPRINT, cost)
-        file, size = folder.persist(path)
-        if folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, FINGERPRINT, totals, size)):
-            return
-        folder.discard(path)  # another server has committed this shard number
 
 
 def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
