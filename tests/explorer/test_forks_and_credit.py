@@ -79,7 +79,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]
         yield client(catalogue)
 
 
-def send(app: TestClient, at: int = 2, start: bool = False, **form: str) -> Any:
+def send(app: TestClient, at: int = 2, start: bool = False, **form: Any) -> Any:
     asked = f"?id={ID}&at={at}"
     token = form_token(app.get(f"/fork/trial{asked}").text)
     return app.post(f"/fork/trial{'/start' if start else ''}{asked}", data={"token": token, "n": "3", **form})
@@ -141,7 +141,7 @@ def test_the_command_is_that_of_camel_fork(app: TestClient, tmp_path: Path):
         {"change": "message", "message": "a\0b"},
     ],
 )
-def test_a_fork_that_cannot_be_made_is_explained(app: TestClient, form: dict[str, str]):
+def test_a_fork_that_cannot_be_made_is_explained(app: TestClient, form: dict[str, Any]):
     said = send(app, **form).text
     assert 'role="alert"' in said
     assert "camel fork" not in said
@@ -236,7 +236,7 @@ def test_files_of_credit_that_are_wrong_are_ignored_with_a_note(
     wrong += [msgspec.json.encode(credit(tmp_path, one, **changed)) for changed in impossible]
     for data in wrong:
         file.write_bytes(data)
-        credit_curve._decoded.cache_clear()
+        credit_curve.decoded.cache_clear()
         answer = app.get(asked)
         assert answer.status_code == 200, data[:40]
         page = Page(answer.text)
@@ -245,7 +245,7 @@ def test_files_of_credit_that_are_wrong_are_ignored_with_a_note(
         assert "credit-curve" not in answer.text
     file.write_bytes(good)
     monkeypatch.setattr(credit_curve, "MOST", len(good) - 1)
-    credit_curve._decoded.cache_clear()
+    credit_curve.decoded.cache_clear()
     assert "is larger than" in app.get(asked).text
     file.unlink()
     file.symlink_to("/etc/passwd")

@@ -58,11 +58,11 @@ def _read(source: CatalogueRun) -> dict[str, ConversationCredit]:
     if not source.folder.on_disk:
         raise FileNotFoundError
     status = inside.status_of(source.folder.root, FILE)
-    return _decoded(source.folder.root, status.st_size, status.st_mtime_ns)
+    return decoded(source.folder.root, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=2)
-def _decoded(root: Path, size: int, changed: int) -> dict[str, ConversationCredit]:
+def decoded(root: Path, size: int, changed: int) -> dict[str, ConversationCredit]:
     """Decode the file. The last two arguments distinguish its versions."""
     with inside.open_file(root, FILE) as file:
         data = file.read(MOST + 1)
