@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from camel.core.errors import CamelError, InputError
-from camel.explorer.forks import OPTIONS, SEATED, Fork, ForkRunner, can_fork, free_place, typed
+from camel.explorer.forks import OPTIONS, Fork, ForkRunner, can_fork, free_place, typed
 from camel.explorer.home import source_of
 from camel.explorer.play_pages import MAX_FORM
 from camel.explorer.reading import shown_messages
@@ -67,7 +67,6 @@ def add_fork_pages(site: Site, runner: ForkRunner | None) -> None:
             fork=fork,
             plan=fork.plan(record) if fork.n else None,
             options=OPTIONS,
-            seated=SEATED,
             command=typed(["camel", *words]) if words else "",
             error=error,
             starts=runner is not None,
