@@ -324,7 +324,7 @@ def test_limits(tmp_path: Path):
             {"task": "x" * 4_001},
             {"user": "x" * 101},
             {"assistant": " "},
-            {"seat": "critic"},
+            {"seat": "referee"},
         ):
             visitor.client.portal.call(model.go.set)
             for room in list(agents._rooms.values()):
@@ -530,6 +530,25 @@ def test_in_a_browser(
             assert page.locator(".message").count() >= 4
             page.click("button:has-text('Stop')")
             page.wait_for_selector(".ending:not(.waiting)")
+            # The critic's seat: a change of a proposal, a choice, and markup that stays text.
+            reader.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+buffet&seat=critic")
+            page.click("button:has-text('Start')")
+            page.wait_for_selector(".option >> nth=2")
+            page.check("[name=proposal][value='2']")
+            page.fill("#say", "<img src=x onerror=window.pwned=1>")
+            page.click("button[value=change]")
+            page.wait_for_selector(".option >> nth=2", state="detached")
+            page.check("[name=proposal][value='2']")
+            page.click("button[value=choose]")
+            page.wait_for_selector("#m1 .critic")
+            assert "Chosen from 4 proposals" in page.inner_text("#m1 .critic summary")
+            assert "<img src=x onerror=window.pwned=1>" in page.text_content("#m1 .critic")
+            assert page.evaluate("window.pwned") is None
+            page.wait_for_selector(".option >> nth=2")
+            page.click("button[value=hand]")
+            page.wait_for_selector("#m2 .critic")
+            page.click("button:has-text('Stop')")
+            page.wait_for_selector(".ending:not(.waiting)")
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 800})
                 for path in ("/play", page.url):
@@ -678,3 +697,56 @@ def test_with_the_real_model(tmp_path: Path, small_model: Any):
     assert [len(one.messages) for one in kept] == [said, 2]
     assert [message.model for message in kept[1].messages] == [PERSON, small_model.name]
     assert used == sum((one.usage for one in kept), Usage())
+
+
+def test_a_person_in_the_seat_of_the_critic(tmp_path: Path):
+    """The person chooses, asks for a change of a proposal, and hands over, as in the terminal."""
+    count = itertools.count(1)
+
+    def propose(request: Request) -> str:
+        if request.expects is None:
+            return '{"choice": 1, "reason": "short"}'
+        move = "Instruction: Step {}\nInput: None" if request.speaker == "user" else "Solution: Done {}."
+        return move.format(f"<b>{next(count)}</b>")
+
+    with serving(tmp_path, ScriptedModel(propose)) as (visitor, agents, another):
+        where = visitor.begin(seat="critic", specify="", messages="3")
+        room = room_at(agents, where)
+
+        def rule(what: str, proposal: str, text: str = "", round: int | None = None) -> int:
+            form = {"token": visitor.token(), "do": what, "proposal": proposal, "text": text}
+            number = room.round if round is None else round
+            return visitor.client.post(where, data=form | {"round": str(number)}).status_code
+
+        visitor.wait_turn(agents, where)
+        page = visitor.page(where)
+        assert "<b>2</b>" in page.said, "as text, not as markup"
+        assert 'name="proposal"' not in another().client.get(where).text
+        assert visitor.do(where, "say", "Instruction: mine") == 409
+        for proposal, text, what in (
+            ("", "", "choose"),
+            ("4", "", "choose"),
+            ("0", "", "choose"),
+            ("1", " ", "change"),
+        ):
+            assert rule(what, proposal, text) == 409
+        assert rule("choose", "1", round=room.round - 1) == 409, "of proposals that are gone"
+        assert rule("change", "2", "shorter") == 303
+        wait_for(lambda: room.case is not None and room.round == 2)
+        assert room.case
+        assert [option.content.partition("<b>")[2][0] for option in room.case.options] == ["2", "4"]
+        assert rule("choose", "2") == 303
+        wait_for(lambda: room.case is not None and room.round == 3)
+        assert visitor.do(where, "hand") == 303
+        wait_for(lambda: room.case is not None and room.round == 4)
+        assert rule("choose", "3") == 303
+        visitor.wait_end(agents, where, "max_messages")
+        first, second, third = (message.deliberation for message in room.transcript.messages)
+    assert first
+    assert (first.critic, first.choice, len(first.proposals)) == (PERSON, 3, 4)
+    assert first.proposals[1].reason == "shorter"
+    assert first.proposals[3].revises
+    assert second
+    assert second.critic != PERSON
+    assert third
+    assert third.choice == 2

@@ -137,7 +137,7 @@ def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("^/(statistics|download)/.*", r"/\1/{file}", path) for path in asked}
     asked = {re.sub("study/study.html", "{folder}/{file}", path) for path in asked}
     there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
-    assert there == asked | {"/watch/{run}/control", "/annotate/{run}"}  # which are posted to
+    assert there == asked | {"/watch/{run}/control", "/annotate/{run}", "/fork/{run}", "/fork/{run}/start"}
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

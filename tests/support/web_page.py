@@ -15,7 +15,7 @@ figure figcaption h4 circle g path defs clippath munderover mmultiscripts mpresc
 TAGS = set(_TAGS.split()) | {"textarea", "fieldset", "legend", "datalist"}
 OURS = ("/static/",)
 TABLE = re.compile(r"/play(?:/[\w-]+)?")
-_CONTROL = re.compile(r"/watch/[\w%.-]+/control|/annotate/[\w%.-]+")
+_CONTROL = re.compile(r"/watch/[\w%.-]+/control|/(?:annotate|fork)/[\w%.-]+(?:/start)?(?:\?[\w%.=&-]+)?")
 
 
 class Page(HTMLParser):

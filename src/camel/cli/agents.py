@@ -53,7 +53,17 @@ def agents(
     limits = RoomLimits(at_once=concurrency or CONCURRENCY, messages=max_messages or MESSAGES)
     budget = Budget(usd=budget_usd, tokens=budget_tokens)
     chat = open_chat(typer.echo, model, base_url, local, context, guided)
-    table = Agents(chat, out, sampling=sampling, limits=limits, budget=budget, keep_all=keep_all)
+    options = ["--local"] if local else [f"--model={model or chat.name}"]
+    options += [f"--base-url={base_url}"] if base_url else []
+    table = Agents(
+        chat,
+        out,
+        sampling=sampling,
+        limits=limits,
+        budget=budget,
+        keep_all=keep_all,
+        fork_options=options,
+    )
     if local:
         typer.echo(SMALL_MODEL)
 

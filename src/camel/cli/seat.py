@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from camel.cli.screen import STYLES, Screen
 from camel.core.conversation import Agent, Conversation
-from camel.core.critic import PROPOSALS, BestOf, Case, Verdict
+from camel.core.critic import PROPOSALS, BestOf, Case
 from camel.core.errors import Left
 from camel.core.grammar import DONE_TOKEN
-from camel.core.judge import ModelJudge
 from camel.core.model import Model, Reply, Request
 from camel.core.toml import read_table
-from camel.models.person import PERSON, Answer, HandOver
+from camel.models.person import REVISIONS, Answer, HandOver, PersonJudge, Ruling
 
 if TYPE_CHECKING:
     from camel.cli.keyboard import Keyboard
 
 SEATS = ("user", "assistant", "critic")
 STOPPED = "you stopped it"
-_REVISIONS = 5
-"""Maximum number of revisions of one message that a person may request."""
 
 _COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
 _AI, _DONE, _STOP = "/ai [n]", "/done", "/stop"
 _TEXTS = read_table(Path(__file__).with_name("seat.toml"))
 """Keys and commands with their meaning, for `/help`, and the meaning of each seat."""
-
-
-class Ruling(NamedTuple):
-    """The decision of a person in the critic's seat."""
-
-    choice: int | None
-    """The option to send or to revise, counted from 0."""
-    feedback: str = ""
-    """What to change in the chosen option before it is sent. Empty: send it as it is."""
 
 
 _RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-](?!\d)\s*|\s+|\Z)(.*)", re.DOTALL)
@@ -156,9 +143,9 @@ class CriticSeat:
     """A critic whose judge is the person at the keyboard. After `/ai`, a model judges for some turns."""
 
     def __init__(self, seat: Seat, screen: Screen, model: Model, proposals: int = PROPOSALS) -> None:
-        self._seat, self._screen, self._model = seat, screen, ModelJudge(model)
-        self._critic = BestOf(judge=self, proposals=proposals, revisions=_REVISIONS)
-        self._handed = 0
+        self._seat, self._screen = seat, screen
+        self._judge = PersonJudge(self._choose, model)
+        self._critic = BestOf(judge=self._judge, proposals=proposals, revisions=REVISIONS)
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
         """Return the next message of `agent`. Print a note first, because proposals are not streamed."""
@@ -167,21 +154,11 @@ class CriticSeat:
         self._screen.note(f"{self._screen.title(agent.name)} is writing {self._critic.proposals} proposals …")
         return await self._critic.reply(conversation, agent, request)
 
-    async def judge(self, case: Case) -> Verdict:
-        """Let the person decide, or the model if the person has handed over."""
-        started = time.monotonic()
-        if not self._handed:
-            options = [option.content for option in case.options]
-            decided = await self._seat.choose(case.agent.name, options, case.final)
-            if isinstance(decided, Ruling):
-                seconds = time.monotonic() - started
-                return Verdict(decided.choice, feedback=decided.feedback, critic=PERSON, latency=seconds)
-            self._handed = decided.turns
-        verdict = await self._model.judge(case)
-        self._handed = max(0, self._handed - 1)
-        return verdict
+    async def _choose(self, case: Case) -> Ruling | HandOver:
+        return await self._seat.choose(
+            case.agent.name, [option.content for option in case.options], case.final
+        )
 
     def take_back(self) -> bool:
         """Let the person judge again. Return whether the model still had turns."""
-        remaining, self._handed = self._handed > 0, 0
-        return remaining
+        return self._judge.take_back()

@@ -30,6 +30,8 @@ from starlette.responses import RedirectResponse, Response
 from camel.core.errors import CamelError, InputError
 from camel.explorer import views
 from camel.explorer.access import MAX_FORM, Consent, Keys, is_loopback, local
+from camel.explorer.fork_pages import add_fork_pages
+from camel.explorer.forks import ForkRunner
 from camel.explorer.home import FILES, measured, open_source, reports_of, run_head, run_rows, source_of
 from camel.explorer.list_pages import HISTOGRAMS, add_contrast_pages, add_downloads, add_list_pages, browse
 from camel.explorer.map_pages import add_map_pages
@@ -206,9 +208,10 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        async with agents.open() if agents else nullcontext():
+        async with agents.open() if agents else nullcontext(), runner.open() if runner else nullcontext():
             yield
 
+    runner = ForkRunner(agents) if agents and not public else None
     keys = Keys(framed=bool(frames))
     command = "camel agents" if agents else "camel explore"
     known = Visitors(public, visitors, agents.meter.budget if agents else Budget())
@@ -231,6 +234,7 @@ def create_app(
     add_map_pages(site)
     add_watch_pages(site)
     add_annotations(site)
+    add_fork_pages(site, runner)
     _add_consent(site)
     if agents is not None:
         add_play(site, agents, keys)

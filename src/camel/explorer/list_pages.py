@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from itertools import chain, groupby, pairwise, zip_longest
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
+from urllib.parse import quote
 
 import msgspec
 from markupsafe import Markup
@@ -21,12 +22,14 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from camel.core.errors import CamelError, InputError
 from camel.explorer import views
 from camel.explorer.charts import csv_cell, printable, shares
-from camel.explorer.home import labels_in, run_head
+from camel.explorer.credit_curve import credit_of
+from camel.explorer.forks import branches, can_fork
+from camel.explorer.home import labels_in, run_head, source_of
 from camel.explorer.maps import maps_in
 from camel.explorer.markup import HTML_TAG, as_plain
 from camel.explorer.reading import ShownMessage, pulse, terms_of
 from camel.explorer.routing import PageRequest, Site
-from camel.explorer.views import PageState
+from camel.explorer.views import PageState, url
 from camel.index.facets import NUMBERS
 from camel.query.answers import NotThere, Page, Row
 from camel.query.catalogue import Catalogue
@@ -147,11 +150,15 @@ def add_list_pages(site: Site) -> None:
         transcript = asked.catalogue.conversation(run, id)
         near = asked.catalogue.neighbors(run, id, state.query)
         row, after = asked.catalogue.row(run, id), near.next
+        source, shown = source_of(asked.catalogue, run), views.conversation(run, transcript, row.cost)
         return asked.page(
             "conversation.html",
             here="list",
-            conversation=views.conversation(run, transcript, row.cost),
+            conversation=shown,
             row=row,
+            families=branches(asked.catalogue, run, transcript),
+            forks=url(f"/fork/{quote(run, safe='')}", [("id", id)]) if can_fork(source, transcript) else "",
+            credit=credit_of(source, transcript, shown["score"]),
             terms=terms_of(state.query.text),
             raw=state.raw,
             thoughts=True,
@@ -176,11 +183,14 @@ def add_list_pages(site: Site) -> None:
         for address in sides:
             run, _, id = address.partition("/")
             compared.append(views.conversation(run, asked.catalogue.conversation(run, id)))
+        turns = align(compared[0]["messages"], compared[1]["messages"], render)
+        start = asked.whole("from", 1, max(1, len(turns))) or 1
         return asked.page(
             "compare.html",
             here="list",
             sides=compared,
-            turns=align(compared[0]["messages"], compared[1]["messages"], render),
+            turns=turns[start - 1 :],
+            start=start,
             terms=terms,
             thoughts=True,
         )

@@ -15,16 +15,17 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from camel.core.critic import Case
 from camel.core.errors import InputError
 from camel.explorer.access import MAX_FORM as MAX_FIELDS
 from camel.explorer.access import Keys, set_cookie
 from camel.explorer.colors import ending
-from camel.explorer.reading import ShownMessage, score, shown_messages
+from camel.explorer.reading import ShownMessage, parts_of, score, shown_messages
 from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Room, Wanted
 from camel.explorer.routing import Refused, Site, event_stream
 from camel.explorer.views import Role, roles, url
 from camel.explorer.visitors import TooMany
-from camel.models.person import HandOver
+from camel.models.person import HandOver, Ruling
 from camel.reports.numbers import counted, money, short
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
@@ -137,6 +138,7 @@ class PlayPages:
             now=room.state(),
             mine=mine,
             seat=room.wanted.seat,
+            proposals=Markup(room.state()["proposals"]),  # noqa: S704 - our own template made it
             messages=[Markup(html) for html in room.html],  # noqa: S704 - our own template made it
             roles=[Role(room.roles[seat], room.mark(seat)) for seat in ("user", "assistant")],
             score=score(shown_messages(transcript)),
@@ -175,6 +177,14 @@ class PlayPages:
             match form.get("do", ""):
                 case "say":
                     room.answer(form.get("text", "").replace("\r\n", "\n"))
+                case "choose" | "change" as what:
+                    if form.get("round") != str(room.round):
+                        raise InputError("the proposals have changed: reload the page")
+                    number = form.get("proposal", "")
+                    words = form.get("text", "").strip() if what == "change" else ""
+                    if not (number.isdecimal() and len(number) < 4) or (what == "change" and not words):
+                        raise InputError("select a proposal, and to change it, write what to change")
+                    room.answer(Ruling(int(number) - 1, words.replace("\r\n", "\n")))
                 case "hand":
                     room.answer(HandOver(1))
                 case "stop":
@@ -182,7 +192,7 @@ class PlayPages:
                 case "save":
                     await self.agents.save(room)
                 case _:
-                    raise InputError("do must be say, hand, stop or save")
+                    raise InputError("do must be say, choose, change, hand, stop or save")
         except InputError as error:
             raise Refused(409, "Not possible now", str(error)) from None
         return RedirectResponse(f"/play/{room.id}", 303)
@@ -219,7 +229,11 @@ def add_play(site: Site, agents: Agents, keys: Keys) -> None:
     def render(shown: Sequence[ShownMessage]) -> tuple[str, str]:
         return message.render(shown=shown[-1]), str(parts.module.score(score(shown)))  # type: ignore[attr-defined]
 
-    agents.render = render
+    def render_case(case: Case, number: int) -> str:
+        options = [parts_of(option.content) for option in case.options]
+        return str(parts.module.options(options, number, case.final))  # type: ignore[attr-defined]
+
+    agents.render, agents.render_case = render, render_case
     play = PlayPages(site, agents, keys)
     site.add("GET /play", play.lobby)
     site.add("POST /play", play.begin)

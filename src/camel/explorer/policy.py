@@ -44,6 +44,9 @@ EXPLORER: dict[str, Kind] = {
     "GET /watch/{run}/events": "read",
     "POST /watch/{run}/control": "operate",
     "POST /annotate/{run}": "operate",
+    "GET /fork/{run}": "read",
+    "POST /fork/{run}": "form",
+    "POST /fork/{run}/start": "operate",
     "GET /consent": "read",
     "POST /consent": "form",
 }

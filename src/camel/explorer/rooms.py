@@ -15,14 +15,14 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from camel._version import __version__
 from camel.core.action_text import call_line
 from camel.core.checks import shown
-from camel.core.errors import CamelError, InputError, ModelError
+from camel.core.critic import BestOf, Case
+from camel.core.errors import CamelError, InputError, Left, ModelError
 from camel.core.message import Sampling, Usage
 from camel.core.model import Acted, Acting, Event, Model, Reply, Request, Retrying, WrappedModel
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
@@ -33,18 +33,13 @@ from camel.engine.halt import Halt
 from camel.explorer.colors import GRAY, SEATS, Mark
 from camel.explorer.reading import ShownMessage, shown_messages
 from camel.explorer.routing import event
+from camel.explorer.saved import append, prepared
 from camel.explorer.visitors import Visitor
-from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
-from camel.jobs.ledger import STOPPED, totals_of
-from camel.models.person import Answer, Person
-from camel.models.prices import cost, find
-from camel.runs.markers import Marker, new_attempt
-from camel.runs.run import RunFolder, open_folder
-from camel.runs.settings import Settings
+from camel.models.person import REVISIONS, Answer, HandOver, Person, PersonJudge, Ruling
+from camel.models.prices import find
 
-STAGE = "conversations"
-FINGERPRINT = "agents"
+CRITIC = "critic"
 MAX_TASK = 4_000
 MAX_ROLE = 100
 MAX_SAID = 20_000
@@ -60,6 +55,8 @@ _log = logging.getLogger("uvicorn.error")
 """The server's log, which its terminal shows."""
 Render = Callable[[Sequence[ShownMessage]], tuple[str, str]]
 """A function that returns the HTML of the last message, and the HTML of all messages drawn as bars."""
+RenderCase = Callable[[Case, int], str]
+"""A function that returns the HTML of proposals. The number tells them from earlier ones."""
 
 
 class RoomLimits(msgspec.Struct, frozen=True):
@@ -93,7 +90,7 @@ class Wanted(NamedTuple):
     user: str
     task: str
     seat: str = ""
-    """The seat of the person: `user`, `assistant`, or empty to watch."""
+    """The seat of the person: `user`, `assistant`, `critic`, or empty to watch."""
     messages: int = 40
     specify: bool = True
 
@@ -121,12 +118,17 @@ class Room:
         self.score = ""
         """The HTML that draws the conversation as bars, one per message."""
         self.writing: Writing | None = None
+        self.case: Case | None = None
+        """The proposals from which the person in the critic's seat must choose now."""
+        self.round = 0
+        """Number of times the person was asked. A choice is only accepted for the current proposals."""
+        self.render_case: RenderCase = lambda case, number: ""
         self.ended = False
         self.saved = ""
         """The conversation's id in the run, once it is saved."""
         self.roles = {USER: wanted.user, ASSISTANT: wanted.assistant, SPECIFIER: "Task specifier"}
         self._changed = asyncio.Event()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[Answer | Ruling] | None = None
         self._watchers, self._alone_since = 0, time.monotonic()
         self._written = 0
         self._stopped = ""
@@ -206,28 +208,44 @@ class Room:
 
     async def ask(self, request: Request) -> Answer:
         """Wait for the person's message. Return None, which ends the conversation, if none arrives in time."""
+        return cast("Answer", await self._wait())
+
+    async def choose(self, case: Case) -> Ruling | HandOver:
+        """Wait for the person's choice between proposals. End the conversation if none arrives in time."""
+        if (answer := await self._wait(case)) is None:
+            raise Left("the person in the critic's seat left")
+        return cast("Ruling | HandOver", answer)
+
+    async def _wait(self, case: Case | None = None) -> Answer | Ruling:
         self._answer = asyncio.get_running_loop().create_future()
-        self.writing = None
+        self.writing, self.case = None, case
+        self.round += 1
         self._tell()
         try:
             return await asyncio.wait_for(self._answer, self._limits.seat_seconds)
         except TimeoutError:
             return None
         finally:
-            self._answer = None
+            self._answer = self.case = None
             self._tell()
 
-    def answer(self, answer: Answer) -> None:
-        """Accept the person's message, or the request that the model answers. Raise an `InputError` if it is not their turn."""
+    def answer(self, answer: Answer | Ruling) -> None:
+        """Accept the person's message or choice, or the request that the model answers. Raise an `InputError` if it is not their
+        turn."""
         if self._answer is None or self._answer.done():
             raise InputError("it is not your turn: wait for the other agent")
-        if isinstance(answer, str):
-            if not answer.strip():
-                raise InputError("the message is empty: write something, or let the model answer")
-            if len(answer) > MAX_SAID:
-                raise InputError(
-                    f"the message has {len(answer):,} characters: at most {MAX_SAID:,} are allowed"
-                )
+        text, case = (answer.feedback if isinstance(answer, Ruling) else answer), self.case
+        if isinstance(answer, Ruling) and case is not None:
+            if answer.choice is not None and not 0 <= answer.choice < len(case.options):
+                raise InputError(f"choose a proposal from 1 to {len(case.options)}")
+            if text and case.final:
+                raise InputError("no more changes of this message are possible: choose a proposal")
+        elif isinstance(answer, Ruling) or (case is not None and isinstance(answer, str)):
+            raise InputError("proposals are chosen, and messages are written: reload the page")
+        elif isinstance(answer, str) and not answer.strip():
+            raise InputError("the message is empty: write something, or let the model answer")
+        if isinstance(text, str) and len(text) > MAX_SAID:
+            raise InputError(f"the message has {len(text):,} characters: at most {MAX_SAID:,} are allowed")
         self._answer.set_result(answer)
 
     def stop(self, why: str = "stopped by the person who started it") -> None:
@@ -295,6 +313,7 @@ class Room:
             "messages": len(self.html),
             "tokens": transcript.usage.total,
             "turn": self.waits,
+            "proposals": self.render_case(self.case, self.round) if self.case else "",
             "writing": self.writing is not None,
             "ended": self.ended,
         }
@@ -340,9 +359,12 @@ class Agents:
         limits: RoomLimits = RoomLimits(),  # noqa: B008 - frozen
         budget: Budget = Budget(),  # noqa: B008 - frozen
         keep_all: bool = False,
+        fork_options: Sequence[str] = (),
     ) -> None:
+        """`fork_options` are the options of `camel fork` that name the same model."""
         self.name = name or model.name
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
+        self.fork_options = fork_options
         price = model.price or find(self.name)
         if budget.usd is not None and price is None:
             raise InputError(f"the price of '{self.name}' is unknown: use --budget-tokens instead")
@@ -354,6 +376,8 @@ class Agents:
         self._saving = asyncio.Lock()
         self.render: Render = lambda shown: ("", "")
         """Renders messages as HTML. The app replaces this default."""
+        self.render_case: RenderCase = lambda case, number: ""
+        """Renders proposals as HTML. The app replaces this default, too."""
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -370,6 +394,10 @@ class Agents:
         finally:
             # Its connections belong to this event loop.
             await self._chat.aclose()
+
+    def charge(self, usage: Usage) -> None:
+        """Charge what another process has used to the budget."""
+        self.meter.model(self.name, self._price).usage += usage
 
     @property
     def in_progress(self) -> int:
@@ -393,6 +421,10 @@ class Agents:
         room.visitor = visitor
         model = _Paying(self._chat, self.meter.model(self.name, self._price), visitor)
         person = Person(room.ask, model=model)
+        room.render_case = self.render_case
+        critic = None
+        if wanted.seat == CRITIC:
+            critic = BestOf(judge=PersonJudge(room.choose, model), revisions=REVISIONS)
         sampling = self._sampling
         room.play = RolePlaying(
             assistant=wanted.assistant,
@@ -400,6 +432,8 @@ class Agents:
             task=wanted.task,
             model=person if wanted.seat == ASSISTANT else model,
             user_model=person if wanted.seat == USER else model,
+            critic=critic,
+            user_critic=critic,
             sampling=sampling,
             specifier=TaskSpecifier(sampling=Sampling(temperature=1.0, max_tokens=sampling.max_tokens))
             if wanted.specify
@@ -439,33 +473,6 @@ class Agents:
         return room.saved
 
 
-def prepared(out: str | Path) -> RunFolder:
-    """Open the run in which conversations are saved. Create it if it does not exist."""
-    folder = open_folder(out)
-    if not folder.exists:
-        if folder.stages():
-            raise InputError(f"'{folder.address}' is not empty and not a run: choose another folder")
-        folder.create(Settings(FINGERPRINT, {"scenario": "agents app", "shard_size": 1}, __version__))
-    elif folder.settings().fingerprint != FINGERPRINT:
-        raise InputError(f"'{folder.address}' contains a run with other data: choose another folder")
-    return folder
-
-
-def append(folder: RunFolder, transcript: Transcript) -> None:
-    """Add a conversation to a run as a separate shard. `camel run compact` merges these shards."""
-    transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
-    reason = transcript.stop.reason if transcript.stop else UNFINISHED
-    totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}
-    while True:
-        shard = max(folder.committed(STAGE), default=-1) + 1
-        path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
-        written = write_indexed(folder, STAGE, path, [transcript], FINGERPRINT, cost)
-        file, size = folder.persist(path)
-        if folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, FINGERPRINT, totals, size)):
-            return
-        folder.discard(path)  # another server has committed this shard number
-
-
 def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
     for name, text, most in (
         ("the assistant's role", wanted.assistant, MAX_ROLE),
@@ -476,8 +483,8 @@ def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
             raise InputError(f"{name} is missing: enter it, or choose an example")
         if len(text) > most:
             raise InputError(f"{name} has {len(text):,} characters: at most {most:,} are allowed")
-    if wanted.seat not in ("", USER, ASSISTANT):
-        raise InputError(f"the seat must be user, assistant or empty, not {shown(wanted.seat)}")
+    if wanted.seat not in ("", USER, ASSISTANT, CRITIC):
+        raise InputError(f"the seat must be user, assistant, critic or empty, not {shown(wanted.seat)}")
     if not 2 <= wanted.messages <= limits.messages:
         raise InputError(f"messages must be from 2 to {limits.messages}, not {wanted.messages}")
     return wanted

@@ -23,6 +23,7 @@ from camel.generation.branches import AT, CHANGED, KIND, KINDS, OF, Branching
 from camel.generation.dialogues import Dialogues
 from camel.jobs.state import name_of
 from camel.library.execution import finish_job
+from camel.models.command import COMMAND
 from camel.models.local import ALIAS, LOCAL
 from camel.models.spec import ModelSpec, find_spec, spec_of
 from camel.reports.html import write_report
@@ -263,10 +264,12 @@ def outcome(check: Check) -> Callable[[Transcript], float | bool | None]:
 
 
 def recorded_spec(records: Sequence[Transcript]) -> ModelSpec:
-    """Return the model that the records name."""
+    """Return the model that the records name. They may come from a stranger, so the name starts no program and is no address."""
     names = list(dict.fromkeys(one.model for record in records for one in record.speakers if one.model))
     if len(names) != 1:
         raise InputError(
             f"the conversations were made by {len(names) or 'unknown'} models ({', '.join(names)}): pass using=MODEL"
         )
+    if names[0].startswith(COMMAND) or "@http" in names[0]:
+        raise InputError(f"the recorded model {shown(names[0])} is a program or an address: pass using=MODEL")
     return find_spec(LOCAL if names[0] == ALIAS else names[0])

@@ -12,13 +12,15 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from camel.core.checks import at_least, shown
+from camel.core.critic import Case, Verdict
 from camel.core.errors import InputError, Left
 from camel.core.grammar import parse
+from camel.core.judge import ModelJudge
 from camel.core.message import Usage, well_formed
 from camel.core.model import Choice, Expects, Model, Reply, Request, Text, checked_model
 from camel.core.tools import Threads
@@ -110,6 +112,45 @@ class Person(Model):
             if said := well_formed(answer).strip():
                 return said
         raise Left(f"the person in the {request.speaker}'s seat said nothing, {_PATIENCE} times")
+
+
+REVISIONS = 5
+"""Maximum number of revisions of one message that a person in the critic's seat may request."""
+
+
+class Ruling(NamedTuple):
+    """The decision of a person in the critic's seat."""
+
+    choice: int | None
+    """The option to send or to revise, counted from 0."""
+    feedback: str = ""
+    """What to change in the chosen option before it is sent. Empty: send it as it is."""
+
+
+class PersonJudge:
+    """A judge who is a person, asked by an async function. After its `HandOver`, a model judges for some turns."""
+
+    def __init__(self, choose: Callable[[Case], Awaitable[Ruling | HandOver]], model: Model) -> None:
+        self._choose, self._model = choose, ModelJudge(model)
+        self._handed = 0
+
+    async def judge(self, case: Case) -> Verdict:
+        """Let the person decide, or the model if the person has handed over."""
+        started = time.monotonic()
+        if not self._handed:
+            decided = await self._choose(case)
+            if isinstance(decided, Ruling):
+                seconds = time.monotonic() - started
+                return Verdict(decided.choice, feedback=decided.feedback, critic=PERSON, latency=seconds)
+            self._handed = decided.turns
+        verdict = await self._model.judge(case)
+        self._handed = max(0, self._handed - 1)
+        return verdict
+
+    def take_back(self) -> bool:
+        """Let the person judge again. Return whether the model still had turns."""
+        remaining, self._handed = self._handed > 0, 0
+        return remaining
 
 
 def as_move(text: str, expects: Expects | None) -> str:

@@ -278,6 +278,11 @@ class Catalogue:
         """The runs of the catalogue; queries use their names."""
         return list(self._shared.state().sources)
 
+    def add(self, run: str) -> str:
+        """Add a run, and return its name in the catalogue."""
+        self._shared.add_runs([run])
+        return next(source.name for source in self.runs if source.address == run)
+
     def close(self) -> None:
         """Release files and memory."""
         self._shared.close()

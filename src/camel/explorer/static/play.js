@@ -8,6 +8,7 @@ const composer = document.querySelector("#composer");
 let writing = null;
 let since = Date.now();
 let next = "";
+let shown = null;
 
 function element(name, classes, text = "") {
   const made = document.createElement(name);
@@ -65,9 +66,11 @@ events.addEventListener("state", (event) => {
   if (!composer) return;
   const was = composer.dataset.turn === "yes";
   composer.dataset.turn = now.turn ? "yes" : "no";
-  document.querySelector("#whose").textContent = now.turn ? "It is your turn." : "Wait for the other agent.";
+  const proposals = document.querySelector("#proposals");
+  if (proposals && now.proposals !== shown) proposals.innerHTML = shown = now.proposals;
+  document.querySelector("#whose").textContent = now.turn ? "It is your turn." : proposals ? "Wait for the proposals." : "Wait for the other agent.";
   composer.querySelectorAll("button").forEach((button) => { button.disabled = !now.turn; });
-  if (now.turn && !was) document.querySelector("#say").focus();
+  if (now.turn && !was) composer.querySelector("[name=proposal], #say").focus();
 });
 events.addEventListener("ended", () => { events.close(); location.reload(); });
 addEventListener("pagehide", () => events.close());
@@ -78,15 +81,15 @@ setInterval(() => {
 
 composer?.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const button = event.submitter ?? composer.querySelector("button[value=say]");
+  const button = event.submitter ?? composer.querySelector("button.main");
   const form = new URLSearchParams(new FormData(composer, button));
   const answer = await fetch(composer.action, { method: "POST", body: form });
   if (answer.ok) {
-    if (button.value === "say") document.querySelector("#say").value = "";
+    if (button.value !== "hand") document.querySelector("#say").value = "";
   } else {
-    document.querySelector("#whose").textContent = "Not sent: write something when it is your turn.";
+    document.querySelector("#whose").textContent = composer.querySelector("#proposals") ? "Not sent: select one of the proposals, and write what to change." : "Not sent: write something when it is your turn.";
   }
 });
 document.querySelector("#say")?.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) composer.requestSubmit(composer.querySelector("button[value=say]"));
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) composer.requestSubmit(composer.querySelector("button.main"));
 });
