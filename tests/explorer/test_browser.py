@@ -359,6 +359,22 @@ def generated(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     return run
 
 
+def test_the_printed_link_lets_its_browser_in(chromium: Any, runs: tuple[Path, Path, Path]):
+    server = ThreadServer("explore", runs[0], token=True)
+    friend, context = Reader(chromium, server), chromium.new_context()
+    stranger = context.new_page()
+    try:
+        assert stranger.goto(server.url).status == 401
+        assert friend.page.goto(server.link).status == 200
+        friend.page.wait_for_selector(".facts, .gallery, h1")
+        assert friend.page.goto(f"{server.url}/list").status == 200
+        assert stranger.goto(f"{server.url}/list").status == 401
+    finally:
+        context.close()
+        friend.close()
+        server.stop()
+
+
 def test_what_was_generated_can_be_explored(generated: Path, chromium: Any):
     run = generated
     server = ThreadServer("explore", run)

@@ -269,7 +269,6 @@ def test_a_fork_is_started_in_the_browser_and_paid_from_the_budget(
             tmp_path / "agents",
             "--base-url",
             endpoint.base_url,
-            "--no-token",
         )
         reader = Reader(chromium, server)
         page = reader.page

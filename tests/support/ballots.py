@@ -70,6 +70,7 @@ class Server:
             "vote",
             str(folder),
             "--no-open",
+            "--no-token",
             "--port",
             str(port),
             *options,

@@ -26,7 +26,7 @@ SECONDS = 120.0
 class ThreadServer:
     """A command that serves pages; `printed` has the lines that it printed before it served."""
 
-    def __init__(self, command: str, *arguments: Path | str, port: int = 0) -> None:
+    def __init__(self, command: str, *arguments: Path | str, port: int = 0, token: bool = False) -> None:
         self.printed: list[str] = []
         self._error: BaseException | None = None
         self._server: uvicorn.Server | None = None
@@ -40,7 +40,7 @@ class ThreadServer:
         def run() -> None:
             try:
                 told = [command, *map(str, arguments), "--no-open", "--port", str(port)]
-                commands(told, standalone_mode=False)
+                commands(told if token else [*told, "--no-token"], standalone_mode=False)
             except BaseException as error:
                 self._error = error
             finally:
