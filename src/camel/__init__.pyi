@@ -222,6 +222,7 @@ from camel.engine.stage import (
 )
 from camel.evaluation.cooperation.report import CooperationFigures as CooperationFigures
 from camel.evaluation.credit_report import CreditFigures as CreditFigures
+from camel.evaluation.cross_play_report import CrossPlayFigures as CrossPlayFigures
 from camel.formats.push import push_dataset as push_dataset
 from camel.generation.capacity import plan_cluster as plan_cluster
 from camel.generation.config import (
@@ -251,6 +252,7 @@ from camel.library.branches import (
 )
 from camel.library.cooperation import compare_methods as compare_methods
 from camel.library.credit import credit as credit
+from camel.library.cross_play import cross_play as cross_play
 from camel.library.environment import environment as environment
 from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job

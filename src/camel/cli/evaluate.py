@@ -12,6 +12,7 @@ import typer
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, MODEL_OPTIONS, Invocation, announce_needs, long_command
 from camel.cli.cooperation import cooperation
+from camel.cli.cross_play import cross_play
 from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.options import acknowledged, argument, complete_runs, flag, option, typed_model
 from camel.cli.output import echo, table
@@ -317,5 +318,5 @@ def _show_emergence(made: Figures, folder: Path) -> None:
     echo(f"figures {folder / emergence_report.FIGURES}")
 
 
-for command in (agents, humaneval, cooperation, emergence):
+for command in (agents, humaneval, cooperation, cross_play, emergence):
     app.command(cls=HelpCommand)(command)
