@@ -61,7 +61,7 @@ def credited(records: list[Transcript], model: Model, out: Path, **given: Any) -
 
 @pytest.mark.parametrize("count", [9, pytest.param(100, marks=pytest.mark.thorough)])
 def test_the_decisive_message_is_found_and_nothing_before_it_is_paid(tmp_path: Path, count: int):
-    """At least once in each place; a message beside the decisive one counts as not found."""
+    """At least once in each place; a message next to the decisive one counts as not found."""
     model = World()
     planted = {f"c{n}": 2 + n % (LENGTH - 3) for n in range(count)}
     records = [record(n, planted[f"c{n}"]) for n in range(count)]
