@@ -30,6 +30,8 @@ from camel.models.simulator import SimulatorSettings, spawn
 from camel.models.simulator.settings import Constant
 
 MESSAGES = 20
+SHORT_OPEN = 8
+"""Messages of each conversation that is held open in the short form, where every message takes the endpoint 1.5 s."""
 VARIANTS = {
     "bare": "bare aiohttp + orjson",
     "camel": "camel RolePlaying",
@@ -53,15 +55,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--child", choices=tuple(VARIANTS))
     parser.add_argument("--url", default="")
+    parser.add_argument("--messages", type=int, default=MESSAGES)
     recorded.option(parser)
     args = parser.parse_args()
     args.conversations = args.conversations or (100 if args.short else 200)
     if args.child:
-        print(json.dumps(asyncio.run(_child(args.child, args.url, args.conversations))))
+        print(json.dumps(asyncio.run(_child(args.child, args.url, args.conversations, args.messages))))
         return 0
-    rounds = args.rounds or (5 if args.short else 15)
+    rounds = args.rounds or (3 if args.short else 15)
     cpu, same = compare(args.conversations, rounds)
-    open_mb, conversations = hold_open(1_000)
+    open_mb, conversations = hold_open(1_000, SHORT_OPEN if args.short else MESSAGES)
     ratio, durable = ratios(cpu)
     made = len(cpu["bare"])
     print(f"\nCPU per LLM call, {args.conversations} conversations of {MESSAGES} messages, {made} rounds\n")
@@ -120,25 +123,25 @@ def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bo
     return cpu, len(set.union(*digests.values())) == 1
 
 
-def hold_open(conversations: int) -> tuple[float, int]:
+def hold_open(conversations: int, messages: int) -> tuple[float, int]:
     """Peak memory in MB of a process with so many conversations open, and how many the endpoint saw at once."""
     with spawn(SimulatorSettings(words=60, length=None, latency=Constant(1.5))) as endpoint:
-        result = _spawn_child("camel", endpoint.base_url, conversations)
+        result = _spawn_child("camel", endpoint.base_url, conversations, messages)
         return result["peak_mb"], endpoint.ledger().max_in_flight
 
 
-def _spawn_child(variant: str, url: str, conversations: int) -> dict[str, float]:
+def _spawn_child(variant: str, url: str, conversations: int, messages: int = MESSAGES) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.orchestration", "--child", variant, "--url", url]
-    command += ["--conversations", str(conversations)]
+    command += ["--conversations", str(conversations), "--messages", str(messages)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-async def _child(variant: str, url: str, conversations: int) -> dict[str, float]:
+async def _child(variant: str, url: str, conversations: int, messages: int) -> dict[str, float]:
     """Run one variant, once small to have everything imported and compiled, then measured."""
     run = {"camel": _camel, "bare": _bare, "generate": _generate}[variant]
-    await run(url, 1)
+    await run(url, 1, messages)
     before = time.process_time()
-    calls = await run(url, conversations)
+    calls = await run(url, conversations, messages)
     return {
         "cpu": time.process_time() - before,
         "calls": calls,
@@ -146,10 +149,10 @@ async def _child(variant: str, url: str, conversations: int) -> dict[str, float]
     }
 
 
-async def _camel(url: str, conversations: int) -> int:
+async def _camel(url: str, conversations: int, messages: int) -> int:
     from camel import ChatModel, RolePlaying, paper_rules
 
-    rules = paper_rules(max_messages=MESSAGES)
+    rules = paper_rules(max_messages=messages)
     async with ChatModel("simulated", base_url=url, api_key="") as model:
         role_plays = [
             RolePlaying(**ROLES, task=TASK.format(i), model=model, specifier=None, rules=rules, id=f"c{i}")
@@ -162,14 +165,14 @@ async def _camel(url: str, conversations: int) -> int:
     return sum(len(role_play.transcript.messages) for role_play in role_plays)
 
 
-async def _generate(url: str, conversations: int) -> int:
+async def _generate(url: str, conversations: int, messages: int) -> int:
     from camel import ChatModel, Sampling
     from camel.generation.config import GenerateConfig, RunSection
     from camel.models.spec import ModelSpec
     from tests.support.jobs import generation
 
     with tempfile.TemporaryDirectory() as folder:
-        scenario = bots(Path(folder, "bots"), conversations)
+        scenario = bots(Path(folder, "bots"), conversations, messages)
         config = GenerateConfig(
             scenario=str(scenario),
             model=ModelSpec("simulated", base_url=url),
@@ -196,7 +199,7 @@ def bots(folder: Path, conversations: int, messages: int = MESSAGES) -> Path:
     return folder
 
 
-async def _bare(url: str, conversations: int) -> int:
+async def _bare(url: str, conversations: int, messages: int) -> int:
     """The least that does the job: lists of dicts, one post a turn, no limits, no checks, no retries."""
     import aiohttp
     import orjson
@@ -217,7 +220,7 @@ async def _bare(url: str, conversations: int) -> int:
         ]
         assistant = [{"role": "system", "content": inception.fill(paper.assistant, values)}]
         headers = {"Content-Type": "application/json", "X-Session-ID": f"c{number}"}
-        for turn in range(MESSAGES):
+        for turn in range(messages):
             own, other = (user, assistant) if turn % 2 == 0 else (assistant, user)
             body = orjson.dumps({"model": "simulated", "messages": own, "temperature": 0.2})
             async with session.post(f"{url}/chat/completions", data=body, headers=headers) as response:
@@ -225,7 +228,7 @@ async def _bare(url: str, conversations: int) -> int:
             content = reply["choices"][0]["message"]["content"]
             own.append({"role": "assistant", "content": content})
             other.append({"role": "user", "content": content})
-        return MESSAGES
+        return messages
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         return sum(await asyncio.gather(*(converse(session, i) for i in range(conversations))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import shutil
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.browser import ARGUMENTS
+from tests.support.browser import chromium as chromium_path
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,9 +41,9 @@ def activate(loop: asyncio.AbstractEventLoop | None) -> None:
 
 @pytest.fixture(scope="session")
 def _driver() -> Iterator[Driver]:
-    path = shutil.which("chromium")
+    path = chromium_path()
     if path is None and not os.environ.get("CI"):
-        pytest.skip("needs chromium: apt-get install chromium")
+        pytest.skip("needs chromium: apt-get install chromium-headless-shell")
     from playwright.sync_api import sync_playwright
 
     playwright = sync_playwright().start()

@@ -266,7 +266,7 @@ def test_the_gate_in_the_browser(reader: Reader):
     assert "0 conversations" in page.inner_text("#summary")
 
 
-@pytest.mark.parametrize("step", [CROWD, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("step", [3 * CROWD, pytest.param(1, marks=pytest.mark.thorough)])
 def test_hostile_text_runs_nothing_and_loads_nothing(reader: Reader, step: int):
     page = reader.page
     for path in ("/", "/list?run=hostile", "/list?run=hostile&q=script", "/statistics?run=hostile"):

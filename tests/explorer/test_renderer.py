@@ -80,7 +80,7 @@ def attacks() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(7, marks=pytest.mark.thorough), pytest.param(28, marks=pytest.mark.slow)]
+    "every", [pytest.param(7, marks=pytest.mark.thorough), pytest.param(56, marks=pytest.mark.slow)]
 )
 def test_no_language_takes_longer_than_the_limit(renderer: Renderer, every: int):
     """CPU time of the helper and all its workers, over attacks on every language."""

@@ -65,7 +65,11 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+@pytest.mark.parametrize(
+    "order",
+    [ORDERS[0], *(pytest.param(order, marks=pytest.mark.thorough) for order in ORDERS[1:])],
+    ids="-".join,
+)
 @pytest.mark.parametrize(
     ("size", "counts"),
     [

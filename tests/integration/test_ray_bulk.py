@@ -73,6 +73,7 @@ def drive(run: object, out: Path, address: str, environment: dict[str, str]) -> 
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.parametrize("place", [pytest.param("disk", marks=pytest.mark.thorough), "s3"], indirect=True)
 def test_bulk_work_on_a_cluster_gives_the_same_results(
     tmp_path: Path, place: Callable[[str], RunFolder], ray_cluster: RayCluster
 ):

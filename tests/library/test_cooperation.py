@@ -104,11 +104,16 @@ def solved(method: str, right: list[bool]) -> tuple[str, list[ProblemSolution], 
     return method, made, [[one] for one in right]
 
 
-@pytest.mark.parametrize(("effect", "called"), [(0.0, range(71)), (0.15, range(200, 1001))])
-def test_over_1000_seeds_intervals_contain_the_truth(effect: float, called: range):
+@pytest.mark.parametrize(
+    ("seeds", "least"),
+    # 100 seeds notice intervals that contain the truth in 80 instead of 95 of 100 cases.
+    [(100, 89), pytest.param(1000, 930, marks=pytest.mark.thorough)],
+)
+@pytest.mark.parametrize(("effect", "called"), [(0.0, (0.0, 0.07)), (0.15, (0.2, 1.0))])
+def test_intervals_contain_the_truth(seeds: int, least: int, effect: float, called: tuple[float, float]):
     """Problems differ in difficulty, and both methods meet the same ones."""
     covered = found = 0
-    for seed in range(1000):
+    for seed in range(seeds):
         chance = random.Random(seed)
         hard = [chance.uniform(0.1, 0.8) for _ in range(120)]
         one = [chance.random() < p for p in hard]
@@ -123,8 +128,8 @@ def test_over_1000_seeds_intervals_contain_the_truth(effect: float, called: rang
         assert against
         covered += against.low <= effect <= against.high
         found += made["role_play"].sure
-    assert covered >= 930
-    assert found in called
+    assert covered >= least
+    assert called[0] <= found / seeds <= called[1]
 
 
 def test_a_method_that_costs_more_than_its_budget_leaves_problems_out(tmp_path: Path):

@@ -73,6 +73,7 @@ def test_a_fork_pays_only_for_what_is_new_and_is_resumed(tmp_path: Path):
     assert made.effect(lambda one: None) is None
 
 
+@pytest.mark.thorough  # one planted effect: test_a_fork_pays_only_for_what_is_new_and_is_resumed
 @pytest.mark.parametrize(("polite", "least", "most"), [(0.8, 16, 20), (0.2, 0, 4)])
 def test_planted_effects_are_found_through_the_whole_program(
     tmp_path: Path, polite: float, least: int, most: int
@@ -93,11 +94,18 @@ def test_planted_effects_are_found_through_the_whole_program(
     assert least <= found <= most
 
 
-@pytest.mark.parametrize(("conversations", "branches"), [(1, 20), (3, 5), (10, 4), (40, 1), (200, 1)])
+@pytest.mark.parametrize(
+    ("conversations", "branches", "seeds"),
+    [
+        *[(1, 20, 1_000), (3, 5, 1_000), (10, 4, 1_000), (40, 1, 1_000)],
+        # 100 seeds notice intervals that contain the effect in 80 instead of 95 of 100 cases.
+        *[(200, 1, 100), pytest.param(200, 1, 1_000, marks=pytest.mark.thorough)],
+    ],
+)
 @pytest.mark.parametrize("effect", [0.0, 0.3])
-def test_intervals_contain_the_true_effect(conversations: int, branches: int, effect: float):
+def test_intervals_contain_the_true_effect(conversations: int, branches: int, seeds: int, effect: float):
     covered = found = 0
-    for seed in range(1_000):
+    for seed in range(seeds):
         chance = random.Random(seed)
         outcomes: list[tuple[list[float], list[float]]] = []
         for _ in range(conversations):
@@ -108,8 +116,8 @@ def test_intervals_contain_the_true_effect(conversations: int, branches: int, ef
         assert made is not None
         covered += made.low <= effect <= made.high
         found += made.sure
-    assert covered >= 930
-    assert effect or found <= 70
+    assert covered >= (930 if seeds == 1_000 else 90)
+    assert effect or found <= (70 if seeds == 1_000 else 10)
 
 
 def test_intervals_of_numbers_and_degenerate_outcomes():

@@ -49,7 +49,8 @@ WINDOW: dict[str, Any] = {
 """Thoughts that would fill the window if they were part of the history."""
 CRITIC = "[critic]\nproposals = 3\n"
 CLASSIC = {"query": {"api-version": "2024-10-21"}}
-SHORT: dict[str, Any] = {"options": {"deadline": 2, "attempt_timeout": 1}, "run": {"outage_patience": 0.01}}
+SHORT: dict[str, Any] = {"options": {"deadline": 5, "attempt_timeout": 5}, "run": {"outage_patience": 0.01}}
+"""For limits that name no time: calls are repeated until the deadline, which is 100 times what a call takes."""
 STREAMED: dict[str, Any] = {"streamed": True, "endings": {"done": 3}}
 HALTED: dict[str, Any] = {"status": 3, "endings": None}
 OVERFLOW = {"done": CONVERSATIONS // 2, "token_limit": CONVERSATIONS // 2}

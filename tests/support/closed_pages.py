@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from camel.reports.html import POLICY, SCRIPT
+from tests.support.browser import chromium
 from tests.support.looking import LOOK
 
-CHROMIUM = "/usr/bin/chromium"
 WIDTHS = (1180, 360)
 SCHEMES = ("light", "dark")
 
@@ -61,12 +61,12 @@ def browse(file: Path, look: Callable[[Any, str], None] = lambda tab, scheme: No
     each tab and its color scheme.
     """
     playwright = pytest.importorskip("playwright.sync_api")
-    if not Path(CHROMIUM).exists():
+    if (path := chromium()) is None:
         pytest.skip("there is no chromium: .ci/system installs it")
     requested: list[str] = []
     complaints: list[str] = []
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for scheme in SCHEMES:
             for width in WIDTHS:
                 context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})

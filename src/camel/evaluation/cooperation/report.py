@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -154,10 +155,15 @@ def _solved(one: ProblemSolution, marks: Sequence[bool]) -> bool:
     return one.chosen >= 0 and marks[one.chosen]
 
 
+@cache
+def _takes_last(name: str) -> bool:
+    return name in METHODS and METHODS[name]().choose == "last"
+
+
 def _after(name: str, keys: Sequence[str], marks: Sequence[bool]) -> bool:
     """Return whether the answer after some attempts is right: the last one, or that of a vote."""
     answered = [place for place, key in enumerate(keys) if key]
-    if name in METHODS and METHODS[name]().choose == "last":
+    if _takes_last(name):
         return bool(answered) and marks[answered[-1]]
     place = vote(keys)
     return place >= 0 and marks[place]
