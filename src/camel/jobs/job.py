@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from camel.core.errors import CamelError
+from camel.core.identity import identity_of
 from camel.core.message import Usage
 from camel.core.model import Model
 from camel.engine.stage import StageItems, Written
@@ -130,6 +131,19 @@ class Job:
     def result(self, run: RunFolder) -> Any:
         """Return the job's result. Called after everything is committed."""
         return None
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the job was asked, except its models."""
+        asked: dict[str, Any] = {
+            name: value
+            for name, value in self.__getstate__().items()
+            if name[0] != "_" and name not in ("models", "place", "out")
+        }
+        return {
+            name: identity_of(value)
+            for name, value in asked.items()
+            if not isinstance(value, Model | ModelSpec)
+        }
 
     def absolute(self) -> Job:
         """Return the job with absolute paths, valid in every process on the same file system."""
