@@ -82,14 +82,13 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     assert endpoint.ledger().served == asked + 4
     done = camel("study", "run", "--judge", "simulated", "--sample", "5", cwd=folder, **url)
     assert done.status == 0, done.stderr
-    # The simulated endpoint says neither yes nor no: each of the five is asked about three times, and none decided.
-    assert "5 undecided" in done.stdout
+    # The simulated endpoint answers each question with yes or no at once.
+    assert "of 5 judged" in done.stdout
     page = (folder / "run/study/study.html").read_text()
-    assert "5 undecided" in page
-    assert "Done was deserved" not in page
-    assert endpoint.ledger().served == asked + 15
+    assert "It found the task done in" in page
+    assert endpoint.ledger().served == asked + 5
     assert camel("study", "run", "--judge", "simulated", "--sample", "5", cwd=folder, **url).status == 0
-    assert endpoint.ledger().served == asked + 15
+    assert endpoint.ledger().served == asked + 5
 
 
 @pytest.mark.parametrize(

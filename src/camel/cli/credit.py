@@ -60,12 +60,11 @@ def credit(
 def _show(made: CreditFigures, folder: Path, rows: str) -> None:
     import msgspec
 
-    from camel.evaluation.credit_report import NAME, summary
+    from camel.evaluation.credit_report import summary
     from camel.storage import inside
 
     for line in summary(made):
         echo(line)
-    echo(f"page    {folder / NAME}.html")
     if rows:
         lines = b"".join(msgspec.json.encode(one) + b"\n" for one in made.rows(rows))  # pyright: ignore[reportArgumentType] - checked
         inside.write(folder, f"{rows}.jsonl", lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from camel.cli import options as shared
@@ -111,9 +110,8 @@ def run_branches(call: Invocation, job: BranchJob, local: bool, dry_run: bool) -
 
 
 def _show(made: BranchFigures, place: str) -> None:
-    from camel.evaluation.branch_report import NAME, summary
+    from camel.evaluation.branch_report import summary
 
     for line in summary(made):
         echo(line)
-    echo(f"page    {Path(place) / NAME}.html")
     echo(f"next    camel explore {shlex.quote(place)}")

@@ -17,7 +17,6 @@ from camel.reports.plots import GRAY, PALETTE, Plot, dots, heat
 from camel.reports.plots import plot as plot_of
 
 SURE = 0.05
-NAME = "branches"
 
 
 class ShiftedOutcome(msgspec.Struct, frozen=True):
@@ -45,6 +44,7 @@ class Side(msgspec.Struct, frozen=True):
 class BranchFigures(ReportFigures, frozen=True):
     """All figures of branches, as stored in `branches.json`."""
 
+    file = "branches"
     at: int
     changes: dict[str, str]
     """What was changed, in words, by name. Empty if nothing was."""

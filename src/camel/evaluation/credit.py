@@ -23,7 +23,7 @@ from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
-from camel.evaluation.credit_report import NAME, ConversationCredit, CreditFigures, MessageCredit, report
+from camel.evaluation.credit_report import ConversationCredit, CreditFigures, MessageCredit, report
 from camel.evaluation.effects import difference
 from camel.jobs.item import Item, id_number, item_seed
 from camel.jobs.job import Job, Stage, Step
@@ -248,7 +248,7 @@ class Credit(Job):
             sum((one.usage for one in samples), Usage()),
         )
         if run.on_disk:
-            write_report(run.root, NAME, report(made), made.to_json())
+            write_report(run.root, report(made), made)
         return made
 
     def _credit(

@@ -291,7 +291,7 @@ class StudyJob(Job):
             money = None if None in paid else sum(one or 0.0 for one in paid)
             study = replace(study, deserved=judging.result(gathered.ended_done, money))
         study = replace(study, labels=self._labels, canary=self._release.canary if self._labels else "")
-        write_report(Path(self.out), "study", report(study), study.to_json())
+        write_report(Path(self.out), report(study), study)
         return study
 
     def absolute(self) -> StudyJob:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from camel.jobs.status import is_locked
 from camel.models.spec import SLOTS, ModelSpec
 from camel.reports.intervals import ReportFigures
 from camel.reports.numbers import counted
+from camel.runs.run import RunFolder
 from camel.storage import inside
 
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
@@ -60,6 +62,11 @@ class JobOptions:
     """Number of workers on the cluster. Default: one per CPU."""
     resume: str = ""
     """The command line that resumes the job."""
+
+
+def report_folder(folder: RunFolder) -> Path:
+    """Return the folder of a job's report, given the job's folder."""
+    return folder.root.parent if folder.root.name == KEPT else folder.root
 
 
 def study_file(job: Job, command: str) -> str:
@@ -135,9 +142,8 @@ class Launch:
         self.log.forget_now()
         self.folder.copy_to_store(self.runner.job.log)
         if outcome.complete and isinstance(outcome.result, ReportFigures) and self.folder.on_disk:
-            root = self.folder.root
             text = study_file(self.runner.job, self.options.resume)
-            inside.write(root.parent if root.name == KEPT else root, STUDY, text.encode())
+            inside.write(report_folder(self.folder), STUDY, text.encode())
         return outcome
 
     def _begin(self) -> None:

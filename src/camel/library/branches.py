@@ -17,7 +17,7 @@ from camel.core.model import Model
 from camel.core.stops import StopReason, StopRule
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Finding, detect
-from camel.evaluation.branch_report import NAME, BranchFigures, Side, outcomes_of, report
+from camel.evaluation.branch_report import BranchFigures, Side, outcomes_of, report
 from camel.evaluation.effects import Shift, effect_of
 from camel.generation.branches import AT, CHANGED, KIND, OF, UNCHANGED, Branching, occurs
 from camel.generation.dialogues import Dialogues
@@ -185,7 +185,7 @@ class BranchJob(Dialogues):
             _examples(declared, [one for one in found if one[1] in (UNCHANGED, best)]),
         )
         if run.on_disk:
-            write_report(run.root, NAME, report(figures), figures.to_json())
+            write_report(run.root, report(figures), figures)
         return figures
 
 

@@ -26,7 +26,7 @@ from camel.core.model import Model
 from camel.engine.stage import write_lines
 from camel.evaluation.cooperation.exercises import Check, Exercise, digest
 from camel.evaluation.cooperation.methods import Attempts, Method, Purse
-from camel.evaluation.cooperation.report import NAME, CooperationFigures, ProblemSolution, figures_of, report
+from camel.evaluation.cooperation.report import CooperationFigures, ProblemSolution, figures_of, report
 from camel.evaluation.humaneval.judging import ProgramJudge
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
@@ -218,7 +218,7 @@ class Cooperation(Job):
             sum(bool(one.error) for one in solved),
         )
         if run.on_disk:
-            write_report(run.root, NAME, report(made), made.to_json())
+            write_report(run.root, report(made), made)
         return made
 
     def absolute(self) -> Cooperation:

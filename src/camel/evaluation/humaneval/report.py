@@ -80,7 +80,6 @@ def passing(n: int, passed: Sequence[int], ks: Sequence[int]) -> list[Passing]:
     return found
 
 
-PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
 SHOWN = 3
 """Number of samples that the report shows for each kind of result."""
@@ -128,6 +127,7 @@ class ShownSample(msgspec.Struct, frozen=True):
 class HumanEvalReport(ReportFigures, frozen=True):
     """All figures, as stored in `humaneval.json`."""
 
+    file = "humaneval"
     model: str
     n: int
     problems: int

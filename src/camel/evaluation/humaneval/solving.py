@@ -41,7 +41,6 @@ from camel.evaluation.humaneval.records import (
     Sample,
 )
 from camel.evaluation.humaneval.report import (
-    FIGURES,
     SUITES,
     WORDS,
     HumanEvalReport,
@@ -191,7 +190,7 @@ def _method(made: HumanEvalReport) -> list[kinds.Block]:
         kinds.Heading("Method"),
         kinds.Paragraph(kinds.TEXTS["humaneval"]["method"].format(where=where)),
         kinds.Paragraph(
-            kinds.styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)
+            kinds.styled("{}. Fingerprint `{}`. All figures are in `humaneval.json`.", used, made.fingerprint)
         ),
         kinds.settings_block(made.config),
     ]
@@ -385,7 +384,7 @@ class HumanEval(Job):
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""
         made = report_of(self)
-        write_report(run.root, "humaneval", report(made), made.to_json())
+        write_report(run.root, report(made), made)
         return made
 
     def absolute(self) -> HumanEval:
