@@ -8,7 +8,7 @@ the larger change, so most messages need no sample. Messages between two measure
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -35,7 +35,6 @@ from camel.reports.html import write_report
 from camel.reports.intervals import wilson
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
-from camel.storage.store import absolute_place
 
 Check = Callable[[Transcript], float | bool | None]
 ROUND = 8
@@ -286,10 +285,6 @@ class Credit(Job):
         return ConversationCredit(
             record.id, record.task.text, known.success, values[0], decisive.number if decisive else None, rows
         )
-
-    def absolute(self) -> Credit:
-        """Return a copy with an absolute path."""
-        return replace(self, place=absolute_place(self.place))
 
 
 def _failed(item: tuple[str, int], error: CamelError) -> CreditSample:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as fields_replaced
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -41,7 +40,6 @@ from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage import inside
-from camel.storage.store import absolute_place
 
 STAGE = "deserved-"
 """Prefix of the stage's name. A hash of the question, the judge and the sample follows."""
@@ -293,10 +291,6 @@ class StudyJob(Job):
         study = replace(study, labels=self._labels, canary=self._release.canary if self._labels else "")
         write_report(Path(self.out), report(study), study)
         return study
-
-    def absolute(self) -> StudyJob:
-        """Return a copy with absolute paths."""
-        return fields_replaced(self, out=absolute_place(self.out), run=absolute_place(self.run))
 
     @property
     def title(self) -> str:

@@ -16,7 +16,7 @@ to get to the same place.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -31,6 +31,7 @@ from camel.models.spec import ModelSpec
 from camel.runs.copies import CopyLimits
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
+from camel.storage.store import absolute_place
 
 if TYPE_CHECKING:
     from camel.jobs.item import Item
@@ -147,7 +148,10 @@ class Job:
 
     def absolute(self) -> Job:
         """Return the job with absolute paths, valid in every process on the same file system."""
-        return self
+        if not is_dataclass(self):
+            return self
+        paths = [one.name for one in fields(self) if one.init and one.name in ("place", "out", "run")]
+        return replace(self, **{name: absolute_place(getattr(self, name)) for name in paths})
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit cached properties: they may be large, and can be computed again."""

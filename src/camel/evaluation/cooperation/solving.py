@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -37,7 +37,6 @@ from camel.reports.html import write_report
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 from camel.sandbox.process import Sandbox
-from camel.storage.store import absolute_place
 
 SOLUTIONS, CHECKED = "solutions", "checked-"
 BLOCK = 50
@@ -220,10 +219,6 @@ class Cooperation(Job):
         if run.on_disk:
             write_report(run.root, report(made), made)
         return made
-
-    def absolute(self) -> Cooperation:
-        """Return a copy with an absolute path."""
-        return replace(self, place=absolute_place(self.place))
 
     @property
     def title(self) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
@@ -60,7 +60,6 @@ from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
 from camel.sandbox.process import Sandbox
-from camel.storage.store import absolute_place
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
@@ -386,10 +385,6 @@ class HumanEval(Job):
         made = report_of(self)
         write_report(run.root, report(made), made)
         return made
-
-    def absolute(self) -> HumanEval:
-        """Return a copy with an absolute path."""
-        return replace(self, place=absolute_place(self.place))
 
     @property
     def title(self) -> str:
