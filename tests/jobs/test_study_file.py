@@ -62,7 +62,7 @@ def test_a_fork_is_repeated_from_its_study_file(tmp_path: Path):
     assert study["camel"] == camel.__version__
     assert study["models"] == {"model": "gpt-4.1"}
     asked = study["settings"]
-    assert (asked["at"], asked["seed"]) == (1, 7)
+    assert (asked["at"], asked["seed"], asked["branches"]) == (1, 7, 4)
     assert asked["changes"]["changed"]["without"] == "Never flip roles!"
 
 

@@ -99,14 +99,13 @@ def report(made: BranchFigures) -> kinds.Report:
     texts, several = kinds.TEXTS["branches"], len(made.changes) > 1
     if not made.changes:
         headline = f"{made.branches:,} branches continue without a change"
-    elif several:
+    elif several and made.sure:
         changed = len({one.change for one in made.sure})
-        headline = f"{changed or 'None'} of {len(made.changes):,} changes has an effect"
-        headline = headline.replace("has", "have") if changed > 1 else headline
+        headline = f"{changed} of {len(made.changes):,} changes {'has' if changed == 1 else 'have'} an effect"
     elif made.sure:
         headline = f"The change has an effect on {counted(len(made.sure), 'outcome')}"
     else:
-        headline = "No effect of the change is shown"
+        headline = f"No effect of the {'changes' if several else 'change'} is shown"
     facts: kinds.Facts = {
         "Change": "none" if not made.changes else f"{len(made.changes):,}, one at a time" if several else "".join(made.changes.values()),
         "From message": f"{made.at:,}",

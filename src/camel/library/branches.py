@@ -157,6 +157,10 @@ class BranchJob(Dialogues):
         """Return the finished branches."""
         return Branches(self.place, cast("Branching", self.declaration).records)
 
+    def identity(self) -> dict[str, Any]:
+        """Return the identity of the branches, and their number."""
+        return {**super().identity(), "branches": len(self.rows)}
+
     def forecast(self) -> str:
         """Return what the branches are expected to need, if they are as long as the recorded conversations."""
         declared = cast("Branching", self.declaration)
