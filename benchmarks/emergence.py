@@ -45,7 +45,7 @@ def main() -> None:
         calls = endpoint.ledger()
         made, _, _ = figures(study)
         counted = time.process_time() - cpu - asked[1]
-        write_report(study.out, "emergence", report(made), made.to_json())
+        write_report(study.out, report(made), made)
         names = {one.title: one.name for one in made.domains}
         found: dict[tuple[int, int], dict[str, tuple[int, int, int]]] = {}
         for one in made.table:

@@ -18,7 +18,6 @@ from camel.core.planner import read_roles
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import detect
-from camel.evaluation.study_job import verdict_in
 from camel.formats.original import pairs
 
 LONG = 20_000
@@ -128,7 +127,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "rulings": lambda text: read_ruling(text, 3),
     "comparisons": read_comparison,
     "roles": read_roles,
-    "verdicts": verdict_in,
     "detectors": _found,
 }
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from camel import RolePlaying, ScriptedModel, generate
 from camel.models.simulator import Constant, SimulatorSettings
 from tests.support.command import camel
 from tests.support.contests import a_run
@@ -31,6 +32,12 @@ def configured(folder: Path) -> None:
 
 def a_finished_run(folder: Path) -> None:
     a_run(folder / "run", numbers=range(8), size=3)
+
+
+def a_run_with_prompts(folder: Path) -> None:
+    play = RolePlaying("Help <name>", assistant="Agent", user="Customer", specify=False, max_messages=2)
+    rows = [{"name": name} for name in ("Ada", "Bob")]
+    generate(play, inputs=rows, model=ScriptedModel(lambda request: "Hi"), out=folder / "run", progress=False)
 
 
 def a_study(folder: Path) -> None:
@@ -54,7 +61,22 @@ COMMANDS = {
     "generate": Command(("generate", "made.toml"), "made", configured),
     "translate": Command(("translate", "run", "--to", "de", "--model", "gpt-4"), "run", a_finished_run),
     "ablate": Command(
-        ("ablate", "made.toml", "--out", "ablated", "--sentence", "user-02"), "ablated", configured, same=4
+        (
+            "ablate",
+            "run",
+            "--out",
+            "ablated",
+            "--sentence",
+            "user-01",
+            "--model",
+            "gpt-4",
+            "--max-messages",
+            "3",
+            "--conversations",
+            "2",
+        ),
+        "ablated",
+        a_run_with_prompts,
     ),
     "study": Command(("study", "run", "--judge", "gpt-4", "--sample", "8"), "run/study", a_finished_run),
     "agents": Command(

@@ -122,9 +122,25 @@ def judge(name: str, folder: Path) -> None:
     camel.study(folder / "run", judge=name, sample=1, progress=False)
 
 
+def ablate(name: str, folder: Path) -> None:
+    generate(name, folder)
+    command(
+        "ablate",
+        "made",
+        "--sentence",
+        "user-02",
+        "--max-messages",
+        "2",
+        "--out",
+        "ablated",
+        "--model",
+        "MODEL",
+    )(name, folder)
+
+
 PLACES = {
     "generate": command("generate", "made.toml"),
-    "ablate": command("ablate", "made.toml", "--sentence", "user-02", "--out", "ablated"),
+    "ablate": ablate,
     "translate": command("translate", "run", "--to", "de", "--model", "MODEL"),
     "study": command("study", "run", "--judge", "MODEL", "--sample", "1"),
     "agents": command("evaluate", "agents", "run", "--judge", "MODEL", "--model", "MODEL", "--sample", "1", "--repeats", "0"),

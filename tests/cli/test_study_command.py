@@ -82,14 +82,13 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     assert endpoint.ledger().served == asked + 4
     done = camel("study", "run", "--judge", "simulated", "--sample", "5", cwd=folder, **url)
     assert done.status == 0, done.stderr
-    # The simulated endpoint says neither yes nor no: each of the five is asked about three times, and none decided.
-    assert "5 undecided" in done.stdout
+    # The simulated endpoint answers each question with yes or no at once.
+    assert "of 5 judged" in done.stdout
     page = (folder / "run/study/study.html").read_text()
-    assert "5 undecided" in page
-    assert "Done was deserved" not in page
-    assert endpoint.ledger().served == asked + 15
+    assert "It found the task done in" in page
+    assert endpoint.ledger().served == asked + 5
     assert camel("study", "run", "--judge", "simulated", "--sample", "5", cwd=folder, **url).status == 0
-    assert endpoint.ledger().served == asked + 15
+    assert endpoint.ledger().served == asked + 5
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
         (["study", "nothing"], "nothing"),
         (["study", "run", "--judge", "a", "--judge", "b"], "--judge"),
         (["study", "run", "--judge", "a", "--sample", "5001"], "5001"),
-        (["ablate", "config.toml", "--sentence", "user-99"], "--list"),
+        (["ablate", "run", "--sentence", "user-99"], "--list"),
     ],
 )
 def test_mistakes_are_one_line(folder: Path, args: list[str], says: str, snapshot: Callable[..., None]):
@@ -111,63 +110,45 @@ def test_mistakes_are_one_line(folder: Path, args: list[str], says: str, snapsho
 
 def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint: SimulatorProcess):
     asked = endpoint.ledger().requests
-    listed = camel("ablate", "config.toml", "--list", cwd=folder).stdout
+    listed = camel("ablate", "run", "--list", cwd=folder).stdout
     assert "user-02  Never flip roles!" in listed
-    plan = camel("ablate", "config.toml", "--dry-run", cwd=folder).stdout
-    assert "35 variants" in plan
-    assert "432 conversations" in plan
+    assert "<TASK>" in listed
+    plan = camel("ablate", "run", "--dry-run", cwd=folder).stdout
+    assert "432 branches" in plan
+    assert "2,160 calls" in plan  # each conversation has five messages
     assert endpoint.ledger().requests == asked
 
 
 @pytest.mark.slow
 def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: SimulatorProcess):
-    command = (
+    words = (
         "ablate",
-        "config.toml",
+        "run",
         "--out",
         "ablation",
         "--sentence",
         "user-01",
         "--sentence",
         "assistant-03",
+        "--seed",
+        "1",
     )
+    command = (*words, "--model", "simulated", "--base-url", endpoint.base_url)
     done = camel(*command, cwd=folder)
     assert done.status == 0, done.stdout + done.stderr
     before, said, found = done.stdout.partition(" comparisons, corrected together")
     assert said
-    assert "0% → 100% without assistant-03" in found
+    assert "0% → 100%" in found
+    assert "assistant-03  without “Never instruct me!” of assistant" in found
     assert "user-01" not in found
     for name in (
-        "ablation.json",
-        "ablation.html",
-        "plots/ablation.svg",
-        "plots/ablation.png",
-        "plots/ablation.csv",
+        "branches.json",
+        "branches.html",
+        "plots/effects.svg",
+        "plots/effects.png",
+        "plots/effects.csv",
     ):
         assert (folder / "ablation" / name).stat().st_size > 300
     asked = endpoint.ledger().requests
     assert camel(*command, cwd=folder).stdout.endswith(f"{before.split()[-1]}{said}{found}")
     assert endpoint.ledger().requests == asked
-
-
-@pytest.mark.slow
-def test_labeled_conversations_are_studied_only_when_acknowledged(endpoint: SimulatorProcess, tmp_path: Path):
-    text = CONFIG.format(url=endpoint.base_url).replace("ai_society", "misalignment")
-    (tmp_path / "config.toml").write_text('acknowledge = ["misalignment"]\n' + text)
-    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
-    asked = endpoint.ledger().requests
-    url = {"OPENAI_BASE_URL": endpoint.base_url}
-    for args in ((), ("--judge", "simulated"), ("--out", "elsewhere"), ("--json",)):
-        refused = camel("study", "run", *args, cwd=tmp_path, **url)
-        assert refused.status == 2
-        assert "--acknowledge misalignment" in refused.stderr
-        assert not refused.stdout
-    assert not (tmp_path / "run/study").exists()
-    assert not (tmp_path / "elsewhere").exists()
-    assert endpoint.ledger().requests == asked, "no labeled text was sent to a judge"
-    done = camel("study", "run", "--acknowledge", "misalignment", cwd=tmp_path)
-    assert done.status == 0, done.stderr
-    figures = json.loads((tmp_path / "run/study/study.json").read_text())
-    assert figures["labels"] == ["misalignment"]
-    assert figures["canary"]
-    assert figures["canary"] in (tmp_path / "run/study/study.html").read_text()

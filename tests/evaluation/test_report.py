@@ -133,7 +133,7 @@ def test_text_cannot_escape_its_fence_or_line(block: str, line: str):
 @pytest.mark.slow
 def test_all_formats_show_the_same_figures(one: Made, tmp_path: Path):
     contest, made, *_ = one
-    write_report(tmp_path, "evaluation", report(made), made.to_json())
+    write_report(tmp_path, report(made), made)
     assert msgspec.json.decode((tmp_path / "evaluation.json").read_bytes(), type=Evaluation) == made
     html, text = (tmp_path / "evaluation.html").read_text(), (tmp_path / "evaluation.md").read_text()
     for row in table(made):

@@ -87,7 +87,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_apart(Findings(str(folder / "kept"), str(root / "caravan")))
     gathered = Gatherer(Looker(records, folder / "kept").tables())
     made = gathered.study(run=str(root / "caravan"), scenario="ai_society", fingerprint="f")
-    write_report(folder, "study", report(made), made.to_json())
+    write_report(folder, report(made), made)
     with Catalogue([root / "caravan"]) as catalogue:
         write_site(catalogue, chosen(catalogue, first=20), root / "site", title="The caravan")
     folder_of(root / "vote", pairs(3))

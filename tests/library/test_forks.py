@@ -130,7 +130,7 @@ def test_intervals_of_numbers_and_degenerate_outcomes():
     assert numbers is not None
     assert numbers.low > 3
     assert [round(quantile(one), 3) for one in (1, 2, 3, 10)] == [12.706, 4.303, 3.179, 2.228]
-    first, second = outcomes_of({"same": same, "numbers": numbers})
+    first, second = outcomes_of({"changed": {"same": same, "numbers": numbers}})
     assert (first.name, second.name) == ("numbers", "same")
     assert first.adjusted < 0.05 < second.adjusted
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.evaluation.comparison import compare
-from camel.evaluation.comparison import report as ablation_report
+from camel.evaluation.branch_report import BranchFigures, outcomes_of
+from camel.evaluation.branch_report import report as branch_report
+from camel.evaluation.effects import effect_of
 from camel.evaluation.findings import Findings, Looker
 from camel.evaluation.study import Gatherer, Study
 from camel.evaluation.study_report import marked, plots, report
@@ -52,11 +53,16 @@ def test_the_page_is_closed_and_escaped(study: Study):
 
 
 def comparison() -> str:
-    whole = {str(n): frozenset[str]() for n in range(20)}
-    other = {str(n): frozenset({"refusal"}) for n in range(20)}
-    made = compare(whole, {"user-01": other}, {"user-01": ("user", EVIL)}, scenario=EVIL, model=EVIL)
-    assert [effect.measure for _, effect in made.sure()] == ["refusal"]
-    blocks = ablation_report(made)
+    """The page of an ablation with one effect."""
+    effect = effect_of([([0.0], [1.0])] * 20)
+    none = effect_of([([0.0], [0.0])] * 20)
+    assert effect is not None
+    assert none is not None
+    outcomes = outcomes_of({"user-01": {"refusal": effect}, "user-02": {"refusal": none}})
+    assert [one.adjusted < 0.05 for one in outcomes] == [True, False]
+    changes = {"user-01": f"without “{EVIL}”", "user-02": "without “Hi.”"}
+    blocks = branch_report(BranchFigures(1, changes, [EVIL], 20, 60, 0, outcomes, []))
+    assert blocks.headline == "1 of 2 changes has an effect"
     return render_html(blocks, {plot.name: drawn(plot) for plot in blocks.plots})
 
 
@@ -93,7 +99,7 @@ def test_marking_changes_no_word(message: str, evidence: str):
 
 @pytest.mark.slow
 def test_a_browser_has_nothing_to_complain_about_in_a_comparison(tmp_path: Path):
-    file = tmp_path / "ablation.html"
+    file = tmp_path / "branches.html"
     file.write_text(comparison(), "utf-8")
     browse(file)
 

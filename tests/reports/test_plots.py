@@ -11,6 +11,7 @@ import pytest
 
 from camel.reports.blocks import Grid, Note, Picture, Report
 from camel.reports.html import write_report
+from camel.reports.intervals import ReportFigures
 from camel.reports.plots import (
     GRAY,
     NARROW,
@@ -130,7 +131,11 @@ def test_a_report_links_to_its_run_its_files_and_its_sisters(tmp_path: Path):
         [one],
         "caravan",
     )
-    write_report(tmp_path / "caravan" / "study", "study", made, b"{}")
+
+    def figures(name: str) -> ReportFigures:
+        return type("Figures", (ReportFigures,), {"file": name}, frozen=True)()
+
+    write_report(tmp_path / "caravan" / "study", made, figures("study"))
     page = (tmp_path / "caravan" / "study" / "study.html").read_text()
     assert '<a data-run href="../">caravan</a>' in page
     assert "evaluation.html" not in page
@@ -138,10 +143,10 @@ def test_a_report_links_to_its_run_its_files_and_its_sisters(tmp_path: Path):
         assert f'href="plots/stops.{kind}"' in page
         assert (tmp_path / "caravan" / "study" / "plots" / f"stops.{kind}").is_file()
     assert re.findall(r'<h2 class="fig-title">([^<]+)', page) == ["Endings", "A table"]
-    write_report(tmp_path / "caravan" / "evaluation", "evaluation", made, b"{}")
+    write_report(tmp_path / "caravan" / "evaluation", made, figures("evaluation"))
     assert (
         '<a class="btn" href="../study/study.html">'
         in (tmp_path / "caravan/evaluation/evaluation.html").read_text()
     )
-    write_report(tmp_path / "elsewhere", "study", made, b"{}")
+    write_report(tmp_path / "elsewhere", made, figures("study"))
     assert 'href="../' not in (tmp_path / "elsewhere" / "study.html").read_text()

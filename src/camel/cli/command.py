@@ -127,7 +127,8 @@ class Invocation:
         import msgspec
 
         from camel.cli.panel import choose_view, stopped
-        from camel.jobs.launch import Launch
+        from camel.jobs.launch import Launch, report_folder
+        from camel.reports.intervals import ReportFigures
         from camel.runs.run import JOURNALS
 
         view = choose_view(self.console, self.as_json)
@@ -151,6 +152,10 @@ class Invocation:
             )
             if not self.as_json:
                 show(result)
+                if isinstance(result, ReportFigures):
+                    place = report_folder(folder) / result.file
+                    for name, ending in (("page", "html"), ("report", "md"), ("figures", "json")):
+                        echo(f"{name:<7} {place}.{ending}")
             for line in (*done(outcome), *(f"failed  {one}" for one in outcome.failed)):
                 view.note(line)
             if outcome.failed:

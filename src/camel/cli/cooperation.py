@@ -64,15 +64,12 @@ def cooperation(
         echo(f"expect  about {short(total)} tokens of {chat.name}, {cost}")
         echo(f"        {counted(len(job.exercises), 'problem')}, {counted(len(job.methods), 'method')}: {', '.join(one.name for one in job.methods)}")  # fmt: skip
         return
-    call.run(
-        job, call.options(call.concurrency or (2 if local else 64)), show=lambda made: _show(made, Path(out))
-    )
+    call.run(job, call.options(call.concurrency or (2 if local else 64)), show=_show)
 
 
-def _show(made: CooperationFigures, folder: Path) -> None:
-    from camel.evaluation.cooperation.report import NAME, summary
+def _show(made: CooperationFigures) -> None:
+    from camel.evaluation.cooperation.report import summary
 
     for line in summary(made):
         echo(line)
     echo(f"tokens  the totals of the methods differ by {made.spread:.1%}")
-    echo(f"page    {folder / NAME}.html")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.options import option, typed_model
+from camel.cli.fork import rules_of, using_of
+from camel.cli.options import option
 from camel.cli.output import echo
 
 if TYPE_CHECKING:
@@ -36,24 +37,19 @@ def credit(
     """Measure which message made the difference."""
     from camel.core.checks import shown
     from camel.core.errors import InputError
-    from camel.core.stops import play_rules
     from camel.evaluation.credit_report import FORMATS
     from camel.library.credit import credit_job
     from camel.library.run import Run
-    from camel.models.spec import find_spec
 
     if rows and rows not in FORMATS:
         raise InputError(f"--rows must be {', '.join(FORMATS)}, not {shown(rows)}")
     source = Run(run)
-    # The environment must not replace the recorded model.
-    named, url = typed_model(call.context, model, base_url)
-    using = "local" if local else named
     job = credit_job(
         source.where(where) if where else source,
         check,
         samples=samples,
-        using=find_spec(using, base_url=url) if using or url else None,
-        rules=play_rules(max_messages=max_messages) if max_messages else (),
+        using=using_of(call, model, base_url, local),
+        rules=rules_of(max_messages),
         out=out,
         seed=seed or 0,
     )
@@ -64,12 +60,11 @@ def credit(
 def _show(made: CreditFigures, folder: Path, rows: str) -> None:
     import msgspec
 
-    from camel.evaluation.credit_report import NAME, summary
+    from camel.evaluation.credit_report import summary
     from camel.storage import inside
 
     for line in summary(made):
         echo(line)
-    echo(f"page    {folder / NAME}.html")
     if rows:
         lines = b"".join(msgspec.json.encode(one) + b"\n" for one in made.rows(rows))  # pyright: ignore[reportArgumentType] - checked
         inside.write(folder, f"{rows}.jsonl", lines)

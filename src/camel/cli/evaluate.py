@@ -126,7 +126,7 @@ def agents(
         job,
         call.options(in_flight, budget=call.budget if call.budget.counts else budget),
         announce=announce,
-        show=lambda made: _show_agents(made, folder),
+        show=_show_agents,
     )
 
 
@@ -157,8 +157,7 @@ def _announce_agents(job: AgentsEvaluation) -> None:
     announce_needs(steps, lambda name: price_of(seats[name]))
 
 
-def _show_agents(made: Evaluation, folder: Path) -> None:
-    from camel.evaluation.report import FIGURES, MARKDOWN, PAGE
+def _show_agents(made: Evaluation) -> None:
     from camel.evaluation.report_table import points, share
     from camel.evaluation.report_table import table as lines
 
@@ -173,9 +172,6 @@ def _show_agents(made: Evaluation, folder: Path) -> None:
     for one in made.ratings:
         span = f"{one.rating.low:+.0f} – {one.rating.high:+.0f}"
         echo(f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({span})")
-    echo(f"page    {folder / PAGE}")
-    echo(f"report  {folder / MARKDOWN}")
-    echo(f"figures {folder / FIGURES}")
 
 
 @long_command(CLUSTER_OPTIONS)
@@ -226,7 +222,7 @@ def humaneval(
         echo(f"\n── {job.problems[0].name}", "bold")
         echo(job.question(job.problems[0]))
         return
-    call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show_humaneval(made, folder))
+    call.run(job, call.options(in_flight), announce=announce, show=_show_humaneval)
 
 
 def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | None) -> Sampling:
@@ -242,7 +238,7 @@ def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | No
     return replace(SAMPLING, **changes)
 
 
-def _show_humaneval(made: HumanEvalReport, folder: Path) -> None:
+def _show_humaneval(made: HumanEvalReport) -> None:
     from camel.evaluation.humaneval import report
     from camel.reports.blocks import plain_table
 
@@ -250,9 +246,6 @@ def _show_humaneval(made: HumanEvalReport, folder: Path) -> None:
     table(head, rows, range(1, len(head)))
     for note in report.notes(made):
         echo(note)
-    echo(f"page    {folder / report.PAGE}")
-    echo(f"text    {folder / report.MARKDOWN}")
-    echo(f"figures {folder / report.FIGURES}")
 
 
 @long_command(MODEL_OPTIONS)
@@ -283,9 +276,7 @@ def emergence(
     if dry_run:
         announce()
         return
-    call.run(
-        job, call.options(in_flight), announce=announce, show=lambda made: _show_emergence(made, job.out)
-    )
+    call.run(job, call.options(in_flight), announce=announce, show=_show_emergence)
 
 
 def _announce_emergence(study: Emergence) -> None:
@@ -305,7 +296,7 @@ def _announce_emergence(study: Emergence) -> None:
         echo(f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model")
 
 
-def _show_emergence(made: Figures, folder: Path) -> None:
+def _show_emergence(made: Figures) -> None:
     from camel.reports.blocks import plain_table
     from camel.training.emergence import emergence_report
 
@@ -313,9 +304,6 @@ def _show_emergence(made: Figures, folder: Path) -> None:
     table(head, rows, range(1, len(head)))
     for one in emergence_report.points(made):
         echo(f"· {one}")
-    echo(f"page    {folder / emergence_report.PAGE}")
-    echo(f"report  {folder / emergence_report.MARKDOWN}")
-    echo(f"figures {folder / emergence_report.FIGURES}")
 
 
 for command in (agents, humaneval, cooperation, cross_play, emergence):

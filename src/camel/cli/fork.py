@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from camel.cli import options as shared
@@ -13,7 +12,12 @@ from camel.cli.output import echo
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from camel.core.stops import StopRule
     from camel.evaluation.branch_report import BranchFigures
+    from camel.library.branches import BranchJob
+    from camel.models.spec import ModelSpec
 
 IdArgument = Annotated[str, argument("[ID]", "Id of a conversation. Default: all conversations of the run.")]
 AtOption = Annotated[int, option("Number of the message at which the branches begin.", "N", min=1)]
@@ -43,10 +47,10 @@ def fork(
     max_messages: shared.MaxMessages = None,
     seed: shared.Seed = None,
     out: shared.Out = "",
+    dry_run: shared.DryRun = False,
 ) -> None:
     """Continue conversations from one message, with a change."""
     from camel.cli.session import read_temperature
-    from camel.core.stops import play_rules
     from camel.library.branches import fork_job
     from camel.library.run import Run
     from camel.models.spec import find_spec
@@ -61,9 +65,6 @@ def fork(
             raise InputError(str(error.args[0])) from None
     else:
         chosen = list(source.where(where) if where else source)
-    # The environment must not replace the recorded model.
-    named, url = typed_model(call.context, model, base_url)
-    using = "local" if local else named
     job = fork_job(
         chosen,
         at,
@@ -73,21 +74,44 @@ def fork(
         role=role,
         without=without,
         temperature=None if temperature is None else read_temperature(temperature),
-        model=find_spec(to_model, base_url=url) if to_model else None,
-        using=find_spec(using, base_url=url) if using or url else None,
-        rules=play_rules(max_messages=max_messages) if max_messages else (),
+        model=find_spec(to_model, base_url=typed_model(call.context, "", base_url)[1]) if to_model else None,
+        using=using_of(call, model, base_url, local),
+        rules=rules_of(max_messages),
         out=out or f"{run.rstrip('/')}-branches-{f'{id}-' if id else ''}{at}",
         seed=seed,
     )
-    call.run(
-        job, call.options(call.concurrency or (2 if local else 64)), show=lambda made: _show(made, job.place)
-    )
+    run_branches(call, job, local, dry_run)
+
+
+def using_of(call: Invocation, model: str, base_url: str, local: bool) -> ModelSpec | None:
+    """Return the model that was typed, or None for the recorded one, which the environment must not replace."""
+    from camel.models.spec import find_spec
+
+    named, url = typed_model(call.context, model, base_url)
+    named = "local" if local else named
+    return find_spec(named, base_url=url) if named or url else None
+
+
+def rules_of(max_messages: int | None) -> Sequence[StopRule]:
+    """Return the stop rules of a role play with another limit, or none, which stands for the usual ones."""
+    from camel.core.stops import play_rules
+
+    return play_rules(max_messages=max_messages) if max_messages else ()
+
+
+def run_branches(call: Invocation, job: BranchJob, local: bool, dry_run: bool) -> None:
+    """Make branches and print their effects, or only what they are expected to need."""
+    expected = f"expect  {job.forecast()}, if branches are as long as the recorded conversations"
+    if dry_run:
+        echo(expected)
+        return
+    options = call.options(call.concurrency or (2 if local else 64))
+    call.run(job, options, announce=lambda: [expected], show=lambda made: _show(made, job.place))
 
 
 def _show(made: BranchFigures, place: str) -> None:
-    from camel.evaluation.branch_report import NAME, summary
+    from camel.evaluation.branch_report import summary
 
     for line in summary(made):
         echo(line)
-    echo(f"page    {Path(place) / NAME}.html")
     echo(f"next    camel explore {shlex.quote(place)}")

@@ -73,13 +73,12 @@ def study(
         job,
         call.options(in_flight, budget=call.budget if call.budget.counts else budget),
         announce=announce,
-        show=lambda made: _show(made, folder),
+        show=_show,
     )
 
 
-def _show(made: Study, folder: Path) -> None:
+def _show(made: Study) -> None:
     from camel.evaluation.study import SEEN, UNSEEN, shown
-    from camel.evaluation.study_report import PAGE
     from camel.reports.numbers import counted, interval, percent
 
     rows: list[tuple[str, ...]] = []
@@ -111,6 +110,3 @@ def _show(made: Study, folder: Path) -> None:
     if not made.deserved:
         echo(f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
     echo(f"        camel evaluate agents {made.run} --judge MODEL")
-    echo(f"page    {folder / PAGE}")
-    echo(f"figures {folder / 'study.json'}")
-    echo(f"plots   {folder / 'plots'}")

@@ -7,6 +7,7 @@ it, so a branch needs neither the scenario nor the program that made the convers
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -37,7 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     role: str = ""
     """The seat's role, which replaces the recorded one in all prompts. Needs `seat`."""
     without: str = ""
-    """A sentence that is removed from the system prompts."""
+    """A sentence that is removed from the system prompts. It may contain placeholders, such as `<TASK>`."""
     sampling: Sampling | None = None
     model: bool = False
     """Whether the seat has the other model of the job."""
@@ -103,7 +104,7 @@ class Continuation(Play):
             system, opening = system.replace(before, change.role), opening.replace(before, change.role)
             role = change.role if own else role
         if change.without and own:
-            system = " ".join(part.strip(" ") for part in system.split(change.without))
+            system = without(system, filled(change.without, self.record))
         sampling = change.sampling if change.sampling is not None and own else speaker.sampling
         if speaker.tools:
             raise InputError(
@@ -158,6 +159,36 @@ def usual_rules(record: Transcript) -> Sequence[StopRule]:
     if {one.name for one in record.speakers} == {USER, ASSISTANT}:
         return play_rules()
     return (MaxMessages(MAX_MESSAGES), TokenLimit())
+
+
+def placeholders(record: Transcript) -> dict[str, str]:
+    """Return the values of the placeholders of a record's prompts, with the longest value first."""
+    roles = {f"<{one.name.upper()}_ROLE>": one.role for one in record.speakers}
+    values = {f"<{name.upper()}>": value for name, value in record.inputs.items()} | roles
+    values["<TASK>"] = record.task.inserted
+    return dict(sorted(values.items(), key=lambda one: -len(one[1])))
+
+
+def template_of(prompt: str, record: Transcript) -> str:
+    """Return a recorded prompt with placeholders instead of its values."""
+    for name, value in placeholders(record).items():
+        prompt = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", name, prompt) if value else prompt
+    return prompt
+
+
+def filled(text: str, record: Transcript) -> str:
+    """Return a text with the values of a record instead of placeholders."""
+    for name, value in placeholders(record).items():
+        text = text.replace(name, value)
+    return text
+
+
+def without(text: str, sentence: str) -> str:
+    """Return a text without a sentence, and without a gap in its place."""
+    made, *rest = text.split(sentence)
+    for part in rest:
+        made = made.rstrip(" ") + part if part.startswith("\n") else made + part.lstrip(" ")
+    return re.sub(r"\n{3,}", "\n\n", made).strip() if rest else text
 
 
 def digest_of(record: Transcript) -> str:

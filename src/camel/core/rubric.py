@@ -66,9 +66,19 @@ class Rubric:
 
     def question(self, transcript: Transcript, window: int | None = None) -> str:
         """Return the prompt about a conversation, shortened so that it fits into a context window of `window` tokens."""
-        answers = self.asks * ((self.sampling.max_tokens or 300) + 30)
-        talk = quoted_within(transcript, window, answers, len(self.text))
-        return fill(texts()["rubric"], {**talk, "RUBRIC": self.text.strip(), "ANSWER": self._form()})
+        task, most = transcript.task.text[:_MOST_TASK], MOST_CHARS
+        if window is not None:
+            # Three bytes per token. The question itself takes less than 300 tokens.
+            answers = self.asks * ((self.sampling.max_tokens or 300) + 30)
+            most = min(most, max(300, 3 * (window - 300 - answers) - len(task) - len(self.text)))
+        talk = shortened(quoted_talk(transcript), most, "> ")
+        values = {
+            "TASK": quoted(task),
+            "CONVERSATION": talk,
+            "RUBRIC": self.text.strip(),
+            "ANSWER": self._form(),
+        }
+        return fill(texts()["rubric"], values)
 
     async def rate(self, model: Model, transcript: Transcript, session: str) -> RubricAnswer:
         """Ask the model about a conversation, again if its answer has no rating on the scale."""
@@ -88,18 +98,6 @@ class Rubric:
             return "Answer with one word first, yes or no. Then give the reason in one sentence."
         low, high = self.scale
         return f"Answer with a number from {low:g} (worst) to {high:g} (best) first. Then give the reason in one sentence."
-
-
-def quoted_within(
-    transcript: Transcript, window: int | None, answers: int, others: int = 0
-) -> dict[str, str]:
-    """Return the task and the conversation as values of a prompt, shortened to fit into a context window of `window` tokens
-    with `answers` tokens of answers and `others` characters of other text."""
-    task, most = transcript.task.text[:_MOST_TASK], MOST_CHARS
-    if window is not None:
-        # Three bytes per token. The question itself takes less than 300 tokens.
-        most = min(most, max(300, 3 * (window - 300 - answers) - len(task) - others))
-    return {"TASK": quoted(task), "CONVERSATION": shortened(quoted_talk(transcript), most, "> ")}
 
 
 def read_scale(given: Any) -> tuple[float, float] | str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -49,6 +50,16 @@ def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{place}{plain_message(error)}") from None
+
+
+def to_toml(value: Any) -> str:
+    """Return a JSON value as TOML in one line. Keys without a value are omitted."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return f"{{ {', '.join(f'{to_toml(name)} = {to_toml(one)}' for name, one in items if one is not None)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(to_toml(one) for one in cast('list[Any]', value) if one is not None)}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def plain_message(error: msgspec.ValidationError) -> str:

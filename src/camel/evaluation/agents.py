@@ -191,7 +191,7 @@ class AgentsEvaluation(Job):
         out = Path(self.out)
         made = with_votes(made, out)
         write_evidence(out, self.contest.prompts, pairs, verdicts)
-        write_report(out, "evaluation", report(made), made.to_json())
+        write_report(out, report(made), made)
         return made
 
     def absolute(self) -> AgentsEvaluation:

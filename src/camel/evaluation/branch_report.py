@@ -1,9 +1,9 @@
-"""The figures and the report of branches: the effect of one change at one message of recorded conversations."""
+"""The figures and the report of branches: the effects of changes at one message of recorded conversations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import NormalDist
+import textwrap
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -13,20 +13,20 @@ from camel.evaluation.effects import Shift
 from camel.reports import blocks as kinds
 from camel.reports.intervals import ReportFigures, holm
 from camel.reports.numbers import counted, percent, points
-from camel.reports.plots import GRAY, PALETTE, Plot, dots
+from camel.reports.plots import GRAY, PALETTE, Plot, dots, heat
 from camel.reports.plots import plot as plot_of
 
 SURE = 0.05
-NAME = "branches"
 
 
 class ShiftedOutcome(msgspec.Struct, frozen=True):
-    """The effect of the change on one outcome."""
+    """The effect of a change on one outcome."""
 
+    change: str
     name: str
     effect: Shift
     adjusted: float
-    """The p-value of the effect, corrected for the number of outcomes."""
+    """The p-value of the effect, corrected for the number of changes and outcomes."""
     share: bool
     """Whether the outcome happens or not, so that its mean is a share."""
 
@@ -44,9 +44,10 @@ class Side(msgspec.Struct, frozen=True):
 class BranchFigures(ReportFigures, frozen=True):
     """All figures of branches, as stored in `branches.json`."""
 
+    file = "branches"
     at: int
-    change: str
-    """What was changed, in words. Empty if nothing was."""
+    changes: dict[str, str]
+    """What was changed, in words, by name. Empty if nothing was."""
     models: list[str]
     conversations: int
     branches: int
@@ -56,23 +57,22 @@ class BranchFigures(ReportFigures, frozen=True):
     """Branches of one conversation, shown side by side."""
     schema: int = 1
 
+    @property
+    def sure(self) -> list[ShiftedOutcome]:
+        """The significant effects."""
+        return [one for one in self.outcomes if one.adjusted < SURE]
 
-def outcomes_of(effects: dict[str, Shift]) -> list[ShiftedOutcome]:
-    """Return effects with their p-values, corrected together with Holm's method. The most certain comes first."""
-    values = holm([p_value(one) for one in effects.values()])
+
+def outcomes_of(effects: Mapping[str, Mapping[str, Shift]]) -> list[ShiftedOutcome]:
+    """Return the effects of changes with their p-values, corrected together with Holm's method. The most certain comes
+    first."""
+    found = [(change, name, one) for change, own in effects.items() for name, one in own.items()]
+    values = holm([one.p for _, _, one in found])
     made = [
-        ShiftedOutcome(name, one, p, name not in ("messages", "tokens") and not name.startswith("score."))
-        for (name, one), p in zip(effects.items(), values, strict=True)
+        ShiftedOutcome(*one, p, one[1] not in ("messages", "tokens") and not one[1].startswith("score."))
+        for one, p in zip(found, values, strict=True)
     ]
-    return sorted(made, key=lambda one: (one.adjusted, one.name))
-
-
-def p_value(effect: Shift) -> float:
-    """Return the two-sided p-value of an effect, from its interval."""
-    normal = NormalDist()
-    deviation = (effect.high - effect.low) / 2 / normal.inv_cdf(0.975)
-    middle = (effect.high + effect.low) / 2
-    return 2 * (1 - normal.cdf(abs(middle) / deviation)) if deviation else float(middle == 0)
+    return sorted(made, key=lambda one: (one.adjusted, one.change, one.name))
 
 
 def title_of(name: str) -> str:
@@ -86,30 +86,36 @@ def title_of(name: str) -> str:
 
 
 def summary(made: BranchFigures) -> list[str]:
-    """Return the effects as text, one line each."""
-    return [f"{title_of(one.name)}: {_figures(one)}" for one in made.outcomes]
+    """Return the effects as text, one line each. Of several changes, only the significant effects."""
+    if len(made.changes) < 2:
+        return [f"{title_of(one.name)}: {_figures(one)}" for one in made.outcomes]
+    lines = [f"{len(made.outcomes):,} comparisons, corrected together (Holm)"]
+    lines += [f"  {title_of(one.name)}: {_figures(one)}  {_label(made, one.change)}" for one in made.sure]
+    return lines if made.sure else [*lines, "  no effect is significant"]
 
 
 def report(made: BranchFigures) -> kinds.Report:
     """Return the effects as a report."""
-    sure = [one for one in made.outcomes if one.adjusted < SURE]
-    texts = kinds.TEXTS["branches"]
-    if not made.change:
+    texts, several = kinds.TEXTS["branches"], len(made.changes) > 1
+    if not made.changes:
         headline = f"{made.branches:,} branches continue without a change"
-    elif sure:
-        headline = f"The change has an effect on {counted(len(sure), 'outcome')}"
+    elif several and made.sure:
+        changed = len({one.change for one in made.sure})
+        headline = f"{changed} of {len(made.changes):,} changes {'has' if changed == 1 else 'have'} an effect"
+    elif made.sure:
+        headline = f"The change has an effect on {counted(len(made.sure), 'outcome')}"
     else:
-        headline = "No effect of the change is shown"
+        headline = f"No effect of the {'changes' if several else 'change'} is shown"
     facts: kinds.Facts = {
-        "Change": made.change or "none",
+        "Change": "none" if not made.changes else f"{len(made.changes):,}, one at a time" if several else "".join(made.changes.values()),
         "From message": f"{made.at:,}",
         "Conversations": f"{made.conversations:,}",
         "Branches": f"{made.branches:,}" + (f", {made.failed:,} of them failed" if made.failed else ""),
         "Models": ", ".join(made.models),
-        "Significant": f"{len(sure):,} of {counted(len(made.outcomes), 'outcome')}, corrected together (Holm)"
+        "Significant": f"{len(made.sure):,} of {counted(len(made.outcomes), 'effect')}, corrected together (Holm)"
         if made.outcomes
         else "",
-    }
+    }  # fmt: skip
     shares = [one for one in made.outcomes if one.share]
     return kinds.Report(
         "Branches",
@@ -118,6 +124,7 @@ def report(made: BranchFigures) -> kinds.Report:
         facts,
         {
             "Effects": _effects(made) if made.outcomes else [],
+            "Changes": _changes(made) if several else [],
             "Side by side": _examples(made),
             "Method": [
                 kinds.Heading("Method"),
@@ -125,23 +132,74 @@ def report(made: BranchFigures) -> kinds.Report:
                 kinds.Note(texts["limits"]),
             ],
         },
-        [_plot(shares)] if shares else [],
+        [_heat(made, shares) if several else _plot(shares)] if shares else [],
     )
 
 
 def _effects(made: BranchFigures) -> list[kinds.Block]:
+    """Return a table of the effects. Of several changes, only the significant ones."""
+    several = len(made.changes) > 1
+    if several and not made.sure:
+        widest = max((one.effect.high - one.effect.low for one in made.outcomes if one.share), default=2.0)
+        text = kinds.TEXTS["branches"]["none"]
+        return [kinds.Paragraph(text.format(conversations=made.conversations, width=widest * 100))]
     rows = [
         (
             title_of(one.name),
+            *([kinds.Span(_label(made, one.change), "sentence")] if several else []),
             _mean(one, one.effect.before),
             _mean(one, one.effect.after),
             (f"{_difference(one)} ", kinds.Span(_bounds(one), "interval")),
             f"{one.adjusted:.2g}" + (" ●" if one.adjusted < SURE else ""),
         )
-        for one in made.outcomes
+        for one in (made.sure if several else made.outcomes)
     ]
-    head = ("Outcome", "Unchanged", "Changed", "Effect, 95% interval", "p, adjusted")
-    return [kinds.Picture("effects"), kinds.Grid(head, rows, title="Effects of the change")]
+    head = ("Outcome", *["Change"] * several, "Unchanged", "Changed", "Effect, 95% interval", "p, adjusted")
+    table = kinds.Grid(head, rows, left=1 + several, wide=several, title="Effects of the change")
+    return [table] if several else [kinds.Picture("effects"), table]
+
+
+def _changes(made: BranchFigures) -> list[kinds.Block]:
+    """Return a table of changes and outcomes."""
+    by = {(one.change, one.name): one for one in made.outcomes}
+    names = sorted({one.name for one in made.outcomes})
+    rows: list[Sequence[kinds.Cell]] = []
+    for change in made.changes:
+        cells = (by.get((change, name)) for name in names)
+        shades = (
+            kinds.Shade(_difference(one), one.effect.difference if one.share else 0.0, one.adjusted < SURE, _bounds(one))
+            if one else "" for one in cells
+        )  # fmt: skip
+        rows.append((kinds.Span(_label(made, change), "sentence"), *shades))
+    head = ("Change", *map(title_of, names))
+    return [
+        kinds.Picture("effects"),
+        kinds.Grid(head, rows, left=1, wide=True, title="Each change"),
+        kinds.Note(kinds.TEXTS["branches"]["changes"]),
+    ]
+
+
+def _label(made: BranchFigures, change: str) -> str:
+    return f"{change}  {made.changes[change]}"
+
+
+def _heat(made: BranchFigures, outcomes: Sequence[ShiftedOutcome]) -> Plot:
+    by = {(one.change, one.name): one for one in outcomes}
+    rows = [
+        {
+            "row": textwrap.shorten(_label(made, change), 64, placeholder="…"),
+            "column": title_of(name),
+            "size": abs(one.effect.difference),
+            "color": GRAY if one.effect.difference < 0 else PALETTE[0],
+            "words": points(one.effect.difference) + (" *" if one.adjusted < SURE else ""),
+        }
+        for change in made.changes
+        for name in sorted({one.name for one in outcomes})
+        if (one := by.get((change, name)))
+    ]
+    return Plot(
+        "effects", "Effects of each change", kinds.TEXTS["branches"]["heat"], heat(rows, (84, 24), most=0.6)
+    )
 
 
 def _plot(outcomes: Sequence[ShiftedOutcome]) -> Plot:

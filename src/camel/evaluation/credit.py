@@ -8,7 +8,7 @@ the larger change, so most messages need no sample. Messages between two measure
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,7 @@ from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
-from camel.evaluation.credit_report import NAME, ConversationCredit, CreditFigures, MessageCredit, report
+from camel.evaluation.credit_report import ConversationCredit, CreditFigures, MessageCredit, report
 from camel.evaluation.effects import difference
 from camel.jobs.item import Item, id_number, item_seed
 from camel.jobs.job import Job, Stage, Step
@@ -35,7 +35,6 @@ from camel.reports.html import write_report
 from camel.reports.intervals import wilson
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
-from camel.storage.store import absolute_place
 
 Check = Callable[[Transcript], float | bool | None]
 ROUND = 8
@@ -248,7 +247,7 @@ class Credit(Job):
             sum((one.usage for one in samples), Usage()),
         )
         if run.on_disk:
-            write_report(run.root, NAME, report(made), made.to_json())
+            write_report(run.root, report(made), made)
         return made
 
     def _credit(
@@ -286,10 +285,6 @@ class Credit(Job):
         return ConversationCredit(
             record.id, record.task.text, known.success, values[0], decisive.number if decisive else None, rows
         )
-
-    def absolute(self) -> Credit:
-        """Return a copy with an absolute path."""
-        return replace(self, place=absolute_place(self.place))
 
 
 def _failed(item: tuple[str, int], error: CamelError) -> CreditSample:

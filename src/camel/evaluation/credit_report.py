@@ -14,7 +14,6 @@ from camel.reports.numbers import counted, percent, points
 from camel.reports.plots import Plot, lines
 from camel.reports.plots import plot as plot_of
 
-NAME = "credit"
 SHOWN = 12
 """Number of conversations in the report: those with the largest advantages."""
 Rows = Literal["process_reward", "step_preferences", "advantages"]
@@ -56,6 +55,7 @@ class ConversationCredit(msgspec.Struct, frozen=True):
 class CreditFigures(ReportFigures, frozen=True):
     """The values of all messages, as stored in `credit.json`."""
 
+    file = "credit"
     conversations: list[ConversationCredit]
     model: str
     samples: int
@@ -115,7 +115,7 @@ class CreditFigures(ReportFigures, frozen=True):
         ]
         caption = kinds.TEXTS["credit"]["plot"]
         return plot_of(
-            NAME,
+            "credit",
             "Chance of success",
             caption,
             lambda width: lines(rows, width - 50, "message"),
@@ -168,7 +168,7 @@ def report(made: CreditFigures) -> kinds.Report:
         texts["lede"],
         facts,
         {
-            "Values": [kinds.Picture(NAME), *folds] if folds else [kinds.Note(texts["none"])],
+            "Values": [kinds.Picture("credit"), *folds] if folds else [kinds.Note(texts["none"])],
             "Method": [
                 kinds.Heading("Method"),
                 kinds.Paragraph(texts["method"]),

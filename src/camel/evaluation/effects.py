@@ -13,6 +13,8 @@ from statistics import NormalDist, fmean
 
 import msgspec
 
+from camel.reports.intervals import paired
+
 _LEVEL = 0.975
 
 
@@ -29,6 +31,9 @@ class Shift(msgspec.Struct, frozen=True):
     conversations: int
     branches: int
     """Number of branches of both kinds together."""
+    p: float = 1.0
+    """P-value: of McNemar's exact test if each conversation has one outcome of each kind and these are shares, otherwise from
+    the interval."""
 
     @property
     def sure(self) -> bool:
@@ -62,7 +67,13 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
         low, high = middle_of - half, middle_of + half
     else:  # one conversation, or by chance the same difference in all
         low, high = difference(*([value for pair in pairs for value in pair[side]] for side in (0, 1)))
-    return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs))
+    if all(value in ([0], [1]) for pair in pairs for value in pair) and count > 1:
+        p = paired(sum(a[0] > b[0] for a, b in pairs), sum(a[0] < b[0] for a, b in pairs), count).p
+    else:
+        deviation = (high - low) / 2 / quantile(math.inf)
+        center = abs(high + low) / 2
+        p = 2 * (1 - NormalDist().cdf(center / deviation)) if deviation else float(not center)
+    return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs), p)
 
 
 def difference(without: Sequence[float], changed: Sequence[float]) -> tuple[float, float]:

@@ -31,7 +31,6 @@ from camel.reports.intervals import Rate
 from camel.reports.numbers import FEW, bounds, cost, percent, probability, short, signed
 from camel.storage import inside
 
-PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
 T = TypeVar("T")
 STYLES: dict[Winner | None, kinds.Style] = {"a": "a", "b": "b", "draw": "drawn", None: "muted"}
 

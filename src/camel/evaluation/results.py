@@ -153,6 +153,7 @@ class Human(msgspec.Struct, frozen=True):
 class Evaluation(ReportFigures, frozen=True):
     """All figures of an evaluation, as stored in `evaluation.json`."""
 
+    file = "evaluation"
     config: AgentsConfig
     prompts: dict[str, str]
     """Hash of each prompt. The texts are in the folder `prompts`."""

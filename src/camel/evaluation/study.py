@@ -138,6 +138,7 @@ class JudgedExample(msgspec.Struct, frozen=True):
 class Study(ReportFigures, frozen=True):
     """All figures of a study, as stored in `study.json`."""
 
+    file = "study"
     run: str
     scenario: str
     models: list[str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as fields_replaced
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -15,12 +14,10 @@ from msgspec.structs import replace
 
 from camel.core.errors import CamelError, InputError
 from camel.core.expressions import Expression, parse_expression
-from camel.core.history import History, estimate_tokens
-from camel.core.inception import fill
-from camel.core.judge import YES_OR_NO
+from camel.core.history import estimate_tokens
 from camel.core.message import Sampling, Usage
-from camel.core.model import Model, Request
-from camel.core.rubric import quoted_within
+from camel.core.model import Model
+from camel.core.rubric import YES_NO, Rubric
 from camel.core.transcript import Transcript
 from camel.engine.stage import write_lines
 from camel.evaluation.contest_records import AskedModel
@@ -43,7 +40,6 @@ from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage import inside
-from camel.storage.store import absolute_place
 
 STAGE = "deserved-"
 """Prefix of the stage's name. A hash of the question, the judge and the sample follows."""
@@ -52,7 +48,6 @@ PER_SHARD = 10
 TOKENS = 120
 """Maximum number of tokens of an answer."""
 SAMPLING = Sampling(temperature=0.0, max_tokens=TOKENS)
-AGAIN = "Please begin with one word, yes or no."
 SHOWN = 6
 """Half of this number of verdicts is shown of each kind: no, yes, undecided."""
 
@@ -81,15 +76,10 @@ class Judging:
         self.run, self.folder, self._judge = run, RunFolder(kept), judge
         # In the order in which they are stored, so that each shard is read once.
         self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
-        self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
-        asked = [
-            self.prompt,
-            AGAIN,
-            judge.name,
-            msgspec.to_builtins(SAMPLING),
-            [one.id for one in self.sample],
-            run.settings.fingerprint,
-        ]
+        text = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
+        self.rubric = Rubric(text, YES_NO, sampling=SAMPLING, asks=ASKS)
+        ids = [one.id for one in self.sample]
+        asked = [self.rubric.identity(), judge.name, ids, run.settings.fingerprint]
         self.fingerprint = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
         self.name = STAGE + self.fingerprint[:12]
         self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
@@ -98,7 +88,10 @@ class Judging:
     def estimate(self, calls: int) -> Usage:
         """Estimate the usage of `calls` calls, from about 20 prompts of the sample and answers of half the maximum length."""
         some = range(0, len(self.sample), max(1, len(self.sample) // 20))
-        sizes = [estimate_tokens(self._asked(self._transcript(index))) for index in some]
+        sizes = [
+            estimate_tokens(self.rubric.question(self._transcript(index), self._judge.window))
+            for index in some
+        ]
         # `estimate_tokens` assumes three bytes per token, which is about 25% too many tokens for these prompts.
         prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
         return Usage(prompt, calls * TOKENS // 2, calls=calls)
@@ -163,23 +156,10 @@ class Judging:
         one = self.sample[index]
         return self._shard(self._places[one.shard])[one.row]
 
-    def _asked(self, transcript: Transcript) -> str:
-        return fill(self.prompt, quoted_within(transcript, self._judge.window, ASKS * (TOKENS + 30)))
-
     async def _work(self, item: Item) -> DeservedVerdict:
-        transcript, model = self._transcript(item.index), item.model(self._judge.seat)
-        history = History()
-        history.add("user", self._asked(transcript))
-        deserved, answer = None, ""
-        for _ in range(ASKS):
-            reply = await model.reply(Request(history, SAMPLING, f"{item.id}-judge", "judge"))
-            answer = reply.content.strip()
-            deserved = verdict_in(answer)
-            if deserved is not None:
-                break
-            history.add("assistant", answer)
-            history.add("user", AGAIN)
-        return self._verdict(item, deserved, answer)
+        model = item.model(self._judge.seat)
+        said = await self.rubric.rate(model, self._transcript(item.index), f"{item.id}-judge")
+        return self._verdict(item, None if said.rating is None else said.rating.value == 1, said.text)
 
     def _failed(self, item: Item, error: CamelError) -> DeservedVerdict:
         why = f"{type(error).__name__}: {error}"[:500]
@@ -188,12 +168,6 @@ class Judging:
     def _verdict(self, item: Item, deserved: bool | None, answer: str, failed: str = "") -> DeservedVerdict:
         task = self._transcript(item.index).task.text
         return DeservedVerdict(item.id, task[:1_000], deserved, answer[:1_000], item.usage, failed)
-
-
-def verdict_in(answer: str) -> bool | None:
-    """Return true if an answer begins with yes, and false if it begins with no. Return None if it begins with neither."""
-    found = YES_OR_NO.match(answer)
-    return None if found is None else found[1].lower() == "yes"
 
 
 @dataclass(frozen=True)
@@ -315,12 +289,8 @@ class StudyJob(Job):
             money = None if None in paid else sum(one or 0.0 for one in paid)
             study = replace(study, deserved=judging.result(gathered.ended_done, money))
         study = replace(study, labels=self._labels, canary=self._release.canary if self._labels else "")
-        write_report(Path(self.out), "study", report(study), study.to_json())
+        write_report(Path(self.out), report(study), study)
         return study
-
-    def absolute(self) -> StudyJob:
-        """Return a copy with absolute paths."""
-        return fields_replaced(self, out=absolute_place(self.out), run=absolute_place(self.run))
 
     @property
     def title(self) -> str:

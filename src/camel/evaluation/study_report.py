@@ -18,8 +18,6 @@ _SHOWN_ROLES = 8
 _LEAST_ROLE = 5
 """Minimum number of conversations that a role needs to be shown."""
 
-PAGE = "study.html"
-
 
 def report(study: Study) -> kinds.Report:
     """Build the report of a study."""

@@ -6,7 +6,7 @@ shown only if no conversation of the run is hidden from the reader.
 Reports that commands have written next to a run are served only if they were found by these names. No path comes from a URL.
 
     RUN/<folder>/<name>.html          a study or an evaluation, and the votes on its pairs
-    RUN/../../ablation.html           the ablation that a run is one variant of
+    RUN/branches.html                 the effect of the changes that the branches of a run have
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from camel.reports.numbers import counted
 from camel.scenarios import load
 from camel.storage import inside
 
-KINDS = {"evaluation": "Evaluation", "study": "Study", "ablation": "Ablation", "humaneval": "HumanEval"}
+KINDS = {"evaluation": "Evaluation", "study": "Study", "branches": "Branches", "humaneval": "HumanEval"}
 """The kind of a report, by the name of its file."""
 FILES = {"html": "text/html; charset=utf-8", "md": "text/plain; charset=utf-8", "json": "application/json"}
 
@@ -94,8 +94,8 @@ def reports_of(source: CatalogueRun) -> list[StoredReport]:
             found += [
                 StoredReport(root, *one) for one in places if (root / one[0] / f"{one[1]}.html").is_file()
             ]
-        if (root.parent.parent / "ablation.html").is_file():
-            found.append(StoredReport(root.parent.parent, "", "ablation"))
+        if (root / "branches.html").is_file():
+            found.append(StoredReport(root, "", "branches"))
     return found
 
 

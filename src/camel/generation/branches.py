@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
-from camel.core.branches import Change, Continuation, digest_of, usual_rules
+from camel.core.branches import Change, Continuation, digest_of, filled, usual_rules
 from camel.core.errors import InputError
 from camel.core.identity import identity_of
 from camel.core.model import Model
@@ -22,23 +22,22 @@ from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
 from camel.record.release import refuse_restricted
 
-Kind = Literal["unchanged", "changed"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-CHANGED = "changed"
-"""The seat of the other model in the job's models."""
+UNCHANGED, CHANGED = "unchanged", "changed"
+"""The kinds of branches of one change. `CHANGED` is also the seat of the other model in the job's models."""
 OF, AT, KIND = "branch_of", "branch_at", "branch_kind"
 """Inputs of a branch: the id of its conversation, the number of its first new message, and its kind."""
 
 
 @dataclass(frozen=True)
 class Branching(Declaration):
-    """A change at one message of recorded conversations."""
+    """Changes at one message of recorded conversations."""
 
     records: Mapping[str, Transcript]
     """The conversations by id. Those with fewer messages are left out."""
     at: int
     """Number of the message at which the branches begin, from 1."""
-    change: Change = field(default_factory=Change)
+    changes: Mapping[str, Change] = field(default_factory=dict[str, Change])
+    """Changes by name. Each is compared with the same branches without a change."""
     rules: Sequence[StopRule] = ()
     row: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -53,9 +52,9 @@ class Branching(Declaration):
         return {id: one for id, one in self.records.items() if len(one.messages) >= self.at}
 
     def rows(self, count: int) -> Iterator[dict[str, str]]:
-        """Yield a row for each branch: `count` of each kind for each conversation."""
-        kinds = KINDS if self.change != Change() else KINDS[:1]
+        """Yield a row for each branch: `count` of each kind for each conversation. A sentence is removed where it occurs."""
         for id, record in self.kept.items():
+            kinds = [UNCHANGED, *(name for name, one in self.changes.items() if occurs(one, record))]
             for number in range(count):
                 for kind in kinds:
                     own = {
@@ -85,7 +84,7 @@ class Branching(Declaration):
         return {
             "kind": "branches",
             "at": self.at,
-            "change": msgspec.to_builtins(self.change),
+            "changes": msgspec.to_builtins(self.changes),
             "records": {id: digest_of(one) for id, one in self.kept.items()},
             "rules": identity_of(self.rules),
         }
@@ -107,15 +106,22 @@ class Branching(Declaration):
         workplace: Workplace | None = None,
     ) -> Continuation:
         """Return one branch, ready to start."""
-        record, change = self.records[self.row[OF]], self.change
+        record, change = self.records[self.row[OF]], self.changes.get(self.row[KIND])
         models = dict(model) if isinstance(model, Mapping) else {"": model}
         other = models.pop(CHANGED, None)
         at = self.at
-        if self.row[KIND] == "unchanged":
+        if change is None:
             # A changed message is compared with the recorded one, anything else with a new message.
-            at += change.message is not None
-            change = Change()
+            at += any(one.message is not None for one in self.changes.values())
         elif other is not None:
             models |= dict.fromkeys([change.seat] if change.seat else [*models, ""], other)
         rules = self.rules or usual_rules(record)
         return Continuation(record, at, models, change, id=id, seed=seed, rules=rules, workplace=workplace)
+
+
+def occurs(change: Change, record: Transcript) -> bool:
+    """Return whether a record has the sentence that a change removes. True for other changes."""
+    sentence = filled(change.without, record)
+    return not sentence or any(
+        sentence in one.system for one in record.speakers if change.seat in ("", one.name)
+    )

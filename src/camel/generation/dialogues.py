@@ -66,6 +66,10 @@ class Dialogues(Job):
         """The declaration's title."""
         return self.declaration.title
 
+    def identity(self) -> dict[str, Any]:
+        """Return the identity of the declaration, and the seed."""
+        return {**self.declaration.identity(), "seed": self.seed}
+
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Open or create the run's folder. Raise an `InputError` if the declaration or the model differs."""
         arrow()  # fail before any call is paid if results cannot be stored

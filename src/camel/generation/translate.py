@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -41,7 +41,6 @@ from camel.runs.plan import layout_of, read_plan
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.scenarios import Translate, load
-from camel.storage.store import absolute_place
 
 STAGE = "translated-"
 """Prefix of a stage's name. The language's code follows."""
@@ -139,10 +138,6 @@ class Translation(Job):
     def result(self, run: RunFolder) -> dict[str, int]:
         """Return the number of conversations with a failed translation, by language. These conversations are labeled."""
         return {language: damaged_in(run, language) for language in dict.fromkeys(self.languages)}
-
-    def absolute(self) -> Translation:
-        """Return the job with an absolute path of the run."""
-        return replace(self, run=absolute_place(self.run))
 
     def estimator(self, run: RunFolder) -> TranslationEstimator:
         """Return an estimator: from finished items, or one call per message with a reply as long as the original."""

@@ -16,12 +16,13 @@ to get to the same place.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from camel.core.errors import CamelError
+from camel.core.identity import identity_of
 from camel.core.message import Usage
 from camel.core.model import Model
 from camel.engine.stage import StageItems, Written
@@ -30,6 +31,7 @@ from camel.models.spec import ModelSpec
 from camel.runs.copies import CopyLimits
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
+from camel.storage.store import absolute_place
 
 if TYPE_CHECKING:
     from camel.jobs.item import Item
@@ -131,9 +133,25 @@ class Job:
         """Return the job's result. Called after everything is committed."""
         return None
 
+    def identity(self) -> dict[str, Any]:
+        """Return what the job was asked, except its models."""
+        asked: dict[str, Any] = {
+            name: value
+            for name, value in self.__getstate__().items()
+            if name[0] != "_" and name not in ("models", "place", "out")
+        }
+        return {
+            name: identity_of(value)
+            for name, value in asked.items()
+            if not isinstance(value, Model | ModelSpec)
+        }
+
     def absolute(self) -> Job:
         """Return the job with absolute paths, valid in every process on the same file system."""
-        return self
+        if not is_dataclass(self):
+            return self
+        paths = [one.name for one in fields(self) if one.init and one.name in ("place", "out", "run")]
+        return replace(self, **{name: absolute_place(getattr(self, name)) for name in paths})
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit cached properties: they may be large, and can be computed again."""

@@ -11,15 +11,18 @@ import os
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from camel._version import __version__
 from camel.core.errors import CamelError, InputError
 from camel.core.play import run_now
+from camel.core.toml import to_toml
 from camel.jobs.budget import Budget
 from camel.jobs.failures import PATIENCE, EndpointNotices
-from camel.jobs.job import Job
+from camel.jobs.job import KEPT, Job
 from camel.jobs.log import RunLog
 from camel.jobs.progress import View, Watcher, progress_of
 from camel.jobs.runner import Outcome, Runner
@@ -27,10 +30,15 @@ from camel.jobs.signals import STOPPED, Stopping
 from camel.jobs.state import JobState, name_of, price_of
 from camel.jobs.status import is_locked
 from camel.models.spec import SLOTS, ModelSpec
+from camel.reports.intervals import ReportFigures
 from camel.reports.numbers import counted
+from camel.runs.run import RunFolder
+from camel.storage import inside
 
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
 """Seconds between two progress lines in the log, and between two updates of the figures for `camel run status`."""
+STUDY = "study.toml"
+"""The file with the settings of a study, next to its report."""
 DEADLINE = 600.0
 """Assumed maximum duration of a call in seconds, if its model does not set one."""
 
@@ -54,6 +62,26 @@ class JobOptions:
     """Number of workers on the cluster. Default: one per CPU."""
     resume: str = ""
     """The command line that resumes the job."""
+
+
+def report_folder(folder: RunFolder) -> Path:
+    """Return the folder of a job's report, given the job's folder."""
+    return folder.root.parent if folder.root.name == KEPT else folder.root
+
+
+def study_file(job: Job, command: str) -> str:
+    """Return the file that says what a study was asked, so that it can be repeated."""
+    models = {seat or "model": name_of(one) for seat, one in job.models.items()}
+    made = {
+        "camel": __version__,
+        "job": job.name,
+        "command": command,
+        "models": models,
+        "settings": job.identity(),
+    }
+    return "# What this study was asked.\n" + "".join(
+        f"{name} = {to_toml(value)}\n" for name, value in made.items()
+    )
 
 
 class Launch:
@@ -113,6 +141,9 @@ class Launch:
         self.end = self.log.write("end", **ending, run=last.run, resume=self.options.resume)
         self.log.forget_now()
         self.folder.copy_to_store(self.runner.job.log)
+        if outcome.complete and isinstance(outcome.result, ReportFigures) and self.folder.on_disk:
+            text = study_file(self.runner.job, self.options.resume)
+            inside.write(report_folder(self.folder), STUDY, text.encode())
         return outcome
 
     def _begin(self) -> None:

@@ -12,22 +12,23 @@ from msgspec.structs import replace
 from camel.core.branches import Change
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
-from camel.core.message import in_one_line
+from camel.core.message import Usage, in_one_line
 from camel.core.model import Model
 from camel.core.stops import StopReason, StopRule
 from camel.core.transcript import Transcript
-from camel.detectors import DETECTORS, detect
-from camel.evaluation.branch_report import NAME, BranchFigures, Side, outcomes_of, report
+from camel.detectors import DETECTORS, Finding, detect
+from camel.evaluation.branch_report import BranchFigures, Side, outcomes_of, report
 from camel.evaluation.effects import Shift, effect_of
-from camel.generation.branches import AT, CHANGED, KIND, KINDS, OF, Branching
+from camel.generation.branches import AT, CHANGED, KIND, OF, UNCHANGED, Branching, occurs
 from camel.generation.dialogues import Dialogues
-from camel.jobs.state import name_of
+from camel.jobs.state import name_of, price_of
 from camel.library.execution import finish_job
 from camel.models.command import COMMAND
 from camel.models.local import ALIAS, LOCAL
 from camel.models.spec import ModelSpec, find_spec, spec_of
 from camel.reports.html import write_report
 from camel.reports.notebook import facts_html
+from camel.reports.numbers import money, short
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
@@ -117,8 +118,6 @@ def fork_job(
     own = {one.name: one for one in records[0].speakers}
     if seat and seat not in own:
         raise InputError(f"there is no seat {shown(seat)}{similar(seat, own)}. Use one of {', '.join(own)}")
-    if without and not any(without in one.system for one in own.values() if seat in ("", one.name)):
-        raise InputError(f"no system prompt contains the sentence {shown(without)}")
     sampling = None
     if temperature is not None:
         usual = own[seat].sampling if seat else next(iter(own.values())).sampling
@@ -126,20 +125,32 @@ def fork_job(
     change = Change(
         message=message, seat=seat, role=role, without=without, sampling=sampling, model=model is not None
     )
+    if not occurs(change, records[0]):
+        raise InputError(f"no system prompt contains the sentence {shown(without)}")
+    seats = {CHANGED: spec_of(model)} if model is not None else {}
+    return branch_job(records, at, {CHANGED: change} if wanted else {}, n, using, rules, out, seed, seats)
+
+
+def branch_job(
+    records: Sequence[Transcript],
+    at: int,
+    changes: Mapping[str, Change],
+    n: int,
+    using: Model | ModelSpec | str | None,
+    rules: Sequence[StopRule],
+    out: str | Path,
+    seed: int | None,
+    seats: Mapping[str, Model | ModelSpec],
+) -> BranchJob:
+    """Return the job that makes `n` branches with each change and `n` without one. `changes` are by name."""
     found = spec_of(using) if using is not None else recorded_spec(records)
-    return BranchJob(
-        (declared := Branching({one.id: one for one in records}, at, change, tuple(rules))),
-        list(declared.rows(n)),
-        found,
-        str(out),
-        seed=seed,
-        seats={CHANGED: spec_of(model)} if model is not None else {},
-    )
+    declared = Branching({one.id: one for one in records}, at, changes, tuple(rules))
+    return BranchJob(declared, list(declared.rows(n)), found, str(out), seed=seed, seats=seats)
 
 
 @dataclass(frozen=True)
 class BranchJob(Dialogues):
-    """The job of `fork`: makes the branches and writes the report."""
+    """The job of `fork` and `camel ablate`: makes the branches and writes the report."""
 
     name = "fork"
 
@@ -147,22 +158,39 @@ class BranchJob(Dialogues):
         """Return the finished branches."""
         return Branches(self.place, cast("Branching", self.declaration).records)
 
+    def identity(self) -> dict[str, Any]:
+        """Return the identity of the branches, and their number."""
+        return {**super().identity(), "branches": len(self.rows)}
+
+    def forecast(self) -> str:
+        """Return what the branches are expected to need, if they are as long as the recorded conversations."""
+        declared = cast("Branching", self.declaration)
+        used = {
+            id: sum((message.usage for message in one.messages[declared.at - 1 :]), Usage())
+            for id, one in declared.kept.items()
+        }
+        need = sum((used[row[OF]] for row in self.rows), Usage())
+        cost = price.cost(need) if (price := price_of(self.model)) else None
+        return f"{len(self.rows):,} branches, {need.calls:,} calls, {short(need.total)} tokens, {money(cost)}"
+
     def result(self, run: RunFolder) -> BranchFigures:
         """Compute the effects, and write the report into the run's folder."""
         declared, made = cast("Branching", self.declaration), self.branches()
         found = list(made)
+        outcomes = outcomes_of(shifts(found))
+        best = outcomes[0].change if outcomes else ""
         figures = BranchFigures(
             declared.at,
-            _in_words(declared.change, self.seats),
+            {name: _in_words(one, self.seats) for name, one in declared.changes.items()},
             [name_of(one) for one in self.models.values()],
             len({of for of, _, _ in found}),
             len(found),
             len(RunReader(self.place)) - len(found),
-            outcomes_of(made.effects()),
-            _examples(declared, found),
+            outcomes,
+            _examples(declared, [one for one in found if one[1] in (UNCHANGED, best)]),
         )
         if run.on_disk:
-            write_report(run.root, NAME, report(figures), figures.to_json())
+            write_report(run.root, report(figures), figures)
         return figures
 
 
@@ -173,7 +201,7 @@ def _in_words(change: Change, seats: Mapping[str, Model | ModelSpec]) -> str:
     if change.role:
         return f"the role{whose} is {change.role}"
     if change.without:
-        return f"the prompt{whose} lacks “{in_one_line(change.without)}”"
+        return f"without “{in_one_line(change.without)}”{whose}"
     if change.sampling:
         return f"the temperature{whose} is {change.sampling.temperature:g}"
     return f"the model{whose} is {name_of(seats[CHANGED])}" if change.model else ""
@@ -205,24 +233,19 @@ class Branches:
             if not one.excluded:
                 yield one.inputs[OF], one.inputs[KIND], one
 
-    def effect(self, check: Check) -> Shift | None:
+    def effect(self, check: Check, change: str = CHANGED) -> Shift | None:
         """Return the effect of the change on an outcome. None if there are no branches of both kinds.
 
         `check` is a function that returns a number or a bool for a transcript (None leaves it out), the name of an ending such
-        as `done`, of a detector such as `refusal`, `messages`, `tokens`, or `score.NAME`.
+        as `done`, of a detector such as `refusal`, `messages`, `tokens`, or `score.NAME`. `change` is the name of one of
+        several changes.
         """
-        return _effect(self, check)
+        rate = outcome(check)
+        return shift([(of, kind, rate(one)) for of, kind, one in self], change)
 
-    def effects(self) -> dict[str, Shift]:
+    def effects(self, change: str = CHANGED) -> dict[str, Shift]:
         """Return the effects on all endings, findings and scores that occur, and on the number of messages."""
-        read = list(self)
-        branches = [one for _, _, one in read]
-        names = dict.fromkeys(one.stop.reason for one in branches if one.stop)
-        found = {finding.detector for one in branches for finding in detect(one)}
-        names |= dict.fromkeys(name for name in DETECTORS if name in found)
-        names |= dict.fromkeys(f"score.{name}" for one in branches for name in one.scores)
-        made = {name: _effect(read, name) for name in [*names, "messages"]}
-        return {name: one for name, one in made.items() if one is not None}
+        return shifts(self).get(change, {})
 
     def __repr__(self) -> str:
         return f"<Branches of {len(self.of):,} conversations in {self.place!r}>"
@@ -233,14 +256,46 @@ class Branches:
         return facts_html(repr(self), facts, "effect(check) returns the effect on an outcome of your own")
 
 
-def _effect(branches: Iterable[tuple[str, str, Transcript]], check: Check) -> Shift | None:
-    rate = outcome(check)
+def shift(values: Iterable[tuple[str, str, float | None]], change: str) -> Shift | None:
+    """Return the effect of a change, given the conversation, the kind and the outcome of each branch."""
     found: dict[str, dict[str, list[float]]] = {}
-    for of, kind, branch in branches:
-        value = rate(branch)
-        if value is not None:
-            found.setdefault(of, {name: [] for name in KINDS})[kind].append(float(value))
-    return effect_of([(one["unchanged"], one["changed"]) for one in found.values()])
+    for of, kind, value in values:
+        if value is not None and kind in (UNCHANGED, change):
+            found.setdefault(of, {UNCHANGED: [], change: []})[kind].append(float(value))
+    return effect_of([(one[UNCHANGED], one[change]) for one in found.values()])
+
+
+def shifts(branches: Iterable[tuple[str, str, Transcript]]) -> dict[str, dict[str, Shift]]:
+    """Return the effects of each change on all endings, findings and scores that occur, and on the number of messages."""
+    found = [(of, kind, _outcomes(one)) for of, kind, one in branches]
+    seen = {name for _, _, values in found for name in values}
+    names = [
+        *(name for name in (*ENDINGS, *DETECTORS) if name in seen),
+        *sorted(seen - {*ENDINGS, *DETECTORS}),
+    ]
+    made: dict[str, dict[str, Shift]] = {}
+    for change in dict.fromkeys(kind for _, kind, _ in found if kind != UNCHANGED):
+        for name in names:
+            usual = 0.0 if name in ENDINGS or name in DETECTORS else None
+            one = shift(((of, kind, values.get(name, usual)) for of, kind, values in found), change)
+            if one is not None:
+                made.setdefault(change, {})[name] = one
+    return made
+
+
+def _outcomes(one: Transcript) -> dict[str, float | None]:
+    """Return the outcomes of a branch: its ending, its findings (1 each), its scores and its number of messages."""
+    made: dict[str, float | None] = {
+        finding.detector: 1.0 for finding in detect(one) if _is_new(finding, one)
+    }
+    made |= {one.stop.reason: 1.0} if one.stop else {}
+    made |= {f"score.{name}": score.value for name, score in one.scores.items()}
+    return made | {"messages": float(len(one.messages))}
+
+
+def _is_new(finding: Finding, branch: Transcript) -> bool:
+    """Return whether a finding is not in the messages that all branches share."""
+    return finding.index < 0 or finding.index + 1 >= int(branch.inputs.get(AT, 1))
 
 
 def outcome(check: Check) -> Callable[[Transcript], float | bool | None]:
@@ -257,11 +312,7 @@ def outcome(check: Check) -> Callable[[Transcript], float | bool | None]:
         name = check.removeprefix("score.")
         return lambda one: one.scores[name].value if name in one.scores else None
     if check in DETECTORS:
-        # Findings before the branch are the same in all of them.
-        return lambda one: any(
-            finding.index < 0 or finding.index + 1 >= int(one.inputs.get(AT, 1))
-            for finding in detect(one, [check])
-        )
+        return lambda one: any(_is_new(finding, one) for finding in detect(one, [check]))
     known = [*ENDINGS, *DETECTORS, "messages", "tokens"]
     raise InputError(
         f"there is no outcome {shown(check)}{similar(check, known)}. Use an ending, a detector or a function"

@@ -13,8 +13,8 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.model import Model
-from camel.evaluation.comparison import SURE, Effect, Outcomes, outcomes_of, points
-from camel.evaluation.comparison import compare as compare_outcomes
+from camel.detectors import DETECTORS
+from camel.evaluation.branch_report import SURE
 from camel.evaluation.contest_records import AgentsConfig, AskedModel, Group
 from camel.evaluation.findings import Findings, Looker, study_folder
 from camel.generation.config import read_config
@@ -22,8 +22,8 @@ from camel.jobs.budget import Budget
 from camel.jobs.job import KEPT
 from camel.library.execution import finish_job
 from camel.models.spec import ModelSpec, spec_of
-from camel.reports.intervals import Rate
-from camel.reports.numbers import percent
+from camel.reports.intervals import Difference, Rate, holm, paired, wilson
+from camel.reports.numbers import percent, points
 from camel.runs.reader import RunReader
 from camel.storage import inside
 from camel.storage.processes import cores
@@ -31,6 +31,23 @@ from camel.storage.processes import cores
 if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
     from camel.evaluation.study import Study
+
+
+DONE = "ended_done"
+"""Name of a measure that is counted like a behavior: that a conversation ended as done."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """The difference of the rates of one behavior in two runs."""
+
+    measure: str
+    title: str
+    rate: Rate
+    """Rate of the behavior in run `b`."""
+    difference: Difference
+    """Rate in run `b` minus rate in run `a`."""
+    adjusted: float
+    """The p-value of the difference, corrected for the number of comparisons."""
 
 
 class RunComparison(msgspec.Struct, frozen=True):
@@ -110,12 +127,34 @@ def compare(
     That needs no calls. A `judge`, a model or its name, also decides for `tasks` of them which run solved the task better, in
     both orders; its report is written to `out`. `limits` are those of `run_job`, such as `budget_usd`.
     """
-    seen = [_outcomes(run, progress) for run in (a, b)]
-    pairs = len(seen[0].keys() & seen[1].keys())
-    if not pairs:
+    first, second = (_outcomes(run, progress) for run in (a, b))
+    ids = first.keys() & second.keys()
+    if not ids:
         raise InputError(f"{a} and {b} share no conversation id: compare runs of the same scenario or rows")
     names = _names(str(a), str(b))
-    figures = compare_outcomes(seen[0], {names[1]: seen[1]}, {names[1]: ("", "")}, scenario="", model="")
+    measures = [
+        name for name in (*DETECTORS, DONE) if any(name in one for one in (*first.values(), *second.values()))
+    ]
+    differences = [
+        paired(
+            sum(name in first[id] and name not in second[id] for id in ids),
+            sum(name not in first[id] and name in second[id] for id in ids),
+            len(ids),
+        )
+        for name in measures
+    ]
+    rates, others = (
+        {name: wilson(sum(name in one for one in run.values()), len(run)) for name in measures}
+        for run in (first, second)
+    )
+    effects = [
+        Effect(
+            name, DETECTORS[name].title if name in DETECTORS else "Ended as done", others[name], difference, p
+        )
+        for name, difference, p in zip(
+            measures, differences, holm([one.p for one in differences]), strict=True
+        )
+    ]
     asked, models = _judge(judge)
     judged = None
     if asked is not None:
@@ -127,7 +166,7 @@ def compare(
         config = AgentsConfig(tasks=tasks, seed=seed)
         job = AgentsEvaluation(str(out), (contest,), config, models, asked, {}, (asked,))
         judged = finish_job(job, progress=progress, **limits)
-    return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
+    return RunComparison(*names, len(ids), rates, effects, judged)
 
 
 def read_judges(names: Sequence[str], *, batch: bool = False) -> tuple[list[str | ModelSpec], Budget]:
@@ -158,12 +197,17 @@ def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Mode
     return AskedModel(model.name, "judge", model.context_tokens), {"judge": model}
 
 
-def _outcomes(run: str | Path, progress: bool) -> Outcomes:
-    """Run the detectors on a run, and return what they find in each conversation."""
+def _outcomes(run: str | Path, progress: bool) -> dict[str, Collection[str]]:
+    """Run the detectors on a run, and return the behaviors, and perhaps `DONE`, of each conversation."""
     records = RunReader(run)
     kept = inside.path(study_folder(records.folder), KEPT)
     finish_job(Findings(str(kept), records.folder.address, cores()), progress=progress)
-    return outcomes_of(Looker(records, kept).tables())
+    shown: dict[str, Collection[str]] = {}
+    for one in Looker(records, kept).tables():
+        columns = (one.table[name].to_pylist() for name in ("id", "stop", "findings"))
+        for id, stop, findings in zip(*columns, strict=True):
+            shown[id] = {finding["detector"] for finding in findings} | ({DONE} if stop == "done" else set())
+    return shown
 
 
 def _names(a: str, b: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from camel._version import __version__
 from camel.reports import blocks as kinds
 from camel.reports.blocks import Block, Cell, Inline, Report, Span, spans_of
+from camel.reports.intervals import ReportFigures
 from camel.reports.markdown import render_markdown
 from camel.reports.plots import LOOK, Plot, drawn, write_plots
 from camel.storage import inside
@@ -235,13 +236,13 @@ REPORTS = {"study": "Study", "evaluation": "Evaluation"}
 """Reports that are in a run's folder by default, each in a folder with its name."""
 
 
-def write_report(folder: Path, name: str, report: Report, figures: bytes) -> None:
-    """Write `<name>.html`, `<name>.md`, `<name>.json` and the folder `plots`.
+def write_report(folder: Path, report: Report, figures: ReportFigures) -> None:
+    """Write the files of a report, `<figures.file>.html`, `.md` and `.json`, and the folder `plots`.
 
     If the folder is in that of its run, the page links to the run's folder and to its other reports. In the explorer, the link
     opens the page of the run.
     """
-    pictures = {plot.name: drawn(plot) for plot in report.plots}
+    name, pictures = figures.file, {plot.name: drawn(plot) for plot in report.plots}
     write_plots(folder, report.plots, pictures)
     at_home = bool(report.run) and folder.absolute().parent.name == report.run
     others = [
@@ -252,4 +253,4 @@ def write_report(folder: Path, name: str, report: Report, figures: bytes) -> Non
     page = render_html(report, pictures, name=name, run_link="../" if at_home else "", others=others)
     inside.write(folder, f"{name}.md", render_markdown(report))
     inside.write(folder, f"{name}.html", page)
-    inside.write(folder, f"{name}.json", figures)
+    inside.write(folder, f"{name}.json", figures.to_json())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb, sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,6 +21,9 @@ UNSEEN = 0.25
 
 class ReportFigures(msgspec.Struct, frozen=True):
     """Base class of the figures of a report, which are stored next to it."""
+
+    file: ClassVar[str] = ""
+    """The name of the report's files, without their endings."""
 
     def to_json(self) -> bytes:
         """Return the figures as indented JSON."""

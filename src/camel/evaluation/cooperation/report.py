@@ -18,7 +18,6 @@ from camel.reports.numbers import counted, money, percent, points
 from camel.reports.plots import Plot, lines, svg
 from camel.reports.plots import plot as plot_of
 
-NAME = "cooperation"
 SURE = 0.05
 EQUAL = 0.02
 """Largest difference of the methods' tokens that still counts as equal."""
@@ -76,6 +75,7 @@ class MethodFigures(msgspec.Struct, frozen=True):
 class CooperationFigures(ReportFigures, frozen=True):
     """All figures of a comparison, as stored in `cooperation.json`."""
 
+    file = "cooperation"
     methods: list[MethodFigures]
     baseline: str
     """The method with which the others are compared. Empty if there is none."""

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -26,7 +26,7 @@ from camel.core.model import Model
 from camel.engine.stage import write_lines
 from camel.evaluation.cooperation.exercises import Check, Exercise, digest
 from camel.evaluation.cooperation.methods import Attempts, Method, Purse
-from camel.evaluation.cooperation.report import NAME, CooperationFigures, ProblemSolution, figures_of, report
+from camel.evaluation.cooperation.report import CooperationFigures, ProblemSolution, figures_of, report
 from camel.evaluation.humaneval.judging import ProgramJudge
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
@@ -37,7 +37,6 @@ from camel.reports.html import write_report
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 from camel.sandbox.process import Sandbox
-from camel.storage.store import absolute_place
 
 SOLUTIONS, CHECKED = "solutions", "checked-"
 BLOCK = 50
@@ -218,12 +217,8 @@ class Cooperation(Job):
             sum(bool(one.error) for one in solved),
         )
         if run.on_disk:
-            write_report(run.root, NAME, report(made), made.to_json())
+            write_report(run.root, report(made), made)
         return made
-
-    def absolute(self) -> Cooperation:
-        """Return a copy with an absolute path."""
-        return replace(self, place=absolute_place(self.place))
 
     @property
     def title(self) -> str:

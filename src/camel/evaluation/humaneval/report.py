@@ -21,7 +21,7 @@ from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.records import JudgedProblem, Sample
 from camel.jobs.state import price_of
 from camel.reports.blocks import TEXTS, Cell, Grid, Inline, Muted, Span
-from camel.reports.intervals import wilson
+from camel.reports.intervals import ReportFigures, wilson
 from camel.reports.numbers import bounds
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ def passing(n: int, passed: Sequence[int], ks: Sequence[int]) -> list[Passing]:
     return found
 
 
-PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
 SHOWN = 3
 """Number of samples that the report shows for each kind of result."""
@@ -125,9 +124,10 @@ class ShownSample(msgspec.Struct, frozen=True):
     answer: str
 
 
-class HumanEvalReport(msgspec.Struct, frozen=True):
+class HumanEvalReport(ReportFigures, frozen=True):
     """All figures, as stored in `humaneval.json`."""
 
+    file = "humaneval"
     model: str
     n: int
     problems: int
@@ -152,10 +152,6 @@ class HumanEvalReport(msgspec.Struct, frozen=True):
     """Whether programs ran in the sandbox."""
     examples: list[ShownSample]
     paper: tuple[PaperTable3Row, ...] = PAPER
-
-    def to_json(self) -> bytes:
-        """Return the figures as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
 def check_extra() -> None:

@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 
@@ -41,7 +41,6 @@ from camel.evaluation.humaneval.records import (
     Sample,
 )
 from camel.evaluation.humaneval.report import (
-    FIGURES,
     SUITES,
     WORDS,
     HumanEvalReport,
@@ -61,7 +60,6 @@ from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
 from camel.sandbox.process import Sandbox
-from camel.storage.store import absolute_place
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
@@ -191,7 +189,7 @@ def _method(made: HumanEvalReport) -> list[kinds.Block]:
         kinds.Heading("Method"),
         kinds.Paragraph(kinds.TEXTS["humaneval"]["method"].format(where=where)),
         kinds.Paragraph(
-            kinds.styled("{}. Fingerprint `{}`. All figures are in `{}`.", used, made.fingerprint, FIGURES)
+            kinds.styled("{}. Fingerprint `{}`. All figures are in `humaneval.json`.", used, made.fingerprint)
         ),
         kinds.settings_block(made.config),
     ]
@@ -385,12 +383,8 @@ class HumanEval(Job):
     def result(self, run: RunFolder) -> HumanEvalReport:
         """Compute the figures, write the report, and return the figures."""
         made = report_of(self)
-        write_report(run.root, "humaneval", report(made), made.to_json())
+        write_report(run.root, report(made), made)
         return made
-
-    def absolute(self) -> HumanEval:
-        """Return a copy with an absolute path."""
-        return replace(self, place=absolute_place(self.place))
 
     @property
     def title(self) -> str:

@@ -20,8 +20,6 @@ from camel.reports.numbers import points as points_of
 from camel.reports.plots import SIDE_A, SIDE_B, Plot, heat
 from camel.training.emergence.results import Figures, Line
 
-PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
-
 
 def report(made: Figures) -> kinds.Report:
     """Build the report of an emergence study."""

@@ -433,7 +433,7 @@ class Emergence(Job):
         prompts = self.contest().prompts
         used = {name: prompts[name] for name in ("judge", "again", "single-shot")}
         write_evidence(self.out, used, pairs, verdicts)
-        write_report(self.out, "emergence", report(made), made.to_json())
+        write_report(self.out, report(made), made)
         return made
 
     def price(self, name: str) -> Price | None:

@@ -115,6 +115,7 @@ class Subject(msgspec.Struct, frozen=True):
 class Figures(ReportFigures, frozen=True):
     """All figures of a study."""
 
+    file = "emergence"
     config: dict[str, Any]
     """Settings of the study, without private paths, because reports are shared."""
     models: list[ChainModel]
