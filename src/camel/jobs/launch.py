@@ -61,7 +61,10 @@ class Launch:
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
         self.view = view or View()
-        for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
+        for spec in (one for one in job.models.values() if isinstance(one, ModelSpec)):
+            spec.check_hosts()
+            if not spec.is_here:
+                continue
             if options.address:
                 raise InputError(f"'{spec.name}' runs only on this machine: for a cluster, use NAME@URL")
             if spec.batch:

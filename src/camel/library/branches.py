@@ -23,6 +23,7 @@ from camel.generation.branches import AT, CHANGED, KIND, KINDS, OF, Branching
 from camel.generation.dialogues import Dialogues
 from camel.jobs.state import name_of
 from camel.library.execution import finish_job
+from camel.models.command import COMMAND
 from camel.models.local import ALIAS, LOCAL
 from camel.models.spec import ModelSpec, find_spec, spec_of
 from camel.reports.html import write_report
@@ -269,4 +270,6 @@ def recorded_spec(records: Sequence[Transcript]) -> ModelSpec:
         raise InputError(
             f"the conversations were made by {len(names) or 'unknown'} models ({', '.join(names)}): pass using=MODEL"
         )
+    if names[0].startswith(COMMAND) or "@http" in names[0]:  # the run may have another author
+        raise InputError(f"the conversations were made by {shown(names[0])}: pass using=MODEL")
     return find_spec(LOCAL if names[0] == ALIAS else names[0])

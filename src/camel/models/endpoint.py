@@ -40,13 +40,14 @@ def proxy_for(url: str) -> str | None:
     """Return the proxy that the environment sets for `url`. Cached, because a lookup costs more than a call."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if _is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
+    if is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
         return None
     proxy = urllib.request.getproxies().get(parts.scheme)
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is that of this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
