@@ -9,7 +9,7 @@ import typer
 
 from camel.cli import options as shared
 from camel.cli.options import argument, flag, option
-from camel.cli.output import echo, table
+from camel.cli.output import echo, escaped, table
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _print_results(pairs: Path, out: Path | None, as_json: bool) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(made.to_json() if out.suffix == ".json" else votes_csv(pairs).encode())
     if as_json:
-        typer.echo(made.to_json().decode())
+        typer.echo(escaped(made.to_json()))
         return
     _show(made)
 
