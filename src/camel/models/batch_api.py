@@ -109,7 +109,8 @@ class BatchApi:
                 if not isinstance(id := field_of(found, "custom_id"), str):
                     continue
                 try:
-                    yield id, self._outcome(found)
+                    outcome = self._outcome(found)
+                    yield id, self._chat.redacted(outcome) if isinstance(outcome, Reply) else outcome
                 except ModelError as error:
                     yield id, error
 

@@ -62,7 +62,7 @@ class RunJournals:
         """Raise an `InputError` if journals cannot be written. Check this before any call is paid for."""
         probe = self.root / f".room-{new_attempt()}"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             probe.write_bytes(bytes(_ROOM))
         except OSError as error:
             raise InputError(
