@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +56,9 @@ def vote(
         typer.echo(f"{links.pairs:,} {'pair' if links.pairs == 1 else 'pairs'} to vote on at {links.anybody}")
         for name, link in links.own.items():
             typer.echo(f"for {name}: {link}")
-        typer.echo(f"Press Ctrl-C to stop; the same command continues. Results: camel vote {pairs} --results")
+        typer.echo(
+            f"Press Ctrl-C to stop; the same command continues. Results: camel vote {shlex.quote(str(pairs))} --results"
+        )
 
     serve(
         pairs,

@@ -6,6 +6,7 @@ be resumed only with the same ones. Endpoints, concurrency and budgets can chang
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -323,7 +324,9 @@ def last_stage(scenario: Scenario) -> str:
 def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     """Read a configuration file. Errors name the file and the field. If `local` is true, another model will be used. A
     scenario's folder is searched next to the file first, then in the current folder."""
-    table = read_table(path, missing=f"there is no such file. Create one with `camel init {path}`")
+    table = read_table(
+        path, missing=f"there is no such file. Create one with `camel init {shlex.quote(str(path))}`"
+    )
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):
@@ -360,7 +363,7 @@ def check_place(path: Path, config: GenerateConfig) -> None:
         return
     if RunFolder(beside).exists and not RunFolder(here).exists:
         raise InputError(
-            f"there is no run '{here}' here, but one next to '{path}': --out {beside} resumes it, --out {here} starts another"
+            f"there is no run '{here}' here, but one next to '{path}': --out {shlex.quote(str(beside))} resumes it, --out {shlex.quote(str(here))} starts another"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ class Launch:
         """The log entry about the end of the job."""
         if is_locked(self.folder.root):
             raise InputError(
-                f"another process is working on '{self.folder.address}': wait for it, or stop it with `camel run stop {self.folder.address}`"
+                f"another process is working on '{self.folder.address}': wait for it, or stop it with `camel run stop {shlex.quote(self.folder.address)}`"
             )
 
     def run(self) -> Outcome:
@@ -195,7 +196,10 @@ class Launch:
             clock, before, state = time.monotonic(), state, (runner.workers, runner.halt.paused)
             endpoints.look(runner.replicas())
             if state[1] and not before[1]:
-                self._tell("paused", f"paused: no new calls until `camel run resume {self.folder.address}`")
+                self._tell(
+                    "paused",
+                    f"paused: no new calls until `camel run resume {shlex.quote(self.folder.address)}`",
+                )
             elif before[1] and not state[1]:
                 self._tell("unpaused", "resumed after a pause")
             self._tell_adjustments()

@@ -32,7 +32,7 @@ class Source:
     """Seconds between two updates."""
     first: tuple[str, ...] = ()
     """The last known URLs."""
-    check: Callable[[Sequence[str]], None] = staticmethod(lambda urls: None)
+    check: Callable[[Sequence[str]], None] | None = None
     """Raises an `InputError` for URLs that a list may not name, after it has changed."""
 
     def look(self) -> tuple[str, ...]:
@@ -94,7 +94,8 @@ class Listed(Source):
                 ) from None
         if not urls:
             raise InputError(f"{what} is empty: write one URL per line")
-        self.check(urls)
+        if self.check:
+            self.check(urls)
         self._stamp = stamp
         return _unique(urls)
 

@@ -9,17 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from camel.core.checks import shown
+import msgspec
+
 from camel.core.errors import InputError
-from camel.core.toml import read_table
+from camel.core.toml import convert_table, read_table
 from camel.models.dialects import is_key_of
 from camel.models.endpoint import is_loopback
 
 _chosen: set[str] = set()
 """Hosts of this process's command line."""
+
+
+class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The user's settings file."""
+
+    trust_hosts: tuple[str, ...] = ()
 
 
 def choose_hosts(hosts: Iterable[str] | None) -> None:
@@ -41,10 +47,8 @@ def settings_file() -> Path:
 def trusted_hosts() -> tuple[str, ...]:
     """Return the hosts of `--trust-host` and of `trust_hosts` in the user's settings."""
     path = settings_file()
-    listed: Any = read_table(path).get("trust_hosts", []) if path.is_file() else []
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise InputError(f"{path}: trust_hosts must be a list of host names, not {shown(listed)}")
-    return tuple(sorted({*_chosen, *(one.lower() for one in listed)}))
+    settings = convert_table(read_table(path), UserSettings, path) if path.is_file() else UserSettings()
+    return tuple(sorted({*_chosen, *(one.lower() for one in settings.trust_hosts)}))
 
 
 def host_of(url: str) -> str:
@@ -58,7 +62,7 @@ def check_host(url: str, variables: Iterable[str], trusted: Collection[str]) -> 
     if is_loopback(host) or any(host == one or host.endswith(f".{one}") for one in trusted):
         return
     how = f'--trust-host {host} allows it, or trust_hosts = ["{host}"] in {settings_file()}'
-    if not urlsplit(url).scheme == "https":
+    if urlsplit(url).scheme != "https":
         raise InputError(f"a file names the host {host} over plain http, which others can read: {how}")
     for variable in sorted(variables):
         if not is_key_of(variable, url):
