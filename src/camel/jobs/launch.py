@@ -101,9 +101,14 @@ class Launch:
         for line in self.watcher.forecast():
             self.view.note(line)
         self._begin()
+        is_run = self.folder.exists
         try:
             with self.view, self._place():
                 outcome = run_now(self._work(), lambda: self.runner.halt.set(STOPPED))
+                if is_run and not self.folder.exists:
+                    raise InputError(
+                        f"'{self.folder.address}' was moved or removed while the run wrote to it: put it back, and merge what was written since"
+                    )
                 last = self.watcher.now("complete" if outcome.complete else "stopped")
                 self.view.show(last)
         except CamelError as error:
