@@ -11,8 +11,11 @@ import os
 import resource
 import shlex
 import stat
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,11 @@ import pytest
 
 from camel import ChatModel, Choice, InputError, Model, Reply, Request, RolePlaying, generate
 from camel.cli import output, session
-from camel.core.errors import ModelError, ReplyTooLarge
+from camel.core.errors import ReplyTooLarge
 from camel.core.history import History
 from camel.core.judge import read_choice, read_ruling
 from camel.core.message import Sampling, Usage
+from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.doctor import CheckResult
 from camel.doctor.target import find_target
@@ -224,7 +228,7 @@ def test_row_4_commands_refuse_before_they_send(home: Path):
 @pytest.mark.parametrize("name", ["a@https://evil.example/v1", "command:touch owned"])
 def test_row_4_a_run_or_a_society_names_no_endpoint(name: str, home: Path):
     speaker = {"name": "a", "role": "r", "model": name}
-    told = {"id": "1", "task": {"text": "t"}, "speakers": [speaker], "messages": []}
+    told = {"id": "1", "task": {"original": "t"}, "speakers": [speaker], "messages": []}
     with pytest.raises(InputError, match="using="):
         recorded_spec([msgspec.convert(told, Transcript)])
     Path("society.toml").write_text(f'model = "{name}"\n[[members]]\nname = "A"\n[[members]]\nname = "B"\n')
@@ -282,6 +286,29 @@ def parquet_of(path: Path, **how: Any) -> None:
     pq.write_table(pa.table({"messages": column}), path, store_schema=False, **how)
 
 
+READ = """
+import resource, sys
+from itertools import islice
+from pathlib import Path
+from camel.core.errors import InputError
+from camel.formats.containers import documents_in
+from camel.record.parquet import arrow
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+arrow("pyarrow.parquet")
+before, result = peak(), "read"
+try:
+    for document in islice(documents_in(Path(sys.argv[1])), 100):
+        document.row()
+except InputError:
+    result = "refused"
+print(result, peak() - before)
+"""
+"""A program that reads a file, and prints what came of it and how much memory that took."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tar", "lines", "array", "parquet in one row", "parquet"])
 def test_row_7_small_files_do_not_fill_the_memory(kind: str, tmp_path: Path):
@@ -295,14 +322,10 @@ def test_row_7_small_files_do_not_fill_the_memory(kind: str, tmp_path: Path):
     else:
         parquet_of(path, nested=kind == "parquet in one row")
     assert path.stat().st_size < 4 * 2**20
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if kind == "parquet":  # each row may be read: not all at once
-        assert next(containers.documents_in(path)).row()
-    else:
-        with pytest.raises(InputError):
-            for document in containers.documents_in(path):
-                document.row()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 2**10
+    done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
+    result, kilobytes = done.stdout.split()
+    assert result == ("read" if kind == "parquet" else "refused"), "each row may be read, but not all at once"
+    assert int(kilobytes) < 300 * 2**10
 
 
 def test_row_7_an_archive_unpacks_to_a_multiple_of_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -367,22 +390,25 @@ def test_row_9_a_quoted_ruling_is_not_a_ruling():
 def test_row_10_nested_lists_in_a_stream(line: bytes):
     stream = StreamedReply()
     with pytest.raises(ReplyTooLarge):
-        for _ in range(16):
-            list(stream.feed(line % (b"[]," * 300_000)))
+        list(chain.from_iterable(stream.feed(line % (b"[]," * 300_000)) for _ in range(16)))
 
 
 async def test_row_11_an_echoed_key_is_not_kept():
-    async with serving([good(f"Solution: your key is {KEY}", model=KEY)]) as server:
-        async with ChatModel("m", base_url=server.url, api_key=KEY) as model:
-            reply = await model.reply(ask())
+    async with (
+        serving([good(f"Solution: your key is {KEY}", model=KEY)]) as server,
+        ChatModel("m", base_url=server.url, api_key=KEY) as model,
+    ):
+        reply = await model.reply(ask())
     assert KEY not in msgspec.json.encode(reply).decode()
     assert reply.choices[0].content == "Solution: your key is [key]"
 
 
 async def test_row_11_a_word_is_not_a_key():
-    async with serving([good("none of them")]) as server:
-        async with ChatModel("m", base_url=server.url, api_key="none") as model:
-            assert (await model.reply(ask())).choices[0].content == "none of them"
+    async with (
+        serving([good("none of them")]) as server,
+        ChatModel("m", base_url=server.url, api_key="none") as model,
+    ):
+        assert (await model.reply(ask())).choices[0].content == "none of them"
 
 
 # --- 12, 13: files and text -------------------------------------------------------------------------------------------
@@ -393,7 +419,7 @@ def test_row_12_saving_writes_through_no_link(tmp_path: Path):
     victim.write_text("mine")
     (tmp_path / ".talk.json.tmp").symlink_to(victim)
     session.check_file(tmp_path / "talk.json")
-    session._write(tmp_path / "talk.json", Transcript(id="1"))
+    session._write(tmp_path / "talk.json", Transcript("1", Task("t"), []))
     assert victim.read_text() == "mine"
     assert json.loads((tmp_path / "talk.json").read_text())["id"] == "1"
 
@@ -429,7 +455,7 @@ class Mover(Model):
     async def reply(self, request: Request) -> Reply:
         if not self.moved:
             self.moved = True
-            os.rename("run", "elsewhere")
+            os.rename("run", "elsewhere")  # noqa: PTH104
         return Reply((Choice("CAMEL_TASK_DONE"),), Usage(1, 1, 0, 1), "mover")
 
 
@@ -437,7 +463,7 @@ def test_row_17_a_run_whose_folder_was_moved_is_not_complete(tmp_path: Path, mon
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
     play = RolePlaying("Discuss <x>", assistant="A", user="B")
-    with pytest.raises((InputError, ModelError, OSError)):
+    with pytest.raises(InputError, match="moved"):
         generate(play, inputs=[{"x": "a"}], model=Mover(), out="run", progress=False)
 
 
