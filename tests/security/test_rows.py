@@ -417,11 +417,11 @@ async def test_row_11_a_word_is_not_a_key():
 def test_row_12_saving_writes_through_no_link(tmp_path: Path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    (tmp_path / ".talk.json.tmp").symlink_to(victim)
-    session.check_file(tmp_path / "talk.json")
-    session._write(tmp_path / "talk.json", Transcript("1", Task("t"), []))
+    (tmp_path / ".x.json.tmp").symlink_to(victim)
+    session.check_file(tmp_path / "x.json")
+    session._write(tmp_path / "x.json", Transcript("1", Task("t"), []))
     assert victim.read_text() == "mine"
-    assert json.loads((tmp_path / "talk.json").read_text())["id"] == "1"
+    assert json.loads((tmp_path / "x.json").read_text())["id"] == "1"
 
 
 HIDDEN = [*map(chr, (*range(0x80, 0xA0), 0x1B, 0x61C, 0x200E, 0x202E, 0x2066, 0xE0001, 0xE0041, 0xE007F))]
@@ -472,7 +472,7 @@ def test_row_17_a_run_whose_folder_was_moved_is_not_complete(tmp_path: Path, mon
 
 @pytest.mark.parametrize(("folder", "rights"), [(None, 0), (0o750, 0o050), (0o755, 0o055)])
 def test_row_18_files_of_a_run_are_private(tmp_path: Path, folder: int | None, rights: int):
-    """A new run is its owner's. A folder that somebody made keeps its permissions, and files follow."""
+    """A new run is its owner's. A folder that exists keeps its permissions, and files follow."""
     before = os.umask(0)
     try:
         if folder is not None:
