@@ -141,7 +141,9 @@ def test_a_loop_that_goes_down_ends_the_waits_too(tmp_path: Path, monkeypatch: p
     assert [type(error) for error in ended] == [asyncio.CancelledError]
 
 
-async def test_others_may_read_a_journal_and_nobody_may_run_it(tmp_path: Path):
+@pytest.mark.parametrize(("folder", "file"), [(0o755, 0o644), (0o750, 0o640), (0o700, 0o600)])
+async def test_others_may_read_a_journal_if_they_may_its_folder(tmp_path: Path, folder: int, file: int):
+    os.chmod(tmp_path, folder)  # noqa: PTH101
     before = os.umask(0o022)
     try:
         log = Journal(tmp_path / "log")
@@ -149,7 +151,7 @@ async def test_others_may_read_a_journal_and_nobody_may_run_it(tmp_path: Path):
         await log.close()
     finally:
         os.umask(before)
-    assert stat.S_IMODE(log.path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(log.path.stat().st_mode) == file
 
 
 async def test_each_group_is_synced_and_the_name_once(

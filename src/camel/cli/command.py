@@ -33,6 +33,7 @@ ONCE = ("--json", "--retry-failed", "--accept-change", "--force", "--reuse-lists
 """Options that the resume command does not repeat."""
 
 _CALLS: dict[str, Any] = {
+    "trust_host": shared.TrustHost,
     "concurrency": shared.Concurrency,
     "budget_usd": shared.BudgetUsd,
     "budget_tokens": shared.BudgetTokens,
@@ -53,6 +54,7 @@ class Invocation:
     """A long command as it was called: its context and the options that all long commands share."""
 
     context: typer.Context
+    trust_host: list[str] | None = None
     concurrency: int | None = None
     budget_usd: float | None = None
     budget_tokens: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +62,7 @@ def _generated(context: typer.Context, folder: Path) -> str:
     settings = read_config(config).adjusted(local=True)
     typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
     how = Invocation(context=context)
-    options = how.options(settings.run.concurrency, resume=f"camel generate {config}")
+    options = how.options(settings.run.concurrency, resume=f"camel generate {shlex.quote(str(config))}")
     start(how, settings, options)
     typer.echo(
         "The model is tiny: a grammar keeps its format right, but what it says is mostly nonsense. "

@@ -24,6 +24,7 @@ def doctor(
     config: Annotated[Path | None, argument("CONFIG.toml", "Configuration file to check.")] = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
+    trust_host: shared.TrustHost = None,
     local: shared.Local = False,
     context: shared.Context = None,
     address: shared.Address = "",

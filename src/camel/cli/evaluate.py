@@ -260,11 +260,14 @@ def emergence(
     dry_run: shared.DryRun = False,
 ) -> None:
     """Measure what each added dataset teaches a model (Table 2)."""
+    from camel.models.connect import split_name
+    from camel.models.trust import choose_urls
     from camel.training.emergence.emergence_config import read_config
     from camel.training.emergence.experiment import Emergence
 
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
     settings, in_flight = read_config(config, **given), call.concurrency or 16
+    choose_urls(split_name(one)[1] for one in (*(judge or ()), writer) if "@http" in one)
     job = Emergence(settings, base_url=base_url, say=call.print, concurrency=in_flight)
 
     def announce() -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,7 +133,7 @@ def export(
     if committed < planned and not where:
         typer.echo(
             f"camel: the run is unfinished: {committed:,} of {planned:,} conversations are done. Resume it "
-            f"(`camel run status {run}` shows how), then export again",
+            f"(`camel run status {shlex.quote(str(run))}` shows how), then export again",
             err=True,
         )
 
@@ -174,7 +175,7 @@ def _write_site(
     typer.echo(f"{part}{counted(there if part else shown, 'conversation')} in {out / 'index.html'}")
     if hidden:
         typer.echo(
-            f"conversations labeled {', '.join(hidden)} are excluded: --acknowledge {hidden[0]} includes them"
+            f"conversations labeled {', '.join(hidden)} are excluded: --acknowledge {shlex.quote(hidden[0])} includes them"
         )
 
 
@@ -235,9 +236,9 @@ def _stage_of(folder: RunFolder, language: str = "") -> str:
             return stage
     if language:
         raise InputError(
-            f"'{folder.address}' has no translation {language!r}: make it with `camel translate {folder.address} --to {language}`"
+            f"'{folder.address}' has no translation {language!r}: make it with `camel translate {shlex.quote(folder.address)} --to {shlex.quote(language)}`"
         )
     raise InputError(
-        f"'{folder.address}' has nothing to export yet: no shard is complete. `camel run status {folder.address}` shows how to "
+        f"'{folder.address}' has nothing to export yet: no shard is complete. `camel run status {shlex.quote(folder.address)}` shows how to "
         "resume the run"
     )

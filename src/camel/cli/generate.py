@@ -84,5 +84,5 @@ def _done(job: Generation, outcome: Outcome) -> Iterator[str]:
     yield f"complete: {counted(total, last.removesuffix('s'))} in {job.place}" + (
         f", {lost:,} of them failed and not exported" if lost else ""
     )
-    yield f"next    camel explore {run}"
-    yield f"        camel export {run} dataset FOLDER"
+    yield f"next    camel explore {shlex.quote(str(run))}"
+    yield f"        camel export {shlex.quote(str(run))} dataset FOLDER"

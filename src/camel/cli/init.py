@@ -52,9 +52,9 @@ def init(
     typer.echo(f"wrote {file}. Next:")
     if answers.key_variable and not os.environ.get(answers.key_variable):
         typer.echo(f"  export {answers.key_variable}=…")
-    typer.echo(f"  camel doctor {name}")
-    typer.echo(f"  camel plan {name}")
-    typer.echo(f"  camel generate {name}")
+    typer.echo(f"  camel doctor {shlex.quote(str(name))}")
+    typer.echo(f"  camel plan {shlex.quote(str(name))}")
+    typer.echo(f"  camel generate {shlex.quote(str(name))}")
 
 
 def _choose_model(local: bool, model: str, base_url: str, key_variable: str) -> Answers:

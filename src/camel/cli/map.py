@@ -95,7 +95,7 @@ def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], fo
     folder.settings()
     source = path_of(folder, of)
     if not source.is_file():
-        raise InputError(f"there is no map yet: make it with `camel map {run} --of {of}`")
+        raise InputError(f"there is no map yet: make it with `camel map {shlex.quote(str(run))} --of {of}`")
     release = Release(bool(acknowledge), canary_of(folder) if acknowledge else "")
     written = export_map(source, Path(out), format, release=release, force=force)
     typer.echo(f"{written.rows:,} {of} of {counted(written.conversations, 'conversation')} in {written.path}")

@@ -79,6 +79,13 @@ def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> A
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
+def _choose_hosts(hosts: list[str] | None) -> list[str] | None:
+    from camel.models.trust import choose_hosts
+
+    choose_hosts(hosts)
+    return hosts
+
+
 def flag(name: str, help: str) -> Any:
     """Return an option without a value, off by default."""
     return typer.Option(name, help=help)
@@ -99,6 +106,7 @@ ScenarioPlace = Annotated[str, argument("NAME", "Name of an included scenario, o
 
 ModelName = Annotated[str, option("Model: NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME, command:PROGRAM, or local (same as --local).", "MODEL", envvar="CAMEL_MODEL", autocompletion=complete_models)]
 BaseUrl = Annotated[str, option("Base URL of the endpoint. The API key is read from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL")]
+TrustHost = Annotated[list[str] | None, option("Trust this host, which a file names, with the API key.", "HOST", callback=_choose_hosts)]
 Dialect = Annotated[str, option("API format of the endpoint, such as openai or anthropic.", "NAME")]
 Local = Annotated[bool, flag("--local", "Use SmolLM2-135M on this machine; needs no API key.")]
 Batch = Annotated[bool, flag("--batch", "Use the provider's batch API: about half the price, replies within 24 hours.")]

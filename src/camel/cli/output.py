@@ -15,7 +15,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 def visible(text: str) -> str:
@@ -56,8 +58,15 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[i
         echo("  ".join(cells).rstrip())
 
 
+def escaped(data: bytes) -> str:
+    """Return JSON as text whose control characters are escaped, which leaves its value the same. Line breaks remain."""
+    import json
+
+    return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], data.decode())
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON in one line."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(value).decode())
+    typer.echo(escaped(msgspec.json.encode(value)))

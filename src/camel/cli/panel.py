@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from camel.cli.output import echo, visible
+from camel.cli.output import echo, escaped, visible
 from camel.jobs.progress import Printed, Snapshot, StageState, View, progress_of
 from camel.models.replica import ReplicaState, ReplicaTotals
 from camel.reports.numbers import counted, duration, money, short
@@ -88,7 +88,7 @@ class JsonLines(_ConsoleView):
     def event(self, entry: dict[str, Any]) -> None:
         """Print an event."""
         # Not through rich, which would wrap and color it.
-        self.console.file.write(msgspec.json.encode(entry).decode() + "\n")
+        self.console.file.write(escaped(msgspec.json.encode(entry)) + "\n")
         self.console.file.flush()
 
     def note(self, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,7 +45,7 @@ def run() -> None:
 
 def pause(run: shared.RunPlace) -> None:
     """Pause a run: it makes no new calls until you resume it."""
-    _request(run, "pause", f"paused: no new calls until camel run resume {run}", "pauses")
+    _request(run, "pause", f"paused: no new calls until camel run resume {shlex.quote(run)}", "pauses")
 
 
 def resume(run: shared.RunPlace) -> None:
@@ -113,7 +114,7 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
         old = "unknown" if now.age is None else f"{duration(now.age)} old"
         echo(
             f"figures {old}: only committed results are visible from this machine. "
-            f"Run camel run status {now.run} where the run is executing for live figures.",
+            f"Run camel run status {shlex.quote(now.run)} where the run is executing for live figures.",
         )
     for replica in now.replicas:
         if now.state == "working" and replica.state != "closed":
@@ -123,7 +124,7 @@ def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
             f"journal {now.journals} ({JOURNALS}): only this folder shows whether a process is working on the run",
         )
     if now.paused:
-        echo(f"paused  continue with camel run resume {now.run}")
+        echo(f"paused  continue with camel run resume {shlex.quote(now.run)}")
     if now.forked_from:
         echo(f"forked  from {now.forked_from}")
     if now.log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,7 @@ def new(
 
     folder = scaffold(Path(path) if "/" in path else path, title)
     made = "".join(f"\n  {file}" for file in sorted(folder.iterdir()))
-    echo(f"created {folder}:{made}\nedit them, then run camel scenarios check {folder}")
+    echo(f"created {folder}:{made}\nedit them, then run camel scenarios check {shlex.quote(str(folder))}")
 
 
 @app.command(cls=HelpCommand)

@@ -30,6 +30,7 @@ def serve(
     threads: Annotated[int | None, option("Number of CPU threads.", "N")] = None,
     model: shared.ModelName = "",
     base_url: shared.BaseUrl = "",
+    trust_host: shared.TrustHost = None,
     value: ValueOption = None,
     allow: shared.Allow = None,
     out: shared.Out = "",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from camel.core.transcript import Transcript
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.person import PERSON
 from camel.models.spec import ModelSpec, find_spec
+from camel.storage.files import replacing
 
 _REASONS = {
     signal.Signals[name]: reason
@@ -245,19 +247,15 @@ def check_file(path: Path) -> Path:
     try:
         if path.is_dir():
             raise IsADirectoryError("it is a folder")
-        _temporary(path).touch()
-        _temporary(path).unlink()
+        with TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise InputError(f"--save cannot write '{path}': {error.strerror or error}") from None
     return path
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.tmp")
-
-
 def _write(path: Path, transcript: Transcript) -> None:
     """Write the transcript to a temporary file, then replace `path` by it."""
     data = transcript.to_json() if path.suffix == ".json" else transcript.to_markdown().encode()
-    _temporary(path).write_bytes(data)
-    _temporary(path).replace(path)
+    with replacing(path) as file:
+        file.write(data)

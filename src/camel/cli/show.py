@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
@@ -46,10 +47,12 @@ def show(
     try:
         found = records[id].transcript
     except KeyError:
-        advice = f"camel show {run} lists the first ids, camel explore {run} finds others"
+        advice = f"camel show {shlex.quote(run)} lists the first ids, camel explore {shlex.quote(run)} finds others"
         raise InputError(f"'{run}' has no conversation {id!r}: {advice}") from None
     if hidden := _hidden(found, labels):
-        raise InputError(f"conversation '{id}' is labeled '{hidden}': add --acknowledge {hidden} to read it")
+        raise InputError(
+            f"conversation '{id}' is labeled '{hidden}': add --acknowledge {shlex.quote(hidden)} to read it"
+        )
     if as_json:
         print_json(found)
     else:
@@ -149,7 +152,7 @@ def _show_run(console: Console, run: Run, labels: Sequence[str], as_json: bool) 
             line = f"{left:<{width}}  {text}"
             echo(line if len(line) <= console.width else f"{line[: console.width - 1]}…")
     if len(run) > len(rows):
-        echo(f"and {len(run) - len(rows):,} more: camel explore {now.run}")
+        echo(f"and {len(run) - len(rows):,} more: camel explore {shlex.quote(now.run)}")
 
 
 def _models(transcripts: Sequence[Transcript]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,7 +107,7 @@ def _show(made: Study) -> None:
             judged = f"deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
         echo(f"done    {judged}")
     echo(f"note    {SEEN} {UNSEEN}")
-    echo(f"next    camel explore {made.run}")
+    echo(f"next    camel explore {shlex.quote(made.run)}")
     if not made.deserved:
-        echo(f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
-    echo(f"        camel evaluate agents {made.run} --judge MODEL")
+        echo(f'        camel study {shlex.quote(made.run)} --judge MODEL    # was "done" deserved?')
+    echo(f"        camel evaluate agents {shlex.quote(made.run)} --judge MODEL")

@@ -142,6 +142,6 @@ def _train(config: TrainConfig, gguf: bool, address: str) -> bool:
         return False
     echo(
         f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md"
-        + (f"\nnext: camel serve --gguf {found.out}/model.gguf" if gguf else ""),
+        + (f"\nnext: camel serve --gguf {shlex.quote(f'{found.out}/model.gguf')}" if gguf else ""),
     )
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from camel.cli import options as shared
 from camel.cli.options import argument, flag, option
-from camel.cli.output import echo, table
+from camel.cli.output import echo, escaped, table
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def vote(
         typer.echo(f"{links.pairs:,} {'pair' if links.pairs == 1 else 'pairs'} to vote on at {links.anybody}")
         for name, link in links.own.items():
             typer.echo(f"for {name}: {link}")
-        typer.echo(f"Press Ctrl-C to stop; the same command continues. Results: camel vote {pairs} --results")
+        typer.echo(
+            f"Press Ctrl-C to stop; the same command continues. Results: camel vote {shlex.quote(str(pairs))} --results"
+        )
 
     serve(
         pairs,
@@ -80,7 +83,7 @@ def _print_results(pairs: Path, out: Path | None, as_json: bool) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(made.to_json() if out.suffix == ".json" else votes_csv(pairs).encode())
     if as_json:
-        typer.echo(made.to_json().decode())
+        typer.echo(escaped(made.to_json()))
         return
     _show(made)
 

@@ -56,6 +56,13 @@ _DECLARED = re.compile(
     rf"[^\w#]*+(?:{_NOUN}[^\w#]*+)?{_NUMBER}",
     re.IGNORECASE,
 )
+_ALONE = re.compile(
+    rf"^[^\w\n#]*+(?:(?:I|my|the|final|overall|best)\s+){{0,3}}(?:choose|pick|select|choice|answer|verdict|decision|selection)\b"
+    rf"[^\w\n#]*+(?:is\b[^\w\n#]*+)?(?:{_NOUN}[^\w\n#]*+)?{_NUMBER}[^\w\n]*+$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Pattern of a line that contains only a choice."""
+_QUOTED = re.compile(r"^[^\S\n]*+>[^\n]*+|[\"“][^\"“”\s]{0,100}\s[^\"“”\n]{0,500}[\"”]", re.MULTILINE)
 _MENTIONED = re.compile(r"\b(?:option|proposal|candidate)[^\w#]*+\#?(\d{1,4})", re.IGNORECASE)
 _SCORE = r"(?P<score>\d{1,2}(?:\.\d{1,4})?)(?:\s*/\s*10\b)?(?![\d/%]|\.\d)"
 _SCORED = re.compile(
@@ -78,15 +85,24 @@ def read_choice(text: str, count: int) -> Verdict | None:
         if _is_option(number, count) and isinstance(reason, str):
             return Verdict(number - 1, reason=reason)
         return None
-    if first := _FIRST.match(text):
+    own = _without_quotations(text)
+    alone = list(_ALONE.finditer(own))
+    declared = {int(one["number"]) for one in (_DECLARED.finditer(own, alone[-1].end() if alone else 0))}
+    if (first := _FIRST.match(own)) and not alone:
         number, reason = int(first["number"] or first["named"]), text[first.end() :]
     else:
-        declared = {int(one["number"]) for one in _DECLARED.finditer(text)}
-        numbers = declared or {int(one) for one in _MENTIONED.findall(text)}
+        declared |= {int(one["number"]) for one in alone}
+        numbers = declared or {int(one) for one in _MENTIONED.findall(own)}
         if len(numbers) != 1:
             return None
         number, reason = numbers.pop(), text
     return Verdict(number - 1, reason=reason.strip(_EDGES)) if _is_option(number, count) else None
+
+
+def _without_quotations(text: str) -> str:
+    """Replace quoted sentences and lines by spaces, because the critic did not say them, unless there is nothing else."""
+    own = _QUOTED.sub(lambda found: " " * len(found[0]), text)
+    return own if own.strip() else text
 
 
 def read_scores(text: str, count: int) -> Verdict | None:
@@ -119,7 +135,7 @@ def read_ruling(text: str, count: int) -> Verdict | None:
         if not _is_option(number, count) or ruling not in ("accept", "revise") or not isinstance(words, str):
             return None
         return _ruled(Verdict(number - 1), ruling, words)
-    rulings = list(_RULING.finditer(text))
+    rulings = list(_RULING.finditer(_without_quotations(text)))
     # In capitals as in the prompt, or else the only one of the two words in the text.
     loud = [ruling for ruling in rulings if ruling[1].isupper()]
     if not loud and len({ruling[1].lower() for ruling in rulings}) != 1:

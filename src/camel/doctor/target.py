@@ -142,6 +142,10 @@ def find_target(
         return Target(server.model, server.base_url, "", server.context_tokens, guided, FREE)
     if config:
         try:
+            spec.check_hosts()
+        except InputError as error:
+            return CheckResult("host", "error", str(error), "add the host only if you know who runs it")
+        try:
             key, headers = spec.api_key(), spec.sent_headers()
         except InputError as error:
             fix = f"export {spec.key_variable}=…, or set model.key_variable to the variable with the key"

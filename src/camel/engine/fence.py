@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import threading
 from pathlib import Path
 
@@ -92,7 +93,7 @@ class Claim:
                 if await asyncio.to_thread(self._last) != other:
                     raise InputError(
                         f"another process is working on '{self._folder.address}' with {other.where}: wait for it, or stop it "
-                        f"with `camel run stop {self._folder.address}`"
+                        f"with `camel run stop {shlex.quote(self._folder.address)}`"
                     )
         await asyncio.to_thread(self._put)
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -197,7 +198,7 @@ class StudyJob(Job):
         """Open the folder of findings and verdicts. Raises an `InputError` if the run cannot be studied."""
         if not len(RunReader(self.run)):
             raise InputError(
-                f"'{self.run}' has no finished conversations yet: camel run status {self.run} shows its progress"
+                f"'{self.run}' has no finished conversations yet: camel run status {shlex.quote(self.run)} shows its progress"
             )
         if self.judge is not None:
             check_finished(self.run, "judged")

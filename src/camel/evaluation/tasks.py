@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -91,7 +92,9 @@ def draw_tasks(
                     "runs with the same tasks"
                 )
             if closed.intersection(other.labels):
-                raise InputError(f"'{one.id}' of '{run}' is restricted: add --acknowledge {other.labels[0]}")
+                raise InputError(
+                    f"'{one.id}' of '{run}' is restricted: add --acknowledge {shlex.quote(other.labels[0])}"
+                )
             matched[-1][system] = other
     specified = all(len({other.task.text for other in same.values()}) == 1 for same in matched)
     tasks = [

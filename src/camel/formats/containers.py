@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import os
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
@@ -21,11 +24,22 @@ from camel.core.errors import InputError, MissingExtra
 from camel.core.message import well_formed
 from camel.inputs.settings import split_hub_name
 from camel.models.hub import HUB
+from camel.models.wire import cleaned
 from camel.record.parquet import arrow, open_parquet, readable
 from camel.runs.reader import need_module
 
 MAX_DOCUMENT = 64 * 2**20
 """Maximum size of one document in bytes."""
+_MOST_VALUES = 1_000_000
+"""Maximum number of values in a document above a megabyte: an empty list takes 3 bytes there, and 64 in memory."""
+_MOST_HEADER = 2**20
+"""Maximum size of a header in an archive, which is read as a whole."""
+_MOST_PACKED, _MOST_RATIO = 2**30, 200
+"""A compressed file larger than the first number, unpacked, may not exceed its own size times the second. JSON reaches about 20."""
+_MOST_LEAVES, _MOST_COLUMN = 20_000_000, 256 * 2**20
+"""Maximum number of values of a column in a row group, and of its bytes unless they are packed loosely."""
+_OBJECT = 32
+"""About how many bytes a Python object takes, in addition to its content."""
 _CHUNK = 2**20
 _ROWS = 500
 """Number of rows of a table that are read at a time."""
@@ -46,6 +60,7 @@ class Document(NamedTuple):
         data = self.data
         if isinstance(data, bytes | str):
             try:
+                _check_values(self.where, data)
                 data = _decoded(data)
             except (ValueError, RecursionError) as error:
                 raise InputError(f"{self.where} is not valid JSON: {error}") from None
@@ -94,14 +109,67 @@ def tables_in(path: Path) -> Iterator[tuple[str, Any]]:
         yield from ((str(path), table) for table in _hub_tables(str(path)))
     for file in _table_files(path):
         if file.suffix == ".arrow":
-            batches = readable(
+            opened = readable(
                 file, lambda file=file: arrow("pyarrow.ipc").open_stream(arrow().memory_map(str(file)))
             )
+            schema, batches = opened.schema, iter(opened)
         else:
-            batches = open_parquet(file).iter_batches(_ROWS)
-        batches = iter(batches)
+            schema, batches = _parquet(file)
         while (batch := readable(file, lambda batches=batches: next(batches, None))) is not None:
-            yield str(file), arrow().Table.from_batches([batch])
+            for part in _parts(str(file), arrow().Table.from_batches([batch])):
+                yield str(file), part.cast(schema)
+
+
+def _parquet(path: Path) -> tuple[Any, Iterator[Any]]:
+    """Return the schema and the rows of a Parquet file. Text has each value once, so that `_parts` sees how much it will be."""
+    with open_parquet(path) as file:
+        schema, leaves = file.schema_arrow, file.schema
+        groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+        for column in (group.column(number) for group in groups for number in range(group.num_columns)):
+            size = column.total_uncompressed_size
+            if (
+                column.num_values > _MOST_LEAVES
+                or size > max(_MOST_COLUMN, 5_000 * column.total_compressed_size)
+                or "DELTA_BYTE_ARRAY" in column.encodings  # a page of this encoding has no limit at all
+            ):
+                raise InputError(
+                    f"'{path}': the column {shown(column.path_in_schema)} unpacks to too many bytes"
+                )
+        kinds = [
+            (leaves.column(number).path, leaves.column(number).physical_type) for number in range(len(leaves))
+        ]
+    texts = [path for path, kind in kinds if kind == "BYTE_ARRAY"]
+    opened = readable(path, lambda: arrow("pyarrow.parquet").ParquetFile(path, read_dictionary=texts))
+    return schema, opened.iter_batches(_ROWS)
+
+
+def _parts(where: str, table: Any) -> Iterator[Any]:
+    """Yield the rows of a table in parts that fit into memory."""
+    size = sum(_size(chunk) for column in table.columns for chunk in column.chunks)
+    if size <= MAX_DOCUMENT:
+        yield table
+    elif table.num_rows == 1:
+        raise InputError(f"{where}: a row has more than {MAX_DOCUMENT:,} bytes")
+    else:
+        half = table.num_rows // 2
+        yield from _parts(where, table.slice(0, half))
+        yield from _parts(where, table.slice(half))
+
+
+def _size(array: Any) -> int:
+    """Return about how many bytes an array takes as Python objects."""
+    types, kind = arrow("pyarrow.types"), array.type
+    if types.is_dictionary(kind):
+        texts = array.dictionary.to_pylist()
+        sizes = arrow().array([len(text) if isinstance(text, str | bytes) else 8 for text in texts], "int64")
+        total = arrow("pyarrow.compute").sum(sizes.take(array.indices)).as_py() or 0
+    elif types.is_struct(kind):
+        total = sum(map(_size, array.flatten()))
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        total = _size(array.flatten())
+    else:
+        total = array.nbytes
+    return total + _OBJECT * len(array)
 
 
 def _table_files(path: Path) -> list[Path]:
@@ -157,11 +225,20 @@ def _in_folder(path: Path) -> Iterator[Document]:
 
 
 def _in_tar(path: Path) -> Iterator[Document]:
-    with tarfile.open(path, "r|*") as archive:
+    with _opened(path) as file, tarfile.open(fileobj=file, mode="r|", tarinfo=_Member) as archive:
         while (member := archive.next()) is not None:
             if member.isfile() and _is_json(member.name) and (opened := archive.extractfile(member)):
                 yield _document(f"{path}: {member.name}", member.name, opened)
             cast("Any", archive).members = []
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive. Headers that would fill the memory are refused."""
+
+    def _proc_member(self, archive: Any) -> Any:
+        if not self.isreg() and self.size > _MOST_HEADER:
+            raise tarfile.ReadError(f"a header has {self.size:,} bytes")
+        return cast("Any", super())._proc_member(archive)
 
 
 def _in_zip(path: Path) -> Iterator[Document]:
@@ -195,8 +272,48 @@ def _check_size(where: str, size: int) -> None:
         raise InputError(f"{where}: the document has more than {MAX_DOCUMENT:,} bytes")
 
 
+def _check_values(where: str, data: bytes | str) -> None:
+    signs: Any = "[{," if isinstance(data, str) else (b"[", b"{", b",")
+    if len(data) > _CHUNK and sum(data.count(sign) for sign in signs) > _MOST_VALUES:
+        raise InputError(f"{where}: the document has more than {_MOST_VALUES:,} values")
+
+
 def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+    """Open a file, decompressed by its content."""
+    file = path.open("rb")
+    start = file.read(6)
+    file.seek(0)
+    for magic, opener in _COMPRESSED.items():
+        if start.startswith(magic):
+            return cast("IO[bytes]", io.BufferedReader(_Unpacked(file, opener)))
+    return file
+
+
+_COMPRESSED: dict[bytes, Callable[[IO[bytes]], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}  # fmt: skip
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a compressed file, up to a multiple of its size."""
+
+    def __init__(self, packed: IO[bytes], opener: Callable[[IO[bytes]], Any]) -> None:
+        self._packed, self._file = packed, opener(packed)
+        self._left = max(_MOST_PACKED, os.fstat(packed.fileno()).st_size * _MOST_RATIO)
+
+    def close(self) -> None:
+        self._file.close()
+        self._packed.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError("the file unpacks to far more than its size: unpack it yourself if you trust it")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _in_lines(path: Path) -> Iterator[Document]:
@@ -221,6 +338,10 @@ def _in_json(path: Path) -> Iterator[Document]:
         yield Document(str(path), _stem(path.name), text)
 
 
+_DEPTH = 100
+"""Maximum nesting depth of JSON that is not quite valid."""
+_ODD = re.compile(r"\\u[dD]|NaN|Infinity")
+"""Pattern of JSON with values that cannot be written again: half a surrogate pair, or a number that JSON does not have."""
 _BETWEEN = re.compile(r"[\s,]*")
 
 
@@ -239,13 +360,15 @@ def _elements(path: Path, text: str, file: IO[str]) -> Iterator[Document]:
             # Probably incomplete. Reading at least as much again keeps the time linear.
             text = text[at:]
             _check_size(where, len(text))
+            _check_values(where, text)
             more = file.read(max(_CHUNK, len(text)))
             if not more:
                 raise InputError(f"{where} is damaged or missing: {error}") from None
             text, at = text + more, 0
         else:
+            is_odd = _ODD.search(text, at, end)
             number, at = number + 1, end
-            yield Document(where, f"{number:06d}", value)
+            yield Document(where, f"{number:06d}", cleaned(value, _DEPTH) if is_odd else value)
 
 
 def _decoded(data: bytes | str) -> Any:
@@ -253,7 +376,7 @@ def _decoded(data: bytes | str) -> Any:
         return msgspec.json.decode(data)
     except msgspec.MsgspecError:
         # The standard library accepts some invalid JSON, and reports the position of other errors.
-        return json.loads(data)
+        return cleaned(json.loads(data), _DEPTH)
 
 
 def text_of(row: dict[str, Any], key: str, where: str) -> str:

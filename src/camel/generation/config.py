@@ -6,6 +6,7 @@ be resumed only with the same ones. Endpoints, concurrency and budgets can chang
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -28,6 +29,7 @@ from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
+from camel.models.trust import trusted_hosts
 from camel.runs.copies import CopyLimits
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, RolePlay, Scenario, known, load, shipped
@@ -207,6 +209,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         config = self
         if own := {name: value for name, value in (("name", model), ("base_url", base_url)) if value}:
             table = read_candidate(own, msgspec.to_builtins(config.model))["model"]
+            if base_url:
+                table.pop("trusted", None)  # the caller names the endpoint
             config = replace(config, model=msgspec.convert(table, ModelSpec))
         if named := {name: {"model": model} for name, model in (seats or {}).items() if model}:
             read = read_seats(named, msgspec.to_builtins(config.model))
@@ -320,7 +324,9 @@ def last_stage(scenario: Scenario) -> str:
 def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     """Read a configuration file. Errors name the file and the field. If `local` is true, another model will be used. A
     scenario's folder is searched next to the file first, then in the current folder."""
-    table = read_table(path, missing=f"there is no such file. Create one with `camel init {path}`")
+    table = read_table(
+        path, missing=f"there is no such file. Create one with `camel init {shlex.quote(str(path))}`"
+    )
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):
@@ -330,10 +336,22 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
             raise InputError(f"{path}: {error}") from None
         judge = read.pop(JUDGE, None)
         table |= {"models": read} | ({"judge": judge} if judge else {})
-    config = convert_table(table, GenerateConfig, path)
+    config = _as_named(convert_table(table, GenerateConfig, path), trusted_hosts())
     inputs = config.inputs and config.inputs.located(path.parent)
     result = config.result and config.result.load(lambda name: (path.parent / name).read_text("utf-8-sig"))
     return replace(config, scenario=_scenario(path, config.scenario), inputs=inputs, result=result)
+
+
+def _as_named(config: GenerateConfig, trusted: tuple[str, ...]) -> GenerateConfig:
+    """Return the configuration with models that send secrets only to hosts that the user trusts, because a file names them."""
+
+    def seat(one: Seat) -> Seat:
+        models = (replace(each, model=replace(each.model, trusted=trusted)) for each in one.candidates)
+        return replace(one, candidates=tuple(models))
+
+    seats = {name: seat(one) for name, one in config.models.items()}
+    judge = config.judge and seat(config.judge)
+    return replace(config, model=replace(config.model, trusted=trusted), models=seats, judge=judge)
 
 
 def check_place(path: Path, config: GenerateConfig) -> None:
@@ -345,7 +363,7 @@ def check_place(path: Path, config: GenerateConfig) -> None:
         return
     if RunFolder(beside).exists and not RunFolder(here).exists:
         raise InputError(
-            f"there is no run '{here}' here, but one next to '{path}': --out {beside} resumes it, --out {here} starts another"
+            f"there is no run '{here}' here, but one next to '{path}': --out {shlex.quote(str(beside))} resumes it, --out {shlex.quote(str(here))} starts another"
         )
 
 

@@ -31,6 +31,7 @@ from camel.models.spec import ModelSpec
 from camel.runs.copies import CopyLimits
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
+from camel.storage.files import make_folder
 from camel.storage.store import absolute_place
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Job:
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """Open or create the folder. `accept` names changes of settings that the user accepts."""
         folder = open_folder(self.place)
-        folder.root.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.root)
         return folder
 
     def prepare(self, run: RunFolder) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -89,7 +90,10 @@ class Launch:
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
         self.view = view or View()
-        for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
+        for spec in (one for one in job.models.values() if isinstance(one, ModelSpec)):
+            spec.check_hosts()
+            if not spec.is_here:
+                continue
             if options.address:
                 raise InputError(f"'{spec.name}' runs only on this machine: for a cluster, use NAME@URL")
             if spec.batch:
@@ -117,7 +121,7 @@ class Launch:
         """The log entry about the end of the job."""
         if is_locked(self.folder.root):
             raise InputError(
-                f"another process is working on '{self.folder.address}': wait for it, or stop it with `camel run stop {self.folder.address}`"
+                f"another process is working on '{self.folder.address}': wait for it, or stop it with `camel run stop {shlex.quote(self.folder.address)}`"
             )
 
     def run(self) -> Outcome:
@@ -125,9 +129,14 @@ class Launch:
         for line in self.watcher.forecast():
             self.view.note(line)
         self._begin()
+        is_run = self.folder.exists
         try:
             with self.view, self._place():
                 outcome = run_now(self._work(), lambda: self.runner.halt.set(STOPPED))
+                if is_run and not self.folder.exists:
+                    raise InputError(
+                        f"'{self.folder.address}' was moved or removed while the run wrote to it: put it back, and merge what was written since"
+                    )
                 last = self.watcher.now("complete" if outcome.complete else "stopped")
                 self.view.show(last)
         except CamelError as error:
@@ -223,7 +232,10 @@ class Launch:
             clock, before, state = time.monotonic(), state, (runner.workers, runner.halt.paused)
             endpoints.look(runner.replicas())
             if state[1] and not before[1]:
-                self._tell("paused", f"paused: no new calls until `camel run resume {self.folder.address}`")
+                self._tell(
+                    "paused",
+                    f"paused: no new calls until `camel run resume {shlex.quote(self.folder.address)}`",
+                )
             elif before[1] and not state[1]:
                 self._tell("unpaused", "resumed after a pause")
             self._tell_adjustments()

@@ -18,6 +18,7 @@ import msgspec
 
 from camel.runs.run import RunFolder
 from camel.storage import inside
+from camel.storage.files import make_folder, open_private
 
 LOG, NOW = "log.jsonl", "now.json"
 LARGEST, OLDER = 64 * 2**20, 3
@@ -55,8 +56,8 @@ class RunLog:
         if event == "start":
             self._start = line
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
+            make_folder(self.path.parent)
+            with open(self.path, "ab", opener=open_private) as file:
                 file.write(b"\n" * self._torn + line)
                 size = file.tell()
             self._torn = False

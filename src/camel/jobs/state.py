@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -217,7 +218,11 @@ class JobState:
             details = ", ".join(
                 f"{name} was {shown(now.get(name))} and is {shown(wanted[name])}" for name in differs
             )
-            hint = f": use --model {model}, or add --accept-change model.name" if differs == ["model"] else ""
+            hint = (
+                f": use --model {shlex.quote(str(model))}, or add --accept-change model.name"
+                if differs == ["model"]
+                else ""
+            )
             raise InputError(f"the stage '{stage.name}' was started with other settings ({details}){hint}")
 
     def begin(self, stages: Iterable[Stage]) -> None:

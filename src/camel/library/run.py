@@ -246,7 +246,7 @@ class Run(RunReader):
 
     def sql(self, query: str) -> Any:
         """Query the conversations with DuckDB as the table `run`. Returns a DuckDB relation: `.fetchall()`, `.df()`,
-        `.show()`."""
+        `.show()`. Like `to_arrow` and `to_pandas`, it does not check the files' hashes: `camel run verify` does."""
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()

@@ -8,6 +8,7 @@ are scaled to between -1 and 1, with one scale for both axes.
 from __future__ import annotations
 
 import re
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -216,7 +217,9 @@ class MapJob(Job):
         """The embedding of the run's texts."""
         records = RunReader(self.run)
         if not len(records):
-            raise InputError(f"no conversation is finished yet: see `camel run status {self.run}`")
+            raise InputError(
+                f"no conversation is finished yet: see `camel run status {shlex.quote(self.run)}`"
+            )
         return Embedding(records, self.embedder, of=self.of, sample=self.sample)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:

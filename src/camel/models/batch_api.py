@@ -19,6 +19,7 @@ import msgspec
 from camel.core.errors import MalformedReply, ModelError, ReplyTooLarge, ServerFailed
 from camel.core.model import Reply
 from camel.models.chat import ChatModel
+from camel.models.protocol import check_nested
 from camel.models.wire import cleaned, excerpt, failure, field_of, load_loosely, one_line, status_in
 
 CLOCKS = 3600.0
@@ -108,7 +109,8 @@ class BatchApi:
                 if not isinstance(id := field_of(found, "custom_id"), str):
                     continue
                 try:
-                    yield id, self._outcome(found)
+                    outcome = self._outcome(found)
+                    yield id, self._chat.redacted(outcome) if isinstance(outcome, Reply) else outcome
                 except ModelError as error:
                     yield id, error
 
@@ -145,6 +147,7 @@ class BatchApi:
             if len(rest) > _MOST_LINE:
                 raise ReplyTooLarge(f"a line of '{path}' exceeds {_MOST_LINE:,} bytes")
             for line in whole:
+                check_nested(line.count(b"{") + line.count(b"["))
                 yield line
         yield rest
 

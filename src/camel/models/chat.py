@@ -17,6 +17,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from camel.core.checks import shown
 from camel.core.errors import (
     DeadlineExceeded,
@@ -147,6 +149,8 @@ class ChatModel(Model):
         given_names = {name.lower() for name in self._headers}
         self._headers |= {name: value for name, value in own.items() if name.lower() not in given_names}
         self._secrets = endpoint.secrets_in(self._headers, self._key)
+        # Shorter ones may occur in a reply by chance.
+        self._echoes = [one for one in endpoint.secret_values(self._headers, self._key) if len(one) >= 16]
         self._opened: dict[asyncio.AbstractEventLoop, Opened] = {}
 
     def __repr__(self) -> str:
@@ -190,7 +194,9 @@ class ChatModel(Model):
                 pool.served(slot, reply.usage, request.speaker)
                 latency, constraint = loop.time() - started, self.wire.constraint(request)
                 model = reply.model or self.name
-                return Reply(reply.choices, reply.usage, model, latency, attempt, constraint, limited)
+                return self.redacted(
+                    Reply(reply.choices, reply.usage, model, latency, attempt, constraint, limited)
+                )
             except TimeoutError:
                 hung = limit < deadline
                 error: ModelError = Unreachable(f"no complete reply within {self._attempt_timeout:g} s")
@@ -337,6 +343,23 @@ class ChatModel(Model):
         session = await anext(sessions)
         self._opened[asyncio.get_running_loop()] = session, sessions
         return session
+
+    def redacted(self, reply: Reply) -> Reply:
+        """Return a reply without the client's own secrets, which some endpoints and gateways echo."""
+        for secret in self._echoes:
+            for one in reply.choices:
+                if (
+                    secret in one.content
+                    or secret in one.reasoning
+                    or (one.calls and secret in str(one.calls))
+                ):
+                    break
+            else:
+                if secret not in reply.model:
+                    continue
+            written = msgspec.json.encode(reply).replace(msgspec.json.encode(secret)[1:-1], b"[key]")
+            reply = msgspec.json.decode(written, type=Reply)
+        return reply
 
     def _scrubbed(self, error: ModelError) -> ModelError:
         """Remove secrets from an error's text: some endpoints echo them, and errors go to logs and records."""

@@ -12,13 +12,23 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from camel.core.errors import MalformedReply, ReplyTooLarge, ServerFailed
+from camel.core.errors import MalformedReply, ServerFailed
 from camel.core.history import Entry
 from camel.core.message import FinishReason, Usage, well_formed
 from camel.core.model import Choice, Reply, Request, ToolSchema
 from camel.models.dialects import Dialect
 from camel.models.guided import Guide
-from camel.models.protocol import STARTS, Calls, EventStream, Wire, choice_of, encode, name_in, without_system
+from camel.models.protocol import (
+    STARTS,
+    Calls,
+    EventStream,
+    Wire,
+    check_nested,
+    choice_of,
+    encode,
+    name_in,
+    without_system,
+)
 from camel.models.wire import UNKNOWN, as_usage, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 
@@ -97,16 +107,13 @@ _FINISH: dict[str | None, FinishReason] = {
 }
 _MAX_CHOICES = 1_000
 """Maximum number of choices in a request; more in a reply are an error or an attack on memory."""
-_MAX_NESTED = 250_000
-"""Maximum number of lists and objects in a reply. An empty one takes 8 bytes as JSON and 200 when parsed. 4,000 tokens with 20
-alternatives have 200,000."""
 _NOTHING = _Message()
 
 
 def read_reply(body: bytes) -> Reply:
     """Parse the body of a 2xx response; raises a `ModelError` if it contains no reply."""
-    if len(body) > 2**20 and (nested := body.count(b"{") + body.count(b"[")) > _MAX_NESTED:
-        raise ReplyTooLarge(f"the reply contains {nested:,} lists and objects; the limit is {_MAX_NESTED:,}")
+    if len(body) > 2**20:
+        check_nested(body.count(b"{") + body.count(b"["))
     try:
         completion = _decode(body)
         whole = completion.choices and not _is_set(completion.error)

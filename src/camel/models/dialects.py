@@ -76,9 +76,13 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         level = "low" if wanted <= _LOW else "medium" if wanted <= _MEDIUM else "high"
         return self.reasoning.get(level, {})
 
+    def key_variable(self) -> str:
+        """Return the provider's usual variable if it is set, or else OPENAI_API_KEY."""
+        return self.key if os.environ.get(self.key) else "OPENAI_API_KEY"
+
     def api_key(self) -> str:
         """Return the key from the provider's usual variable, or from OPENAI_API_KEY."""
-        return os.environ.get(self.key, "") or os.environ.get("OPENAI_API_KEY", "")
+        return os.environ.get(self.key_variable(), "")
 
 
 def _with_tokens(value: Any, tokens: int) -> Any:
@@ -110,6 +114,15 @@ def default_url(model: str, dialect: str = "") -> str:
     providers = (name for name, table in _tables().items() if model.startswith(tuple(table.get("names", ()))))
     name = dialect or next(providers, "")
     return (find_dialect(model, name=name).url if name else "") or OPENAI_URL
+
+
+def is_key_of(variable: str, url: str) -> bool:
+    """Return whether an environment variable has the key of the known provider at `url`, by its usual name or one that
+    contains the provider's name, such as TEAM_OPENAI_KEY."""
+    name, keys = _of_host(url), {table.get("key") for table in _tables().values()}
+    if not name or variable in keys:
+        return bool(name) and _tables()[name].get("key") == variable
+    return name.partition("-")[0].upper() in variable.upper()
 
 
 @cache

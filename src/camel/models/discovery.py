@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -32,6 +32,8 @@ class Source:
     """Seconds between two updates."""
     first: tuple[str, ...] = ()
     """The last known URLs."""
+    check: Callable[[Sequence[str]], None] | None = None
+    """Raises an `InputError` for URLs that a list may not name, after it has changed."""
 
     def look(self) -> tuple[str, ...]:
         """Return the current URLs. If the update fails, return the last known ones."""
@@ -92,6 +94,8 @@ class Listed(Source):
                 ) from None
         if not urls:
             raise InputError(f"{what} is empty: write one URL per line")
+        if self.check:
+            self.check(urls)
         self._stamp = stamp
         return _unique(urls)
 

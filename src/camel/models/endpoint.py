@@ -40,27 +40,32 @@ def proxy_for(url: str) -> str | None:
     """Return the proxy that the environment sets for `url`. Cached, because a lookup costs more than a call."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if _is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
+    if is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
         return None
     proxy = urllib.request.getproxies().get(parts.scheme)
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is that of this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
-    """Return a pattern that finds the secrets in a text by their first 8 characters, so that truncated ones are found, too."""
+def secret_values(headers: Mapping[str, str], key: str) -> set[str]:
+    """Return the key, and the values of headers whose names announce secrets."""
     telling = ("auth", "key", "token", "secret", "cookie")
     values = [value for name, value in headers.items() if any(word in name.lower() for word in telling)]
-    secrets = {value.split()[-1] for value in [key, *values] if value.strip()}
+    return {value.split()[-1] for value in [key, *values] if value.strip()}
+
+
+def secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
+    """Return a pattern that finds the secrets in a text by their first 8 characters, so that truncated ones are found, too."""
     patterns = [
         rf"{re.escape(secret[:8])}[^\s\"'<>]*" if len(secret) > 8 else rf"(?<!\w){re.escape(secret)}(?!\w)"
-        for secret in secrets
+        for secret in secret_values(headers, key)
     ]
     return re.compile("|".join(patterns)) if patterns else None
 

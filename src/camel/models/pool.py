@@ -59,7 +59,7 @@ class Pool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings or PoolSettings()
-        self._source, self._clock = source, clock
+        self.source, self._clock = source, clock
         self._urls: tuple[str, ...] = ()
         """The current list of replicas."""
         self._known: dict[str, Replica] = {}
@@ -227,10 +227,10 @@ class Pool:
         now = self._clock()
         if now < self.look_at:
             return
-        self.look_at = now + self._source.every  # set before the update, so that only one caller does it
+        self.look_at = now + self.source.every  # set before the update, so that only one caller does it
         try:
-            async with asyncio.timeout(self._source.every):
-                urls = await asyncio.to_thread(self._source.look)
+            async with asyncio.timeout(self.source.every):
+                urls = await asyncio.to_thread(self.source.look)
         except TimeoutError:
             return
         with self._lock:

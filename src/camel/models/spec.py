@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,15 @@ from camel.models import hub, local
 from camel.models.chat import ChatModel
 from camel.models.command import COMMAND, CommandModel
 from camel.models.connect import look_up_model, plugged_model, split_name
-from camel.models.dialects import find_dialect
-from camel.models.discovery import BaseUrl
+from camel.models.dialects import default_url, find_dialect
+from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import OLLAMA, check_ollama, checked_headers, ollama_url
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.local import LOCAL, LocalServer, Say, ServedModel, to_stderr
 from camel.models.prices import FREE, ModelPrice, find
 from camel.models.replica import PoolSettings
+from camel.models.trust import check_host
 
 START = 32
 """Calls in flight per endpoint at the start of a run; grows by half with each round until the first refusal."""
@@ -74,6 +76,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """The model to serve on this machine: a GGUF file's path, `hf:OWNER/REPO[:QUANT]` or `local`. Follows from the name."""
     batch: bool = False
     """Whether to use the provider's batch API: cheaper, with replies within a day."""
+    trusted: tuple[str, ...] | None = None
+    """For a spec from a file: hosts that may get secrets. Set by the reader. None: the caller chose the endpoint."""
 
     def __post_init__(self) -> None:
         if self.name and not self.base_url and not self.file:
@@ -134,6 +138,21 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """Return the headers with the values of their environment variables."""
         return {name: _from_environment(name, value) for name, value in self.headers.items()}
 
+    def check_hosts(self, urls: Sequence[str] = ()) -> None:
+        """Raise an `InputError` if a file names a host that may not get the key. `urls` are the replicas in a list."""
+        if (
+            self.trusted is None
+            or self.is_here
+            or not (self.base_url or not os.environ.get("OPENAI_BASE_URL"))
+        ):
+            return
+        source = find_replicas(self.base_url or default_url(self.name, self.dialect))
+        urls = urls or source.first or [str(self.base_url)]
+        key = self.key_variable or find_dialect(self.name, urls, self.dialect).key_variable()
+        named = {key, *(value[1:] for value in self.headers.values() if value.startswith("$"))}
+        for url in urls:
+            check_host(url, [name for name in named if os.environ.get(name)], self.trusted)
+
     def variables(self) -> set[str]:
         """Return the names of environment variables that may contain the model's secrets."""
         headers = {value[1:] for value in self.headers.values() if value.startswith("$")}
@@ -177,6 +196,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             )
         if plugged:
             return plugged
+        self.check_hosts()
         model = ChatModel(
             self.name.removeprefix(OLLAMA) if self.is_here else self.name,
             base_url=ollama_url() if self.is_here else self.base_url or None,
@@ -189,6 +209,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             **client,
         )
         model.name = self.name
+        model.pool.source.check = self.check_hosts
         return model
 
     def prepare(self, say: Say = to_stderr) -> None:
@@ -249,12 +270,13 @@ def read_spec(name: str, base_url: BaseUrl = "", **more: Any) -> ModelSpec:
 
 def find_spec(name: str = "", *, base_url: BaseUrl = "", **more: Any) -> ModelSpec:
     """Return the spec of a name, or of the endpoint's only model if `name` is empty. Asks the endpoint for the context
-    window."""
+    window. `trusted` is for a name and URL from a file."""
     spec = read_spec(name, base_url, **more)
     if spec.file == LOCAL and spec.guided is None:
         return replace(spec, guided="llama.cpp")  # without a grammar, this model does not keep the format
     if spec.is_here or (not spec.base_url and plugged_model(name)):
         return spec
+    spec.check_hosts()
     name, url, window = look_up_model(spec.name, spec.base_url, spec.context_tokens)
     return replace(spec, name=name, base_url=url, context_tokens=window)
 

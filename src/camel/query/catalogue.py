@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shlex
 import threading
 import time
 from collections import Counter
@@ -395,7 +396,7 @@ class Catalogue:
             raise NeedsConsent(hidden)
         if transcript.id != id:
             raise InputError(
-                f"the index of '{run}' is damaged: remove its folder 'index', then camel run index {run}"
+                f"the index of '{run}' is damaged: remove its folder 'index', then camel run index {shlex.quote(str(run))}"
             )
         return transcript
 

@@ -6,6 +6,7 @@ Only the columns that an expression mentions are read. The detectors run only fo
 from __future__ import annotations
 
 import copy
+import shlex
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -221,7 +222,7 @@ def _scores(run: RunReader, part: Part, names: Sequence[str]) -> Sequence[dict[s
     """Return the stored scores of each row of a part. Raise an error if one that an expression needs was never made."""
     there, address = score_names(run.folder), run.folder.address
     for name in _SCORED.keys() & {*names} - {*there}:
-        command = f"camel score {address} {_SCORED[name]}"
+        command = f"camel score {shlex.quote(address)} {_SCORED[name]}"
         raise InputError(f"'{address}' has no scores '{name}': make them with `{command}`")
     wanted = [name for name in there if name in names or f"score.{name}" in names]
     return scores_of_part(run, part, wanted) if wanted else [dict[str, Score]()] * sum(part.rows)

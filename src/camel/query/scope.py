@@ -23,6 +23,7 @@ decides which files it can count, and `counting.COUNT_PATHS` has the cheapest fi
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -194,7 +195,7 @@ def _scan(
                     which = "a part of it has no text index" if covered else "it has no text index"
                     notes.append(
                         f"{source.name}: {which}, and only {read:,} conversations without one were searched; run "
-                        f"camel run index {source.address} --text to search all"
+                        f"camel run index {shlex.quote(source.address)} --text to search all"
                     )
                     break
                 read += 1

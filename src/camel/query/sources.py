@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 import time
@@ -360,7 +361,7 @@ class WatchedRun:
     @property
     def notes(self) -> list[str]:
         """Notes about problems of the run, with the command that fixes them."""
-        how = f"camel run index {self.folder.address}"
+        how = f"camel run index {shlex.quote(self.folder.address)}"
         said: list[str] = []
         unknown = sum(part.unknown for part in self.source.parts)
         if unknown > LOOKED_THROUGH:

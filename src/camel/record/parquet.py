@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 from camel.core.errors import Damaged, MissingExtra
-from camel.storage.files import sync_folder
+from camel.storage.files import open_private, sync_folder
 
 T = TypeVar("T")
 Table = Any
@@ -50,7 +50,7 @@ def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Written:
     pa, pq = arrow(), arrow("pyarrow.parquet")
     count = 0
     try:
-        with path.open("wb") as file:
+        with open(path, "wb", opener=open_private) as file:
             hashed = _Hashed(file)
             with pq.ParquetWriter(
                 pa.PythonFile(hashed, mode="w"),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -197,7 +198,7 @@ def _check(folder: RunFolder, part: Part, path: Path) -> None:
 def damaged(folder: RunFolder, file: str, what: str) -> Damaged:
     """Return the error for a damaged or missing data file of a run."""
     return Damaged(
-        f"{folder.address}/{file} {what}. Restore it from a copy, or run `camel run verify {folder.address}` for a list of all damage and other ways to fix it"
+        f"{folder.address}/{file} {what}. Restore it from a copy, or run `camel run verify {shlex.quote(folder.address)}` for a list of all damage and other ways to fix it"
     )
 
 
@@ -275,7 +276,7 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
     if written.rows != sum(rows):
         path.unlink(missing_ok=True)
         raise InputError(
-            f"shards {first} to {last} of {stage} do not have the rows that their markers say: run `camel run verify {folder.address}`"
+            f"shards {first} to {last} of {stage} do not have the rows that their markers say: run `camel run verify {shlex.quote(folder.address)}`"
         )
     file, size = folder.persist(path)
     rewritten = folder.rewritten(stage)

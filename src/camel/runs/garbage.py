@@ -9,6 +9,7 @@ only on request, after their rows have been compared with the large file.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import zip_longest
@@ -225,5 +226,5 @@ def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> 
                 theirs = stream_shard(path, start, start + marker.rows)
                 if any(a != b for a, b in zip_longest(theirs, stream_shard(file), fillvalue=nothing)):
                     raise InputError(
-                        f"'{large.file}' does not contain the rows of '{marker.file}': run `camel run verify {folder.address}`"
+                        f"'{large.file}' does not contain the rows of '{marker.file}': run `camel run verify {shlex.quote(folder.address)}`"
                     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import shlex
 from collections.abc import Callable, Container, Generator, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -62,7 +63,7 @@ class RunJournals:
         """Raise an `InputError` if journals cannot be written. Check this before any call is paid for."""
         probe = self.root / f".room-{new_attempt()}"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             probe.write_bytes(bytes(_ROOM))
         except OSError as error:
             raise InputError(
@@ -137,7 +138,9 @@ class RunJournals:
         except (msgspec.MsgspecError, RecursionError) as error:
             advice = "restore it from a copy"
             if name.startswith(("committed/", "compacted/")):
-                advice += f", or run `camel run verify {self.store.address}` for a list of all damage"
+                advice += (
+                    f", or run `camel run verify {shlex.quote(self.store.address)}` for a list of all damage"
+                )
             raise Damaged(f"{where} is damaged: {error}; {advice}") from None
 
     def claim_journals(self) -> None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
@@ -195,7 +196,7 @@ class RunFolder(RunJournals):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"another process is working on '{self.address}': wait for it, or stop it with `camel run stop {self.address}`"
+                    f"another process is working on '{self.address}': wait for it, or stop it with `camel run stop {shlex.quote(self.address)}`"
                 ) from None
             yield
 

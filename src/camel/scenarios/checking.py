@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -52,7 +53,11 @@ def load(name_or_path: str | Path, lists: Literal["shipped", "asked"] = "shipped
     scenario, problems = _examined(folder)
     errors = [problem for problem in problems if problem.severity == "error"]
     if scenario is None or errors:
-        more = f" ({len(errors) - 1} more, see `camel scenarios check {folder}`)" if len(errors) > 1 else ""
+        more = (
+            f" ({len(errors) - 1} more, see `camel scenarios check {shlex.quote(str(folder))}`)"
+            if len(errors) > 1
+            else ""
+        )
         raise InputError(f"the scenario '{folder}', {errors[0].where}: {errors[0].message}{more}")
     return scenario.asking() if lists == "asked" else scenario
 

@@ -7,6 +7,7 @@ read only from the scenario's own folder, because an untrusted scenario could ot
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -155,7 +156,9 @@ def folder_of(name_or_path: str | Path) -> Path:
     if path.is_dir():
         return path
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text:
-        raise InputError(f"there is no folder '{text}': create one with `camel scenarios new {text}`")
+        raise InputError(
+            f"there is no folder '{text}': create one with `camel scenarios new {shlex.quote(text)}`"
+        )
     if text in PLUGGED:
         return PLUGGED[text]
     raise InputError(

@@ -87,6 +87,9 @@ def unknown_placeholders(society: Society, levels: Collection[str] = ()) -> Iter
 def read_society(text: str) -> tuple[Society | None, list[str]]:
     """Return the society that a text declares, and its problems, one line each. The society is None if there are problems."""
     society, problems = parse_declaration(text, Society)
-    if society and str(society.model).startswith("command:"):  # the file may have another author
-        problems.append("model must not be a command: pass it in Python, with --model or in a configuration")
+    name = str(society.model) if society else ""
+    if name.startswith("command:") or "@http" in name:  # the file may have another author
+        problems.append(
+            "model must not be a command or NAME@URL: pass it in Python, with --model or in a configuration"
+        )
     return (None if problems else society), problems

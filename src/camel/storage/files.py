@@ -195,11 +195,23 @@ def _compressed(file: IO[bytes], ending: str) -> Generator[IO[bytes]]:
 
 
 def make_folder(folder: Path) -> None:
-    """Create `folder` and its parents, and sync them to disk."""
+    """Create `folder` and its parents, for this user only, and sync them to disk. An existing folder keeps its permissions."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
+    for made in reversed(missing):
+        made.mkdir(mode=0o700, exist_ok=True)
         sync_folder(made.parent)
+    if not folder.is_dir():
+        folder.mkdir()  # raises the error
+
+
+def file_mode(folder: os.stat_result) -> int:
+    """Return the mode of a new file: others may have only the rights that they have in its folder."""
+    return 0o600 | (0o066 & folder.st_mode)
+
+
+def open_private(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file with the `file_mode` of its folder, as an `opener`."""
+    return os.open(path, flags | os.O_CLOEXEC, file_mode(Path(path).parent.stat()))
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,6 +20,7 @@ from typing import IO, Any, NamedTuple
 
 from camel.core.checks import shown
 from camel.core.errors import Damaged, InputError
+from camel.storage.files import file_mode
 from camel.storage.files import make_folder as make_durably
 from camel.storage.system import OPEN_FILE, OPEN_FOLDER
 
@@ -76,7 +77,7 @@ def open_file(root: Path, name: str, flags: int = os.O_RDONLY) -> IO[Any]:
     """Open a file in binary mode. If `flags` is `APPEND`, a missing file is created, but not its folder."""
     with _parent(root, name) as (folder, last):
         try:
-            descriptor = os.open(last, flags | OPEN_FILE, 0o666, dir_fd=folder)
+            descriptor = os.open(last, flags | OPEN_FILE, file_mode(os.fstat(folder)), dir_fd=folder)
         except OSError:
             _check(folder, last, root / name)
             raise
@@ -173,7 +174,7 @@ def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
     name = f".{last[:100]}.{secrets.token_hex(6)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FILE
     try:
-        with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(name, flags, file_mode(os.fstat(folder)), dir_fd=folder), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -205,7 +206,7 @@ def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
             reached = reached / part
             if make:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
+                    os.mkdir(part, 0o700 | (0o077 & os.fstat(descriptor).st_mode), dir_fd=descriptor)
                     changed.append(descriptor)
             try:
                 below = os.open(part, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from camel.core.errors import CamelError, advice_for
-from camel.storage.files import make_folder, sync_folder
+from camel.storage.files import make_folder, open_private, sync_folder
 from camel.storage.system import fcntl, sync_data
 
 _MAGIC = b"camel-journal:2\n"
@@ -123,7 +123,7 @@ class Journal:
         if self._file is None:
             make_folder(self.path.parent)
             # Create-only: two attempts never share a file.
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            self._file = open_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(self._file, fcntl.LOCK_EX)  # before the first byte, for `is_finished`
             data = _header(self._tag) + data

@@ -60,6 +60,7 @@ from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
 from camel.sandbox.process import Sandbox
+from camel.storage.files import make_folder
 
 
 def plots(made: HumanEvalReport) -> list[Plot]:
@@ -239,7 +240,7 @@ class HumanEval(Job):
         """Open the folder. Raises an `InputError` if its samples were made with other settings."""
         folder, wanted = self.folder, msgspec.to_builtins(self.config)
         if not folder.exists:
-            folder.root.mkdir(parents=True, exist_ok=True)
+            make_folder(folder.root)
             # Without a plan, so that an evaluation with more samples can continue here.
             folder.create(Settings(self.config.fingerprint, wanted, __version__))
             return folder

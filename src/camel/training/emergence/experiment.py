@@ -42,6 +42,7 @@ from camel.models.guided import Guide
 from camel.models.local import LocalServer, Say, ServedModel, find_model, weights_digest
 from camel.models.prices import FREE, find
 from camel.models.spec import ModelSpec, find_spec, read_name
+from camel.models.trust import trusted_hosts
 from camel.reports.html import write_report
 from camel.runs.markers import marker_name
 from camel.runs.run import RunFolder
@@ -134,7 +135,9 @@ def lend(
         raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
     if place.path is None:
         guide: Guide | None = guided or None  # pyright: ignore[reportAssignmentType]
-        model = find_spec(place.name, base_url=place.url or base_url, guided=guide).open()
+        trusted = trusted_hosts() if place.url else None  # the URL is from a file, unless it was typed
+        url = place.url or base_url
+        model = find_spec(place.name, base_url=url, guided=guide, trusted=trusted).open()
         return NamedModel(model, place.label, find(place.name))
 
     def server() -> LocalServer:
