@@ -16,12 +16,14 @@ from typing import Any
 import msgspec
 
 from camel.core.branches import Continuation, digest_of, usual_rules
+from camel.core.conversation import Turns
 from camel.core.errors import CamelError, InputError
 from camel.core.identity import identity_of
 from camel.core.message import Usage
 from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.engine.stage import write_lines
 from camel.evaluation.credit_report import NAME, ConversationCredit, CreditFigures, MessageCredit, report
 from camel.evaluation.effects import difference
@@ -143,6 +145,8 @@ class Credit(Job):
     """Maximum number of continuations per conversation."""
     rules: Sequence[StopRule] = ()
     seed: int | None = 0
+    turns: Policy | Turns | None = None
+    """Who speaks next. Default: as recorded."""
     uniform: bool = False
     """Whether every message gets the same number of samples, instead of those where the value changes."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
@@ -202,6 +206,7 @@ class Credit(Job):
             "seed": self.seed,
             "uniform": self.uniform,
             "rules": identity_of(self.rules),
+            **({"turns": identity_of(self.turns)} if self.turns else {}),
         }
 
     async def _sample(
@@ -211,8 +216,8 @@ class Credit(Job):
         record = records[id]
         model = CheckedModel(item.model())
         seed = item_seed(self.seed, id_number(item.id))
-        rules = self.rules or usual_rules(record)
-        made = await Continuation(record, at + 1, {"": model}, id=item.id, seed=seed, rules=rules).finish()
+        own: dict[str, Any] = {"rules": self.rules or usual_rules(record), "turns": self.turns}
+        made = await Continuation(record, at + 1, {"": model}, id=item.id, seed=seed, **own).finish()
         said = made.messages[at].content if len(made.messages) > at else ""
         result = self.check(made)
         return CreditSample(id, at, None if result is None else bool(result), said, item.usage)

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from camel.core.branches import Change, Continuation, digest_of, usual_rules
+from camel.core.conversation import Turns
 from camel.core.errors import InputError
 from camel.core.identity import identity_of
 from camel.core.model import Model
@@ -20,6 +21,7 @@ from camel.core.play import Declaration
 from camel.core.stops import StopRule
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.record.release import refuse_restricted
 
 Kind = Literal["unchanged", "changed"]
@@ -40,6 +42,8 @@ class Branching(Declaration):
     """Number of the message at which the branches begin, from 1."""
     change: Change = field(default_factory=Change)
     rules: Sequence[StopRule] = ()
+    turns: Policy | Turns | None = None
+    """Who speaks next. Default: as recorded."""
     row: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -88,6 +92,7 @@ class Branching(Declaration):
             "change": msgspec.to_builtins(self.change),
             "records": {id: digest_of(one) for id, one in self.kept.items()},
             "rules": identity_of(self.rules),
+            **({"turns": identity_of(self.turns)} if self.turns else {}),
         }
 
     def with_rules(self, rules: Sequence[StopRule]) -> Branching:
@@ -117,5 +122,5 @@ class Branching(Declaration):
             change = Change()
         elif other is not None:
             models |= dict.fromkeys([change.seat] if change.seat else [*models, ""], other)
-        rules = self.rules or usual_rules(record)
-        return Continuation(record, at, models, change, id=id, seed=seed, rules=rules, workplace=workplace)
+        own: dict[str, Any] = {"rules": self.rules or usual_rules(record), "turns": self.turns}
+        return Continuation(record, at, models, change, id=id, seed=seed, workplace=workplace, **own)

@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from camel.core.branches import Change
 from camel.core.checks import shown, similar
+from camel.core.conversation import Turns
 from camel.core.errors import InputError
 from camel.core.message import in_one_line
 from camel.core.model import Model
 from camel.core.stops import StopReason, StopRule
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.detectors import DETECTORS, detect
 from camel.evaluation.branch_report import NAME, BranchFigures, Side, outcomes_of, report
 from camel.evaluation.effects import Shift, effect_of
@@ -50,6 +52,7 @@ def fork(
     model: Model | ModelSpec | str | None = None,
     using: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] = (),
+    turns: Policy | Turns | None = None,
     out: str | Path = "",
     seed: int | None = None,
     **limits: Any,
@@ -63,7 +66,7 @@ def fork(
     this message; `role`, the role of `seat` in all prompts; `without`, a sentence that is removed from system prompts;
     `temperature`; `model`, another model. The last three apply to `seat`, or to all seats. Without a change the conversations
     are only continued. `using` is the model that continues them, by default the recorded one. `rules` are the stop rules, by
-    default those of a role play. The branches are a run in the folder `out`, with a report. `limits` are arguments of
+    default those of a role play, and `turns` who speaks next, by default as recorded. The branches are a run in the folder `out`, with a report. `limits` are arguments of
     `run_job`.
     """
     if isinstance(conversations, RunReader):
@@ -80,6 +83,7 @@ def fork(
         model=model,
         using=using,
         rules=rules,
+        turns=turns,
         out=out,
         seed=seed,
     )
@@ -102,6 +106,7 @@ def fork_job(
     rules: Sequence[StopRule],
     out: str | Path,
     seed: int | None,
+    turns: Policy | Turns | None = None,
 ) -> BranchJob:
     """Return the job of `fork`. Raise an `InputError` if the change cannot be made."""
     if not records:
@@ -128,7 +133,7 @@ def fork_job(
     )
     found = spec_of(using) if using is not None else recorded_spec(records)
     return BranchJob(
-        (declared := Branching({one.id: one for one in records}, at, change, tuple(rules))),
+        (declared := Branching({one.id: one for one in records}, at, change, tuple(rules), turns)),
         list(declared.rows(n)),
         found,
         str(out),
