@@ -64,7 +64,7 @@ _HOME = {
     "library.branches": "Branches fork",
     "library.credit": "credit",
     "library.environment": "environment",
-    "library.execution": "on_cluster run_job",
+    "library.execution": "forecast on_cluster run_job",
     "library.jobs": "generate",
     "library.row_making": "make_rows",
     "library.run": "Run StoredConversation open_gallery",

@@ -43,6 +43,7 @@ def fork(
     max_messages: shared.MaxMessages = None,
     seed: shared.Seed = None,
     out: shared.Out = "",
+    dry_run: shared.DryRun = False,
 ) -> None:
     """Continue conversations from one message, with a change."""
     from camel.cli.session import read_temperature
@@ -50,6 +51,7 @@ def fork(
     from camel.library.branches import fork_job
     from camel.library.run import Run
     from camel.models.spec import find_spec
+    from camel.reports.numbers import counted
 
     source = Run(run)
     if id and where:
@@ -79,6 +81,10 @@ def fork(
         out=out or f"{run.rstrip('/')}-branches-{f'{id}-' if id else ''}{at}",
         seed=seed,
     )
+    if dry_run:
+        of = len({row["branch_of"] for row in job.rows})
+        call.expect(job, f"{len(job.rows):,} branches of {counted(of, 'conversation')}")
+        return
     call.run(
         job, call.options(call.concurrency or (2 if local else 64)), show=lambda made: _show(made, job.place)
     )

@@ -198,6 +198,13 @@ def usual_rules(record: Transcript) -> Sequence[StopRule]:
     return (MaxMessages(MAX_MESSAGES), TokenLimit())
 
 
+def usage_after(record: Transcript, at: int) -> Usage:
+    """Return the usage of the recorded messages after the first `at`: what a continuation from there is expected to need."""
+    rest = record.messages[at:]
+    used = sum((one.usage for one in rest), Usage())
+    return replace(used, calls=max(used.calls, len(rest)))
+
+
 def digest_of(record: Transcript) -> str:
     """Return a hash of what a continuation is restored from."""
     said = [(one.speaker, one.content, one.seen) for one in record.messages]

@@ -9,11 +9,11 @@ from typing import Any, cast, get_args
 
 from msgspec.structs import replace
 
-from camel.core.branches import Change
+from camel.core.branches import Change, usage_after
 from camel.core.checks import shown, similar
 from camel.core.conversation import Turns
 from camel.core.errors import InputError
-from camel.core.message import in_one_line
+from camel.core.message import Usage, in_one_line
 from camel.core.model import Model
 from camel.core.stops import StopReason, StopRule
 from camel.core.transcript import Transcript
@@ -151,6 +151,14 @@ class BranchJob(Dialogues):
     def branches(self) -> Branches:
         """Return the finished branches."""
         return Branches(self.place, cast("Branching", self.declaration).records)
+
+    def expected(self) -> dict[str, Usage]:
+        """Return the expected usage by seat of `models`: each branch needs what the record needed from its message on."""
+        declared, made = cast("Branching", self.declaration), dict[str, Usage]()
+        for row in self.rows:
+            seat = CHANGED if row[KIND] == CHANGED and CHANGED in self.models else ""
+            made[seat] = made.get(seat, Usage()) + usage_after(declared.records[row[OF]], declared.at - 1)
+        return made
 
     def result(self, run: RunFolder) -> BranchFigures:
         """Compute the effects, and write the report into the run's folder."""
