@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as replace_fields
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -196,6 +197,11 @@ def usual_rules(record: Transcript) -> Sequence[StopRule]:
     if {one.name for one in record.speakers} == {USER, ASSISTANT}:
         return play_rules()
     return (MaxMessages(MAX_MESSAGES), TokenLimit())
+
+
+def cut_replies(records: Iterable[Transcript]) -> Literal["keep", "fail"]:
+    """Return `keep` if replies that were cut off at the token limit are among the messages: new ones are treated alike."""
+    return "keep" if any(said.finish == "length" for one in records for said in one.messages) else "fail"
 
 
 def usage_after(record: Transcript, at: int) -> Usage:

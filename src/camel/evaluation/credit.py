@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from camel.core.branches import Continuation, digest_of, usage_after, usual_rules
+from camel.core.branches import Continuation, cut_replies, digest_of, usage_after, usual_rules
 from camel.core.conversation import Turns
 from camel.core.errors import CamelError, InputError
 from camel.core.identity import identity_of
@@ -224,7 +224,7 @@ class Credit(Job):
     ) -> CreditSample:
         id, at = items[item.index]
         record = records[id]
-        model = CheckedModel(item.model())
+        model = CheckedModel(item.model(), cut_replies([record]))
         seed = item_seed(self.seed, id_number(item.id))
         own: dict[str, Any] = {"rules": self.rules or usual_rules(record), "turns": self.turns}
         made = await Continuation(record, at + 1, {"": model}, id=item.id, seed=seed, **own).finish()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from msgspec.structs import replace
 
-from camel.core.branches import Change, usage_after
+from camel.core.branches import Change, cut_replies, usage_after
 from camel.core.checks import shown, similar
 from camel.core.conversation import Turns
 from camel.core.errors import InputError
@@ -139,6 +139,7 @@ def fork_job(
         str(out),
         seed=seed,
         seats={CHANGED: spec_of(model)} if model is not None else {},
+        cut=cut_replies(records),
     )
 
 
@@ -224,22 +225,17 @@ class Branches:
         `check` is a function that returns a number or a bool for a transcript (None leaves it out), the name of an ending such
         as `done`, of a detector such as `refusal`, `messages`, `tokens`, or `score.NAME`.
         """
-        rate = outcome(check)
-        found: dict[str, dict[str, list[float]]] = {}
-        for of, kind, branch in self:
-            value = rate(branch)
-            if value is not None:
-                found.setdefault(of, {name: [] for name in KINDS})[kind].append(float(value))
-        return effect_of([(one["unchanged"], one["changed"]) for one in found.values()])
+        return _effect(self, check)
 
     def effects(self) -> dict[str, Shift]:
         """Return the effects on all endings, findings and scores that occur, and on the number of messages."""
-        branches = [one for _, _, one in self]
+        read = list(self)
+        branches = [one for _, _, one in read]
         names = dict.fromkeys(one.stop.reason for one in branches if one.stop)
         found = {finding.detector for one in branches for finding in detect(one)}
         names |= dict.fromkeys(name for name in DETECTORS if name in found)
         names |= dict.fromkeys(f"score.{name}" for one in branches for name in one.scores)
-        made = {name: self.effect(name) for name in [*names, "messages"]}
+        made = {name: _effect(read, name) for name in [*names, "messages"]}
         return {name: one for name, one in made.items() if one is not None}
 
     def __repr__(self) -> str:
@@ -249,6 +245,16 @@ class Branches:
         """Return the effects as HTML for a notebook."""
         facts = [(name, str(one)) for name, one in self.effects().items()]
         return facts_html(repr(self), facts, "effect(check) returns the effect on an outcome of your own")
+
+
+def _effect(branches: Iterable[tuple[str, str, Transcript]], check: Check) -> Shift | None:
+    rate = outcome(check)
+    found: dict[str, dict[str, list[float]]] = {}
+    for of, kind, branch in branches:
+        value = rate(branch)
+        if value is not None:
+            found.setdefault(of, {name: [] for name in KINDS})[kind].append(float(value))
+    return effect_of([(one["unchanged"], one["changed"]) for one in found.values()])
 
 
 def outcome(check: Check) -> Callable[[Transcript], float | bool | None]:
