@@ -26,6 +26,7 @@ name = "Ben"
 [stop]
 max_rounds = 1
 """
+LONG = (pytest.mark.thorough, pytest.mark.timeout(3600))
 ALL = [name for name in METHODS if name != "single"]
 
 
@@ -33,8 +34,8 @@ ALL = [name for name in METHODS if name != "single"]
     ("problems", "calls"),
     [
         pytest.param(f"{FOLDER / 'problems.jsonl'}[:20]", 800, marks=pytest.mark.slow),
-        pytest.param("gsm8k[:200]", 6_000, marks=pytest.mark.thorough),
-        pytest.param("humaneval+", 6_000, marks=pytest.mark.thorough),
+        pytest.param("gsm8k[:200]", 6_000, marks=LONG),
+        pytest.param("humaneval+", 6_000, marks=LONG),
     ],
 )
 def test_a_comparison_that_is_killed_pays_for_nothing_twice(problems: str, calls: int, tmp_path: Path):
