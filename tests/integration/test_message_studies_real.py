@@ -18,15 +18,15 @@ pytestmark = [
     pytest.mark.real_model,
     pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'"),
 ]
-SHORT = msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=8)
-RULES = [MaxMessages(3)]
+SHORT = msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=4)
+RULES = [MaxMessages(2)]
 
 
 def record(model: camel.ChatModel) -> camel.Transcript:
     """A conversation with prompts of few tokens, because each costs up to 50 ms."""
     society = camel.Society(
         "Bake bread.", members=(camel.Member("Ada"), camel.Member("Ben")), prompt="You are <NAME>. <TASK>", opening="Begin.",
-        turns=camel.Addressed(), stop=Ending(max_messages=3), sampling=SHORT,
+        turns=camel.Addressed(), stop=Ending(max_messages=2), sampling=SHORT,
     )  # fmt: skip
     return society.play(model, id="one").run()
 
@@ -38,7 +38,7 @@ def says_what_a_small_model_shows(folder: Path, name: str) -> bool:
 def test_a_fork_and_a_credit_study(small_model: camel.ChatModel, tmp_path: Path):
     one = record(small_model)
     forked = camel.fork(
-        [one], 3, n=1, temperature=1.0, using=small_model, rules=RULES, out=tmp_path / "fork", concurrency=2, progress=False
+        [one], 2, n=1, temperature=1.0, using=small_model, rules=RULES, out=tmp_path / "fork", concurrency=2, progress=False
     )  # fmt: skip
     assert sorted(kind for _, kind, _ in forked) == ["changed", "unchanged"]
     assert all(branch.usage.calls == 1 for _, _, branch in forked)
@@ -48,7 +48,7 @@ def test_a_fork_and_a_credit_study(small_model: camel.ChatModel, tmp_path: Path)
         [one], lambda made: made.messages[-1].content == last, samples=8, using=small_model, rules=RULES,
         out=tmp_path / "credit", concurrency=4, progress=False,
     )  # fmt: skip
-    assert made.usage.calls == 8 * 3
+    assert made.usage.calls == 8 * 2
     assert says_what_a_small_model_shows(tmp_path / "credit", "credit")
 
 

@@ -50,7 +50,8 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
     count = len(pairs)
     middle = after - before
     differences = [fmean(b) - fmean(a) for a, b in pairs]
-    if count > 1 and {*differences} <= {-1, 0, 1}:
+    shares = all(value in (0, 1) for pair in pairs for side in pair for value in side)
+    if shares and count > 1 and {*differences} <= {-1, 0, 1}:
         # Bonett and Price add one conversation of each sign.
         differences += [-1.0, 1.0]
     middle_of = fmean(differences)
@@ -62,6 +63,8 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
         low, high = middle_of - half, middle_of + half
     else:  # one conversation, or by chance the same difference in all
         low, high = difference([x for one, _ in pairs for x in one], [x for _, one in pairs for x in one])
+    if shares:
+        low, high = max(-1.0, low), min(1.0, high)
     return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs))
 
 
