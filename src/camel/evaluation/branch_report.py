@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import msgspec
 
@@ -59,20 +58,12 @@ class BranchFigures(ReportFigures, frozen=True):
 
 def outcomes_of(effects: dict[str, Shift]) -> list[ShiftedOutcome]:
     """Return effects with their p-values, corrected together with Holm's method. The most certain comes first."""
-    values = holm([p_value(one) for one in effects.values()])
+    values = holm([one.p for one in effects.values()])
     made = [
         ShiftedOutcome(name, one, p, name not in ("messages", "tokens") and not name.startswith("score."))
         for (name, one), p in zip(effects.items(), values, strict=True)
     ]
     return sorted(made, key=lambda one: (one.adjusted, one.name))
-
-
-def p_value(effect: Shift) -> float:
-    """Return the two-sided p-value of an effect, from its interval."""
-    normal = NormalDist()
-    deviation = (effect.high - effect.low) / 2 / normal.inv_cdf(0.975)
-    middle = (effect.high + effect.low) / 2
-    return 2 * (1 - normal.cdf(abs(middle) / deviation)) if deviation else float(middle == 0)
 
 
 def title_of(name: str) -> str:

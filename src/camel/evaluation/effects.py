@@ -29,6 +29,8 @@ class Shift(msgspec.Struct, frozen=True):
     conversations: int
     branches: int
     """Number of branches of both kinds together."""
+    p: float = 1.0
+    """Two-sided p-value, from the interval."""
 
     @property
     def sure(self) -> bool:
@@ -63,9 +65,10 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
         low, high = middle_of - half, middle_of + half
     else:  # one conversation, or by chance the same difference in all
         low, high = difference([x for one, _ in pairs for x in one], [x for _, one in pairs for x in one])
+    p = _p_value(low, high)
     if shares:
         low, high = max(-1.0, low), min(1.0, high)
-    return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs))
+    return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs), p)
 
 
 def difference(
@@ -85,6 +88,12 @@ def difference(
     half = quantile(sum(parts) ** 2 / squares if squares else 1.0, level) * math.sqrt(sum(parts))
     middle = fmean(changed) - fmean(without)
     return middle - half, middle + half
+
+
+def _p_value(low: float, high: float) -> float:
+    normal = NormalDist()
+    deviation, middle = (high - low) / 2 / normal.inv_cdf(_LEVEL), (high + low) / 2
+    return 2 * (1 - normal.cdf(abs(middle) / deviation)) if deviation else float(middle == 0)
 
 
 def _variance(values: Sequence[float]) -> float:
