@@ -137,8 +137,8 @@ def lines(rows: Sequence[Spec], width: int, unit: str) -> Spec:
     """Return a line plot of shares. A row has the line's `name`, and `x` and `y`; `unit` is the title of the x-axis."""
     made = drawing("lines", rows, width)
     x = made["encoding"]["x"]
-    x["title"] = unit
-    x["axis"] = {**count_axis(max((row["x"] for row in rows), default=1)), **x["axis"]}
+    x["title"], places = unit, [row["x"] for row in rows]
+    x["axis"] = {**count_axis(max(places, default=1) - min(places, default=0)), **x["axis"]}
     return made
 
 
