@@ -66,7 +66,7 @@ _HOME = {
     "library.credit": "credit",
     "library.environment": "environment",
     "library.cross_play": "cross_play",
-    "library.execution": "on_cluster run_job",
+    "library.execution": "forecast on_cluster run_job",
     "library.jobs": "generate",
     "library.row_making": "make_rows",
     "library.run": "Run StoredConversation open_gallery",

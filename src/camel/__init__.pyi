@@ -254,6 +254,7 @@ from camel.library.cooperation import compare_methods as compare_methods
 from camel.library.credit import credit as credit
 from camel.library.cross_play import cross_play as cross_play
 from camel.library.environment import environment as environment
+from camel.library.execution import forecast as forecast
 from camel.library.execution import on_cluster as on_cluster
 from camel.library.execution import run_job as run_job
 from camel.library.jobs import generate as generate

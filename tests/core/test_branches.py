@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.branches import Change, Continuation
+from camel.core.conversation import Agent, Conversation
 from camel.core.errors import InputError
 from camel.core.heard import sent_for
-from camel.core.message import Sampling
+from camel.core.message import Message, Sampling
 from camel.core.model import Choice, Model, Reply, Request, Usage
 from camel.core.role_playing import RolePlaying
 from camel.core.society import Ending, Society
 from camel.core.stops import MaxMessages
+from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.core.turns import Moderated, Rounds
+from camel.core.turns import Addressed, Moderated, Policy, RoundRobin, Rounds
 from camel.models.scripted import ScriptedModel
 
 
@@ -76,13 +80,15 @@ def test_a_branch_sends_what_the_conversation_had_sent(at: int, history: str):
 
 @pytest.mark.parametrize("at", range(1, 8))
 def test_a_society_whose_members_speak_together_is_continued(at: int):
-    society = Society("Plan", members=["Ada", "Bob", "Cy"], turns=Rounds(), stop=Ending(max_messages=7))
+    society = Society("Plan", members=("Ada", "Bob", "Cy"), turns=Rounds(), stop=Ending(max_messages=7))
     record = society.play(Counting()).run()
     again = Counting()
-    turns = society.turns.turns(["Ada", "Bob", "Cy"])
-    made = Continuation(record, at, {"": again}, rules=[MaxMessages(7)], turns=turns).run()
-    together = [one.seen for one in record.messages]
-    assert [one.seen for one in made.messages[: at - 1]] == together[: at - 1]
+    made = Continuation(record, at, {"": again}, rules=[MaxMessages(7)]).run()
+    assert [one.seen for one in made.messages] == [one.seen for one in record.messages]
+    assert [one.content for one in made.messages[: at - 1]] == [
+        one.content for one in record.messages[: at - 1]
+    ]
+    assert made.usage.calls == len(again.requests) == 8 - at
     for chat, index in zip(again.chats, range(at - 1, 7), strict=False):
         assert chat == [entry.to_dict() for entry in sent_for(made, index)]
 
@@ -126,9 +132,46 @@ def test_a_branch_that_cannot_be_restored_says_why():
         Continuation(record, 2, {"": Counting()}, Change(seat="cook", role="Chef"))
     with pytest.raises(InputError, match="needs the seat"):
         Change(role="Chef")
-    society = Society(
-        "Plan", members=["Ada", "Bob", "Cy"], turns=Moderated("Ada"), stop=Ending(max_messages=6)
-    )
-    moderated = society.play(Counting()).run()
-    with pytest.raises(InputError, match="turns"):
-        Continuation(moderated, 5, {"": Counting()}).run()
+    agents = [Agent(name, name, Counting()) for name in ("Ada", "Bob", "Cy")]
+    own = Conversation(agents, Transcript("own", Task("Plan")), rules=[MaxMessages(4)], turns=backwards)
+    restored = asyncio.run(finished(own))
+    with pytest.raises(InputError, match="Pass turns"):
+        Continuation(restored, 3, {"": Counting()}).run()
+    made = Continuation(restored, 3, {"": Counting()}, turns=backwards, rules=[MaxMessages(4)]).run()
+    assert [one.speaker for one in made.messages] == [one.speaker for one in restored.messages]
+    restored.turns = {"policy": "rounds", "groups": [[]]}
+    with pytest.raises(InputError, match="unknown turns"):
+        Continuation(restored, 3, {"": Counting()}).run()
+
+
+def backwards(messages: Sequence[Message]) -> str:
+    return ("Cy", "Bob", "Ada")[len(messages) % 3]
+
+
+async def finished(conversation: Conversation) -> Transcript:
+    async for _ in conversation:
+        pass
+    return conversation.transcript
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        RoundRobin(("Cy", "Ada", "Cy", "Bob")),
+        Addressed("Bob"),
+        Moderated("Bob"),
+        Rounds((("Ada", "Cy"), ("Bob",))),
+    ],
+)
+def test_a_society_is_continued_in_its_own_turns(turns: Policy):
+    """Each message calls another member, so that the next speaker depends on what was said."""
+    members = ["Ada", "Bob", "Cy"]
+    said = [f"I agree.\nNext: {members[(3 * number + 1) % 7 % 3]}" for number in range(9)]
+    society = Society("Plan", members=members, turns=turns, stop=Ending(max_messages=9))
+    record = society.play(ScriptedModel(said)).run()
+    record = Transcript.from_json(record.to_json())
+    for at in range(1, 10):
+        again = ScriptedModel(said[at - 1 :])
+        made = Continuation(record, at, {"": again}, rules=[MaxMessages(9)]).run()
+        assert [one.speaker for one in made.messages] == [one.speaker for one in record.messages]
+        assert [one.seen for one in made.messages] == [one.seen for one in record.messages]

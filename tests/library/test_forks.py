@@ -129,6 +129,12 @@ def test_intervals_of_numbers_and_degenerate_outcomes():
     numbers = effect_of([([3.0, 4.0, 3.5], [9.0, 8.0, 8.5])])
     assert numbers is not None
     assert numbers.low > 3
+    few = effect_of([([0.0, 1.0], [1.0, 1.0]), ([0.0, 0.0], [0.0, 0.0]), ([1.0, 0.0], [0.0, 0.0])])
+    assert few is not None
+    assert (few.low, few.high) == (-1, 1), "shares do not differ by more"
+    alike = effect_of([([5.0], [5.0]), ([5.0], [5.0])])
+    assert alike is not None
+    assert alike.low == alike.high == 0, "numbers are not shares"
     assert [round(quantile(one), 3) for one in (1, 2, 3, 10)] == [12.706, 4.303, 3.179, 2.228]
     first, second = outcomes_of({"changed": {"same": same, "numbers": numbers}})
     assert (first.name, second.name) == ("numbers", "same")

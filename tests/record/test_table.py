@@ -107,6 +107,7 @@ transcripts = st.builds(
     item=st.integers(-1, 2**60),
     hears=st.none() | st.dictionaries(texts, st.lists(texts, max_size=2), max_size=2),
     wording=texts,
+    turns=st.none() | st.dictionaries(texts, texts | st.lists(st.lists(texts)), max_size=2),
     scores=st.dictionaries(texts, st.builds(Score, st.none() | numbers, texts, texts, counts), max_size=2),
     result=st.none()
     | st.dictionaries(texts, st.none() | st.booleans() | texts | st.lists(texts), max_size=2),

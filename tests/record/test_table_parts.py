@@ -307,6 +307,7 @@ def test_the_columns_and_their_types():
         "item": whole,
         "hears": text,
         "wording": text,
+        "turns": text,
         "scores": f"map<{text}, {struct(value='double', reason=text, by=text, version=whole, text=text)}>",
         "rejected": listed(text),
         "hear_actions": "bool",

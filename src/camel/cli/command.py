@@ -112,6 +112,19 @@ class Invocation:
         run = config.run
         return self.options(run.concurrency, budget=config.budget, patience=60 * run.outage_patience, **more)
 
+    def expect(self, job: Any, plan: str) -> None:
+        """Print the plan of a job, and what it is expected to need of each model."""
+        from camel.jobs.state import name_of, price_of
+        from camel.reports.numbers import money, short
+
+        for seat, need in job.expected().items():
+            price = price_of(job.models[seat])
+            calls = f"{short(need.calls)} calls, " if need.calls else ""
+            cost = money(price.cost(need)) if price and need.total else "price unknown"
+            tokens = f"{short(need.total)} tokens" if need.total else "tokens unknown"
+            echo(f"expect  about {calls}{tokens} of {name_of(job.models[seat])}, {cost}")
+        echo(f"        {plan}")
+
     def run(
         self,
         job: Job,

@@ -37,14 +37,12 @@ def cooperation(
     from msgspec.structs import replace
 
     from camel.cli.session import read_temperature
-    from camel.core.message import Usage
     from camel.evaluation.cooperation.methods import METHODS
     from camel.evaluation.cooperation.solving import SAMPLING
     from camel.generation.toolboxes import allow_tools
-    from camel.jobs.state import price_of
     from camel.library.cooperation import cooperation_job
     from camel.models.spec import find_spec
-    from camel.reports.numbers import counted, money, short
+    from camel.reports.numbers import counted
     from camel.scenarios import load_society
 
     local = local or model == "local"
@@ -57,12 +55,8 @@ def cooperation(
         own, problems, tokens=tokens, model=chat, sampling=sampling, seed=seed or 0, out=out
     )
     if dry_run:
-        total = (len(job.methods) - 1) * len(job.exercises) * tokens
-        price = price_of(chat)
-        # Two thirds of the tokens are usually input.
-        cost = money(price.cost(Usage(total * 2 // 3, total // 3))) if price else "price unknown"
-        echo(f"expect  about {short(total)} tokens of {chat.name}, {cost}")
-        echo(f"        {counted(len(job.exercises), 'problem')}, {counted(len(job.methods), 'method')}: {', '.join(one.name for one in job.methods)}")  # fmt: skip
+        names = ", ".join(one.name for one in job.methods)
+        call.expect(job, f"{counted(len(job.exercises), 'problem')}, {counted(len(job.methods), 'method')}: {names}")  # fmt: skip
         return
     call.run(job, call.options(call.concurrency or (2 if local else 64)), show=_show)
 

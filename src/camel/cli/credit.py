@@ -33,6 +33,7 @@ def credit(
     max_messages: shared.MaxMessages = None,
     seed: shared.Seed = None,
     out: shared.Out = "",
+    dry_run: shared.DryRun = False,
 ) -> None:
     """Measure which message made the difference."""
     from camel.core.checks import shown
@@ -40,6 +41,7 @@ def credit(
     from camel.evaluation.credit_report import FORMATS
     from camel.library.credit import credit_job
     from camel.library.run import Run
+    from camel.reports.numbers import counted
 
     if rows and rows not in FORMATS:
         raise InputError(f"--rows must be {', '.join(FORMATS)}, not {shown(rows)}")
@@ -53,6 +55,10 @@ def credit(
         out=out,
         seed=seed or 0,
     )
+    if dry_run:
+        of = counted(len(job.known()), "conversation")
+        call.expect(job, f"{of}, at most {samples:,} continuations of each, from its middle on average")
+        return
     options = call.options(call.concurrency or (2 if local else 64))
     call.run(job, options, show=lambda made: _show(made, Path(job.place), rows))
 

@@ -101,12 +101,14 @@ def rules_of(max_messages: int | None) -> Sequence[StopRule]:
 
 def run_branches(call: Invocation, job: BranchJob, local: bool, dry_run: bool) -> None:
     """Make branches and print their effects, or only what they are expected to need."""
-    expected = f"expect  {job.forecast()}, if branches are as long as the recorded conversations"
+    from camel.reports.numbers import counted
+
     if dry_run:
-        echo(expected)
+        of = len({row["branch_of"] for row in job.rows})
+        call.expect(job, f"{len(job.rows):,} branches of {counted(of, 'conversation')}")
         return
     options = call.options(call.concurrency or (2 if local else 64))
-    call.run(job, options, announce=lambda: [expected], show=lambda made: _show(made, job.place))
+    call.run(job, options, show=lambda made: _show(made, job.place))
 
 
 def _show(made: BranchFigures, place: str) -> None:

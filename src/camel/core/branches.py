@@ -9,21 +9,24 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as replace_fields
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import shown
-from camel.core.conversation import Agent, Conversation, Turns, round_robin
+from camel.core.conversation import Agent, Conversation, Turns
 from camel.core.errors import InputError
 from camel.core.heard import by_name, everyone
-from camel.core.message import Sampling, with_seed
-from camel.core.model import Expects, Model
+from camel.core.message import Message, Sampling, Usage, with_seed
+from camel.core.model import Choice, Expects, Model, Reply, Request, WrappedModel
 from camel.core.play import Play
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import MAX_MESSAGES, MaxMessages, StopRule, TokenLimit, play_rules
 from camel.core.tools import Workplace
 from camel.core.transcript import Speaker, Transcript
+from camel.core.turns import Policy
 
 _EXPECTS: dict[str, Expects] = {USER: "instruction", ASSISTANT: "solution"}
 
@@ -61,11 +64,11 @@ class Continuation(Play):
         id: str = "",
         seed: int | None = None,
         rules: Sequence[StopRule] | None = None,
-        turns: Turns | None = None,
+        turns: Policy | Turns | None = None,
         workplace: Workplace | None = None,
     ) -> None:
-        """Continue from message `at`, counted from 1. `models` are by seat, with `""` for the others. `rules` and `turns` are
-        those of a role play by default, or a fixed order of the speakers."""
+        """Continue from message `at`, counted from 1. `models` are by seat, with `""` for the others. `rules` are
+        those of a role play by default, and `turns` the recorded policy, or the order of the speakers."""
         if not 1 <= at <= len(record.messages) + 1:
             raise InputError(
                 f"{record.id} has {len(record.messages)} messages, so a branch cannot begin at message {at}"
@@ -127,17 +130,28 @@ class Continuation(Play):
             raise InputError(
                 f"{record.id} has a wording of its own ({record.wording}), which the record does not contain"
             )
-        names = [one.name for one in record.speakers]
-        turns = self._turns or round_robin(names)
+        turns = self._turns_of(record)
         for index, message in enumerate(record.messages):
             said = turns(record.messages[: index if message.seen < 0 else message.seen])
             if message.speaker not in ((said,) if isinstance(said, str) else said):
                 raise InputError(
                     f"the speakers of {record.id} do not take turns in a fixed order, and who speaks next is not in the record. "
-                    "Pass the turns of its society"
+                    "Pass turns, such as turns=camel.Addressed() or your own function"
                 )
+        # Those that speak together did not hear each other, so a branch within them begins with all of them.
+        last = record.messages[-1] if record.messages else None
+        start = 0 if last is None else last.index if last.seen < 0 else last.seen
+        said, kept = turns(record.messages[:start]), len(record.messages)
+        again = {one.speaker: one for one in record.messages[start:]}
+        if isinstance(said, str) or len(said) == len(again):
+            start, again = kept, {}
         conversation = Conversation(
-            self._agents,
+            [
+                replace_fields(one, model=_Repeating(one.model, again[one.name]))
+                if one.name in again
+                else one
+                for one in self._agents
+            ],
             self.transcript,
             rules=self._rules or usual_rules(record),
             turns=turns,
@@ -146,12 +160,37 @@ class Continuation(Play):
             hear_actions=record.hear_actions,
             workplace=self._place,
         )
-        conversation.restore(record)
+        conversation.restore(replace(record, messages=record.messages[:start]))
         return conversation
+
+    def _turns_of(self, record: Transcript) -> Turns:
+        given = self._turns
+        if given is None:
+            try:
+                given = msgspec.convert(record.turns or {"policy": "round_robin"}, Policy)
+            except msgspec.ValidationError as error:
+                raise InputError(f"{record.id} has unknown turns ({error}): pass turns") from None
+        return given.turns([one.name for one in record.speakers]) if isinstance(given, Policy) else given
 
     def asked(self) -> Iterable[Model | None]:
         """Return the models of all seats."""
         return [agent.model for agent in self._agents]
+
+
+class _Repeating(WrappedModel):
+    """Says a recorded message again, which costs nothing, and then asks the wrapped model."""
+
+    def __init__(self, model: Model, said: Message) -> None:
+        super().__init__(model)
+        self._said: Message | None = said
+
+    async def reply(self, request: Request) -> Reply:
+        """Return the message, or the reply of the wrapped model."""
+        said, self._said = self._said, None
+        if said is None:
+            return await self.inner.reply(request)
+        choice = Choice(said.content, said.finish, reasoning=said.reasoning)
+        return Reply((choice,), Usage(), said.model, deliberation=said.deliberation)
 
 
 def usual_rules(record: Transcript) -> Sequence[StopRule]:
@@ -189,6 +228,18 @@ def without(text: str, sentence: str) -> str:
     for part in rest:
         made = made.rstrip(" ") + part if part.startswith("\n") else made + part.lstrip(" ")
     return re.sub(r"\n{3,}", "\n\n", made).strip() if rest else text
+
+
+def cut_replies(records: Iterable[Transcript]) -> Literal["keep", "fail"]:
+    """Return `keep` if replies that were cut off at the token limit are among the messages: new ones are treated alike."""
+    return "keep" if any(said.finish == "length" for one in records for said in one.messages) else "fail"
+
+
+def usage_after(record: Transcript, at: int) -> Usage:
+    """Return the usage of the recorded messages after the first `at`: what a continuation from there is expected to need."""
+    rest = record.messages[at:]
+    used = sum((one.usage for one in rest), Usage())
+    return replace(used, calls=max(used.calls, len(rest)))
 
 
 def digest_of(record: Transcript) -> str:

@@ -326,6 +326,7 @@ class GroupPlay(Play):
         hears: Hears | Mapping[str, Collection[str]] = everyone,
     ) -> Conversation:
         """Return the conversation of the speakers of the declaration `group`."""
+        self.transcript.turns = None if group.turns == RoundRobin() else msgspec.to_builtins(group.turns)
         return Conversation(
             agents,
             self.transcript,

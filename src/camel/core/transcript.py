@@ -110,6 +110,8 @@ class Transcript(msgspec.Struct):
     """Whether listeners read the tool calls of speakers."""
     unspoken: list[Action] = []
     """Tool calls for a message that was never said, because the conversation ended."""
+    turns: dict[str, Any] | None = None
+    """How the next speaker of a society is chosen, if not in the order of the speakers: the fields of its turn policy."""
 
     @property
     def usage(self) -> Usage:

@@ -15,13 +15,15 @@ from typing import Any
 
 import msgspec
 
-from camel.core.branches import Continuation, digest_of, usual_rules
+from camel.core.branches import Continuation, cut_replies, digest_of, usage_after, usual_rules
+from camel.core.conversation import Turns
 from camel.core.errors import CamelError, InputError
 from camel.core.identity import identity_of
 from camel.core.message import Usage
 from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.engine.stage import write_lines
 from camel.evaluation.credit_report import ConversationCredit, CreditFigures, MessageCredit, report
 from camel.evaluation.effects import difference
@@ -41,6 +43,8 @@ ROUND = 8
 """Number of continuations of one prefix per round."""
 ENOUGH = 24
 """Maximum number of continuations of a prefix that separate two halves."""
+CERTAIN = 32
+"""Number of continuations on each side of the message with the largest change, before it may be called decisive."""
 UNCLEAR = 0.2
 """Part of a change by which a value must be off its middle to tell on which side most of the change is."""
 FLAT = 0.25
@@ -100,7 +104,7 @@ class Prefixes:
             if high - low > 1:
                 return (low + high) // 2
             return next(
-                (at for at in (low, high) if len(self.found.get(at, ())) < 2 * ROUND and at < self.length),
+                (at for at in (low, high) if len(self.found.get(at, ())) < CERTAIN and at < self.length),
                 None,
             )
         return None
@@ -142,6 +146,8 @@ class Credit(Job):
     """Maximum number of continuations per conversation."""
     rules: Sequence[StopRule] = ()
     seed: int | None = 0
+    turns: Policy | Turns | None = None
+    """Who speaks next. Default: as recorded."""
     uniform: bool = False
     """Whether every message gets the same number of samples, instead of those where the value changes."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
@@ -201,17 +207,26 @@ class Credit(Job):
             "seed": self.seed,
             "uniform": self.uniform,
             "rules": identity_of(self.rules),
+            **({"turns": identity_of(self.turns)} if self.turns else {}),
         }
+
+    def expected(self) -> dict[str, Usage]:
+        """Return the largest expected usage: all samples of all conversations, each from the middle of its conversation."""
+        halves = (
+            usage_after(one, len(one.messages) // 2) for one in self.records if one.id in self._recorded
+        )
+        used = [one for one in halves for _ in range(self.samples // ROUND * ROUND)]
+        return {"": sum(used, Usage())}
 
     async def _sample(
         self, records: Mapping[str, Transcript], items: list[tuple[str, int]], item: Item
     ) -> CreditSample:
         id, at = items[item.index]
         record = records[id]
-        model = CheckedModel(item.model())
+        model = CheckedModel(item.model(), cut_replies([record]))
         seed = item_seed(self.seed, id_number(item.id))
-        rules = self.rules or usual_rules(record)
-        made = await Continuation(record, at + 1, {"": model}, id=item.id, seed=seed, rules=rules).finish()
+        own: dict[str, Any] = {"rules": self.rules or usual_rules(record), "turns": self.turns}
+        made = await Continuation(record, at + 1, {"": model}, id=item.id, seed=seed, **own).finish()
         said = made.messages[at].content if len(made.messages) > at else ""
         result = self.check(made)
         return CreditSample(id, at, None if result is None else bool(result), said, item.usage)
@@ -240,7 +255,7 @@ class Credit(Job):
         # Without a value at the start, there is none for the messages.
         valued = [one for one in self.records if one.id in known and 0 in known[one.id].measured]
         made = CreditFigures(
-            [self._credit(one, known[one.id], tried) for one in valued],
+            [credit_of(one, known[one.id], tried) for one in valued],
             name_of(self.model),
             len(samples),
             sum(bool(one.error) for one in samples),
@@ -250,41 +265,49 @@ class Credit(Job):
             write_report(run.root, report(made), made)
         return made
 
-    def _credit(
-        self, record: Transcript, known: Prefixes, tried: Mapping[tuple[str, int], Sequence[CreditSample]]
-    ) -> ConversationCredit:
-        values, rows = known.values(), list[MessageCredit]()
-        for place, message in enumerate(record.messages):
-            ends = [[float(x) for x in known.found.get(at, ())] or ([float(known.success)] if at == known.length else [])
-                    for at in (place, place + 1)]  # fmt: skip
-            low, high = difference(*ends) if all(ends) else (-1.0, 1.0)
-            own = known.found.get(place + 1, [])
-            rate = wilson(sum(own), len(own)) if own else None
-            rows.append(
-                MessageCredit(
-                    place + 1,
-                    message.speaker,
-                    message.content,
-                    values[place + 1],
-                    (rate.low, rate.high) if rate else None,
-                    values[place + 1] - values[place],
-                    (low, high),
-                    all(ends),
-                    [
-                        (one.said, one.success)
-                        for one in tried.get((record.id, place), ())
-                        if one.said and one.success is not None
-                    ],
-                )
+
+def credit_of(
+    record: Transcript, known: Prefixes, tried: Mapping[tuple[str, int], Sequence[CreditSample]]
+) -> ConversationCredit:
+    """Return the values of a conversation's messages. `tried` are the continuations by conversation and place."""
+    values, rows = known.values(), list[MessageCredit]()
+    decisive: MessageCredit | None = None
+    # Corrected for the number of messages, any of which may seem to change the value by chance.
+    level = 1 - 0.025 / max(1, known.length)
+    for place, message in enumerate(record.messages):
+        before, after = ([float(x) for x in known.found.get(at, ())] for at in (place, place + 1))
+        low, high = sure = -1.0, 1.0
+        if before and after:
+            (low, high), sure = difference(before, after), difference(before, after, level)
+        elif before and place + 1 == known.length:
+            # The result is known, and only the value before it is uncertain.
+            start = wilson(int(sum(before)), len(before))
+            low, high = sure = known.success - start.high, known.success - start.low
+        own = known.found.get(place + 1, [])
+        rate = wilson(sum(own), len(own)) if own else None
+        rows.append(
+            MessageCredit(
+                place + 1,
+                message.speaker,
+                message.content,
+                values[place + 1],
+                (rate.low, rate.high) if rate else None,
+                values[place + 1] - values[place],
+                (low, high),
+                bool(before) and bool(after or place + 1 == known.length),
+                [
+                    (one.said, one.success)
+                    for one in tried.get((record.id, place), ())
+                    if one.said and one.success is not None
+                ],
             )
-        decisive = max(
-            (one for one in rows if one.measured), key=lambda one: abs(one.advantage), default=None
         )
-        if decisive and abs(decisive.advantage) < FLAT:
-            decisive = None
-        return ConversationCredit(
-            record.id, record.task.text, known.success, values[0], decisive.number if decisive else None, rows
-        )
+        size = abs(rows[-1].advantage)
+        if not sure[0] <= 0 <= sure[1] and size >= max(FLAT, abs(decisive.advantage) if decisive else 0):
+            decisive = rows[-1]
+    return ConversationCredit(
+        record.id, record.task.text, known.success, values[0], decisive.number if decisive else None, rows
+    )
 
 
 def _failed(item: tuple[str, int], error: CamelError) -> CreditSample:

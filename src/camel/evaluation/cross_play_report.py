@@ -108,6 +108,8 @@ class CrossPlayOutcome(msgspec.Struct, frozen=True):
 class CrossPlayFigures(ReportFigures, frozen=True):
     """All figures of cross-play, as stored in `cross-play.json`."""
 
+    file = NAME
+
     users: list[str]
     assistants: list[str]
     conversations: int

@@ -55,7 +55,8 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
     count = len(pairs)
     middle = after - before
     differences = [fmean(b) - fmean(a) for a, b in pairs]
-    if count > 1 and {*differences} <= {-1, 0, 1}:
+    shares = all(value in (0, 1) for pair in pairs for side in pair for value in side)
+    if shares and count > 1 and {*differences} <= {-1, 0, 1}:
         # Bonett and Price add one conversation of each sign.
         differences += [-1.0, 1.0]
     middle_of = fmean(differences)
@@ -66,31 +67,38 @@ def effect_of(outcomes: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Sh
         half = max(quantile(count - 1) * math.sqrt(between), quantile(math.inf) * math.sqrt(within))
         low, high = middle_of - half, middle_of + half
     else:  # one conversation, or by chance the same difference in all
-        low, high = difference(*([value for pair in pairs for value in pair[side]] for side in (0, 1)))
-    if all(value in ([0], [1]) for pair in pairs for value in pair) and count > 1:
+        low, high = difference([x for one, _ in pairs for x in one], [x for _, one in pairs for x in one])
+    p = _p_value(low, high)
+    if count > 1 and all(value in ([0], [1]) for pair in pairs for value in pair):
         p = paired(sum(a[0] > b[0] for a, b in pairs), sum(a[0] < b[0] for a, b in pairs), count).p
-    else:
-        deviation = (high - low) / 2 / quantile(math.inf)
-        center = abs(high + low) / 2
-        p = 2 * (1 - NormalDist().cdf(center / deviation)) if deviation else float(not center)
+    if shares:
+        low, high = max(-1.0, low), min(1.0, high)
     return Shift(before, after, middle, low, high, count, sum(len(a) + len(b) for a, b in pairs), p)
 
 
-def difference(without: Sequence[float], changed: Sequence[float]) -> tuple[float, float]:
-    """Return the 95% interval of the difference of the means of two independent samples."""
+def difference(
+    without: Sequence[float], changed: Sequence[float], level: float = _LEVEL
+) -> tuple[float, float]:
+    """Return the interval of the difference of the means of two independent samples. 95% by default; `level` is its quantile."""
     if all(value in (0, 1) for value in (*without, *changed)):
         # Agresti and Caffo add one success and one failure to each side.
         first, second = ((sum(side) + 1) / (len(side) + 2) for side in (without, changed))
         variance = first * (1 - first) / (len(without) + 2) + second * (1 - second) / (len(changed) + 2)
-        middle, half = second - first, quantile(len(without) + len(changed) - 2) * math.sqrt(variance)
+        middle, half = second - first, quantile(len(without) + len(changed) - 2, level) * math.sqrt(variance)
         return max(-1.0, middle - half), min(1.0, middle + half)
     sides = (without, changed)
     parts = [_variance(side) / len(side) for side in sides]
     # Welch's degrees of freedom.
     squares = sum(part**2 / max(1, len(side) - 1) for part, side in zip(parts, sides, strict=True))
-    half = quantile(sum(parts) ** 2 / squares if squares else 1.0) * math.sqrt(sum(parts))
+    half = quantile(sum(parts) ** 2 / squares if squares else 1.0, level) * math.sqrt(sum(parts))
     middle = fmean(changed) - fmean(without)
     return middle - half, middle + half
+
+
+def _p_value(low: float, high: float) -> float:
+    normal = NormalDist()
+    deviation, middle = (high - low) / 2 / normal.inv_cdf(_LEVEL), (high + low) / 2
+    return 2 * (1 - normal.cdf(abs(middle) / deviation)) if deviation else float(middle == 0)
 
 
 def _variance(values: Sequence[float]) -> float:
@@ -98,14 +106,14 @@ def _variance(values: Sequence[float]) -> float:
     return sum((value - middle) ** 2 for value in values) / max(1, len(values) - 1)
 
 
-def quantile(freedom: float) -> float:
-    """Return the 97.5% quantile of Student's distribution: exact for one and two degrees of freedom, and otherwise with an
-    error below 0.5%, by the expansion of Cornish and Fisher."""
+def quantile(freedom: float, level: float = _LEVEL) -> float:
+    """Return a quantile of Student's distribution: exact for one and two degrees of freedom, and otherwise with an error below
+    0.5%, by the expansion of Cornish and Fisher."""
     if freedom <= 1:
-        return math.tan(math.pi * (_LEVEL - 0.5))
+        return math.tan(math.pi * (level - 0.5))
     if freedom < 2.5:
-        return (2 * _LEVEL - 1) * math.sqrt(2 / (1 - (2 * _LEVEL - 1) ** 2))
-    z = NormalDist().inv_cdf(_LEVEL)
+        return (2 * level - 1) * math.sqrt(2 / (1 - (2 * level - 1) ** 2))
+    z = NormalDist().inv_cdf(level)
     if math.isinf(freedom):
         return z
     terms = (

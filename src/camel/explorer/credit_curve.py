@@ -15,13 +15,13 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
-from camel.evaluation.credit_report import NAME, ConversationCredit, CreditFigures, MessageCredit
+from camel.evaluation.credit_report import ConversationCredit, CreditFigures, MessageCredit
 from camel.explorer.reading import ScoreSegment
 from camel.query.sources import CatalogueRun
 from camel.reports.numbers import percent, points
 from camel.storage import inside
 
-FILE = f"{NAME}/{NAME}.json"
+FILE = f"{CreditFigures.file}/{CreditFigures.file}.json"
 MOST = 64_000_000
 """Maximum size of the file in bytes."""
 HEIGHT = 56.0

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from camel.core.branches import Change, digest_of
+from camel.core.branches import digest_of
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.core.message import in_one_line
@@ -32,7 +32,7 @@ from camel.core.transcript import Transcript
 from camel.explorer.colors import ending
 from camel.explorer.rooms import MAX_SAID, Agents
 from camel.explorer.views import url
-from camel.generation.branches import AT, KIND, KINDS, OF, Branching
+from camel.generation.branches import AT, KIND, OF, UNCHANGED, Branching
 from camel.jobs.status import read_status
 from camel.query.answers import NotThere
 from camel.query.catalogue import Catalogue
@@ -54,6 +54,8 @@ MOST = 100
 """Maximum number of branches of a kind that a form may ask for."""
 SHOWN = 10
 """Maximum number of branches of a kind that a page shows."""
+CHANGES = 3
+"""Number of changes whose branches are shown, next to those without a change."""
 QUOTED = 220
 PATIENCE = 30.0
 """Seconds to wait for the folder of a fork that was started."""
@@ -97,7 +99,7 @@ class Fork(NamedTuple):
             raise InputError("select the seat whose role changes")
         if self.change == "temperature" and not re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,6})?", self.value):
             raise InputError(f"a temperature is a number such as 0.7, not {shown(self.value)}")
-        Branching({record.id: record}, self.at, Change())  # raises if the conversation cannot be continued
+        Branching({record.id: record}, self.at)  # raises if the conversation cannot be continued
 
     def plan(self, record: Transcript) -> dict[str, int]:
         """Return how many branches and calls are expected, if the branches are as long as the conversation."""
@@ -210,6 +212,7 @@ class _Declared(msgspec.Struct):
     kind: str
     at: int
     records: dict[str, str]
+    changes: dict[str, Any] = {}
 
 
 @lru_cache(maxsize=1_024)
@@ -234,16 +237,17 @@ def branches(catalogue: Catalogue, run: str, record: Transcript) -> list[dict[st
         own = source.name == run
         if of != record.id if own else found.records[of] == digest_of(record):
             original = _original(catalogue, found, source.name, of) if own else ""
-            rows = _rows(catalogue, source.name, of, found.at)
+            kinds = [UNCHANGED, *list(found.changes)[:CHANGES]]
+            rows = _rows(catalogue, source.name, of, found.at, kinds)
             made += [{"run": source.name, "at": found.at, "original": original, "rows": rows}] if rows else []
     return made
 
 
-def _rows(catalogue: Catalogue, run: str, of: str, at: int) -> list[dict[str, Any]]:
-    """Return the branches of a conversation, in rows of one without the change and one with it."""
+def _rows(catalogue: Catalogue, run: str, of: str, at: int, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the branches of a conversation, in rows of one without a change and one with each change."""
     rows: list[dict[str, Any]] = []
     for number in range(1, SHOWN + 1):
-        cells = [_cell(catalogue, run, f"{of}-{at}-{kind}-{number:03d}", of, kind, at) for kind in KINDS]
+        cells = [_cell(catalogue, run, f"{of}-{at}-{kind}-{number:03d}", of, kind, at) for kind in kinds]
         there = [cell for cell in cells if cell]
         if not there:
             break

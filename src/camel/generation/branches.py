@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from camel.core.branches import Change, Continuation, digest_of, filled, usual_rules
+from camel.core.conversation import Turns
 from camel.core.errors import InputError
 from camel.core.identity import identity_of
 from camel.core.model import Model
@@ -20,6 +21,7 @@ from camel.core.play import Declaration
 from camel.core.stops import StopRule
 from camel.core.tools import Workplace
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.record.release import refuse_restricted
 
 UNCHANGED, CHANGED = "unchanged", "changed"
@@ -39,6 +41,8 @@ class Branching(Declaration):
     changes: Mapping[str, Change] = field(default_factory=dict[str, Change])
     """Changes by name. Each is compared with the same branches without a change."""
     rules: Sequence[StopRule] = ()
+    turns: Policy | Turns | None = None
+    """Who speaks next. Default: as recorded."""
     row: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -87,6 +91,7 @@ class Branching(Declaration):
             "changes": msgspec.to_builtins(self.changes),
             "records": {id: digest_of(one) for id, one in self.kept.items()},
             "rules": identity_of(self.rules),
+            **({"turns": identity_of(self.turns)} if self.turns else {}),
         }
 
     def with_rules(self, rules: Sequence[StopRule]) -> Branching:
@@ -115,8 +120,8 @@ class Branching(Declaration):
             at += any(one.message is not None for one in self.changes.values())
         elif other is not None:
             models |= dict.fromkeys([change.seat] if change.seat else [*models, ""], other)
-        rules = self.rules or usual_rules(record)
-        return Continuation(record, at, models, change, id=id, seed=seed, rules=rules, workplace=workplace)
+        own: dict[str, Any] = {"rules": self.rules or usual_rules(record), "turns": self.turns}
+        return Continuation(record, at, models, change, id=id, seed=seed, workplace=workplace, **own)
 
 
 def occurs(change: Change, record: Transcript) -> bool:

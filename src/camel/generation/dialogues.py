@@ -26,7 +26,7 @@ from camel.generation.table_plan import plan_rows
 from camel.generation.validation import Validator, attempt_seed, converse
 from camel.jobs.item import Item, id_number
 from camel.jobs.job import Job, Stage
-from camel.jobs.replies import CheckedModel
+from camel.jobs.replies import CheckedModel, Cut
 from camel.jobs.state import fingerprint, name_of, price_of
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
@@ -56,6 +56,8 @@ class Dialogues(Job):
     validator: Validator | None = None
     seats: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec])
     """Models of seats. Other seats use `model`."""
+    cut: Cut = "fail"
+    """What happens to replies that are cut off at the token limit."""
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +131,7 @@ class Dialogues(Job):
         seed = attempt_seed(self.seed, id_number(item.id), number)
         item.draft = self._with_labels(item, Transcript(item.id, Task("")), fingerprint, values)
         try:
-            models = {name: CheckedModel(item.model(name)) for name in self.models}
+            models = {name: CheckedModel(item.model(name), self.cut) for name in self.models}
             given = models if self.seats else models[""]
             place = Workplace(perform=item.act, again=self.validator is not None)
             play = self.declaration.fill(values).play(given, id=session, seed=seed, workplace=place)

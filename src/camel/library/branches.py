@@ -9,26 +9,27 @@ from typing import Any, cast, get_args
 
 from msgspec.structs import replace
 
-from camel.core.branches import Change
+from camel.core.branches import Change, cut_replies, usage_after
 from camel.core.checks import shown, similar
+from camel.core.conversation import Turns
 from camel.core.errors import InputError
 from camel.core.message import Usage, in_one_line
 from camel.core.model import Model
 from camel.core.stops import StopReason, StopRule
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.detectors import DETECTORS, Finding, detect
 from camel.evaluation.branch_report import BranchFigures, Side, outcomes_of, report
 from camel.evaluation.effects import Shift, effect_of
 from camel.generation.branches import AT, CHANGED, KIND, OF, UNCHANGED, Branching, occurs
 from camel.generation.dialogues import Dialogues
-from camel.jobs.state import name_of, price_of
+from camel.jobs.state import name_of
 from camel.library.execution import finish_job
 from camel.models.command import COMMAND
 from camel.models.local import ALIAS, LOCAL
 from camel.models.spec import ModelSpec, find_spec, spec_of
 from camel.reports.html import write_report
 from camel.reports.notebook import facts_html
-from camel.reports.numbers import money, short
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
@@ -51,6 +52,7 @@ def fork(
     model: Model | ModelSpec | str | None = None,
     using: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] = (),
+    turns: Policy | Turns | None = None,
     out: str | Path = "",
     seed: int | None = None,
     **limits: Any,
@@ -64,7 +66,7 @@ def fork(
     this message; `role`, the role of `seat` in all prompts; `without`, a sentence that is removed from system prompts;
     `temperature`; `model`, another model. The last three apply to `seat`, or to all seats. Without a change the conversations
     are only continued. `using` is the model that continues them, by default the recorded one. `rules` are the stop rules, by
-    default those of a role play. The branches are a run in the folder `out`, with a report. `limits` are arguments of
+    default those of a role play, and `turns` who speaks next, by default as recorded. The branches are a run in the folder `out`, with a report. `limits` are arguments of
     `run_job`.
     """
     if isinstance(conversations, RunReader):
@@ -81,6 +83,7 @@ def fork(
         model=model,
         using=using,
         rules=rules,
+        turns=turns,
         out=out,
         seed=seed,
     )
@@ -103,6 +106,7 @@ def fork_job(
     rules: Sequence[StopRule],
     out: str | Path,
     seed: int | None,
+    turns: Policy | Turns | None = None,
 ) -> BranchJob:
     """Return the job of `fork`. Raise an `InputError` if the change cannot be made."""
     if not records:
@@ -128,7 +132,9 @@ def fork_job(
     if not occurs(change, records[0]):
         raise InputError(f"no system prompt contains the sentence {shown(without)}")
     seats = {CHANGED: spec_of(model)} if model is not None else {}
-    return branch_job(records, at, {CHANGED: change} if wanted else {}, n, using, rules, out, seed, seats)
+    return branch_job(
+        records, at, {CHANGED: change} if wanted else {}, n, using, rules, out, seed, seats, turns
+    )
 
 
 def branch_job(
@@ -141,11 +147,13 @@ def branch_job(
     out: str | Path,
     seed: int | None,
     seats: Mapping[str, Model | ModelSpec],
+    turns: Policy | Turns | None = None,
 ) -> BranchJob:
     """Return the job that makes `n` branches with each change and `n` without one. `changes` are by name."""
     found = spec_of(using) if using is not None else recorded_spec(records)
-    declared = Branching({one.id: one for one in records}, at, changes, tuple(rules))
-    return BranchJob(declared, list(declared.rows(n)), found, str(out), seed=seed, seats=seats)
+    declared = Branching({one.id: one for one in records}, at, changes, tuple(rules), turns)
+    cut = cut_replies(records)
+    return BranchJob(declared, list(declared.rows(n)), found, str(out), seed=seed, seats=seats, cut=cut)
 
 
 @dataclass(frozen=True)
@@ -162,16 +170,13 @@ class BranchJob(Dialogues):
         """Return the identity of the branches, and their number."""
         return {**super().identity(), "branches": len(self.rows)}
 
-    def forecast(self) -> str:
-        """Return what the branches are expected to need, if they are as long as the recorded conversations."""
-        declared = cast("Branching", self.declaration)
-        used = {
-            id: sum((message.usage for message in one.messages[declared.at - 1 :]), Usage())
-            for id, one in declared.kept.items()
-        }
-        need = sum((used[row[OF]] for row in self.rows), Usage())
-        cost = price.cost(need) if (price := price_of(self.model)) else None
-        return f"{len(self.rows):,} branches, {need.calls:,} calls, {short(need.total)} tokens, {money(cost)}"
+    def expected(self) -> dict[str, Usage]:
+        """Return the expected usage by seat of `models`: each branch needs what the record needed from its message on."""
+        declared, made = cast("Branching", self.declaration), dict[str, Usage]()
+        for row in self.rows:
+            seat = CHANGED if row[KIND] == CHANGED and CHANGED in self.models else ""
+            made[seat] = made.get(seat, Usage()) + usage_after(declared.records[row[OF]], declared.at - 1)
+        return made
 
     def result(self, run: RunFolder) -> BranchFigures:
         """Compute the effects, and write the report into the run's folder."""

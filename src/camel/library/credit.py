@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from camel.core.conversation import Turns
 from camel.core.errors import InputError
 from camel.core.identity import identity_of
 from camel.core.model import Model
 from camel.core.stops import StopRule
 from camel.core.transcript import Transcript
+from camel.core.turns import Policy
 from camel.evaluation.cooperation.exercises import Exercise, read_exercises
 from camel.evaluation.credit import Check as CreditCheck
 from camel.evaluation.credit import Credit
@@ -29,6 +31,7 @@ def credit(
     samples: int = 96,
     using: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] = (),
+    turns: Policy | Turns | None = None,
     out: str | Path = "",
     seed: int | None = 0,
     **limits: Any,
@@ -42,9 +45,10 @@ def credit(
     the last number with the expected one (in `answer`, the input of that name), or an outcome of `Branches.effect` such as
     `done`. Nothing before a message is paid for again. `samples` is the maximum number of continuations per conversation.
     `using` is the model that continues, by default the recorded one. `rules` are the stop rules, by default those of a role
-    play. The report is written to `out`. `limits` are arguments of `run_job`.
+    play, and `turns` who speaks next, by default as recorded. The report is written to `out`. `limits` are arguments of `run_job`.
     """
-    job = credit_job(conversations, check, samples=samples, using=using, rules=rules, out=out, seed=seed)
+    own: dict[str, Any] = {"rules": rules, "turns": turns, "out": out, "seed": seed}
+    job = credit_job(conversations, check, samples=samples, using=using, **own)
     return finish_job(job, **limits)
 
 
@@ -55,6 +59,7 @@ def credit_job(
     samples: int = 96,
     using: Model | ModelSpec | str | None = None,
     rules: Sequence[StopRule] = (),
+    turns: Policy | Turns | None = None,
     out: str | Path = "",
     seed: int | None = 0,
 ) -> Credit:
@@ -68,7 +73,7 @@ def credit_job(
         )
     model = recorded_spec(records) if using is None else spec_of(using)
     return Credit(
-        records, find_check(check), identity_of(check), model, str(out), samples, tuple(rules), seed
+        records, find_check(check), identity_of(check), model, str(out), samples, tuple(rules), seed, turns
     )
 
 

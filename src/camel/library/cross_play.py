@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -11,9 +11,8 @@ from pathlib import Path
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.core.transcript import Transcript
-from camel.evaluation.comparison import DONE, Outcomes, outcomes_of
 from camel.evaluation.cross_play_report import NAME, CrossPlayFigures, CrossPlayOutcome, report
-from camel.evaluation.findings import Findings, Looker, study_folder
+from camel.evaluation.findings import Findings, Looked, Looker, study_folder
 from camel.jobs.job import KEPT, Job, Step
 from camel.library.branches import Check, outcome
 from camel.library.execution import finish_job
@@ -92,7 +91,7 @@ class CrossPlay(Job):
 
         played, failed = list[tuple[list[Heated], str, dict[str, float]]](), 0
         for reader in self.runs:
-            found: Outcomes = {} if self.checks else outcomes_of(Looker(reader, _kept(reader)).tables())
+            found = {} if self.checks else _detected(Looker(reader, _kept(reader)).tables())
             for one in with_scores(narrow(reader, self.where)):
                 if one.excluded:
                     failed += 1
@@ -123,7 +122,7 @@ class CrossPlay(Job):
                         raise
         counts = len(played), failed, self.half_width
         figures = CrossPlayFigures(sorted(users.values()), sorted(assistants.values()), *counts, adjust(made))
-        write_report(run.root, NAME, report(figures), figures.to_json())
+        write_report(run.root, report(figures), figures)
         return figures
 
     def _outcomes(self, one: Transcript, found: Collection[str]) -> dict[str, float]:
@@ -131,10 +130,19 @@ class CrossPlay(Job):
         if self.checks:
             made = {name: check(one) for name, check in self.checks.items()}
         else:
-            names = [*((one.stop.reason,) if one.stop else ()), *(name for name in found if name != DONE)]
+            names = [*((one.stop.reason,) if one.stop else ()), *found]
             scores = {f"score.{name}": score.value for name, score in one.scores.items()}
             made = {**dict.fromkeys(names, 1.0), "messages": len(one.messages), **scores}
         return {name: float(value) for name, value in made.items() if value is not None and isfinite(value)}
+
+
+def _detected(looked: Iterable[Looked]) -> dict[str, list[str]]:
+    """Return the names of the behaviors that were found in each conversation, by its id."""
+    made: dict[str, list[str]] = {}
+    for one in looked:
+        for id, found in zip(*(one.table[name].to_pylist() for name in ("id", "findings")), strict=True):
+            made[id] = sorted({finding["detector"] for finding in found})
+    return made
 
 
 def _kept(run: RunReader) -> Path:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
+from contextvars import ContextVar
 from typing import Any
 
-from camel.core.errors import CamelError
+from msgspec.structs import replace
+
+from camel.core.errors import CamelError, InputError
+from camel.core.message import Usage
 from camel.jobs.budget import Budget
 from camel.jobs.job import Job
 from camel.jobs.launch import JobOptions, Launch
 from camel.jobs.progress import Printed, View
 from camel.jobs.runner import Outcome
+from camel.jobs.state import name_of, price_of
 from camel.storage.processes import working_on
 
 
@@ -59,8 +64,40 @@ def run_job(
     return outcome
 
 
+def forecast(study: Callable[..., Any], *arguments: Any, **given: Any) -> dict[str, Usage]:
+    """Return the usage by model that a study is expected to need. No model is called.
+
+        camel.forecast(camel.credit, camel.Run("runs/math"), "gsm8k")
+
+    `study` is `camel.fork`, `camel.credit` or `camel.compare_methods`. The other arguments are those of the study.
+    """
+    if getattr(study, "__name__", "") not in ("fork", "credit", "compare_methods"):
+        raise InputError("forecast estimates only camel.fork, camel.credit and camel.compare_methods")
+    forecasting = _forecasting.set(True)
+    try:
+        study(*arguments, **given)
+    except _Expected as found:
+        return found.usage
+    finally:
+        _forecasting.reset(forecasting)
+    return {}
+
+
+class _Expected(Exception):
+    def __init__(self, job: Any) -> None:
+        self.usage: dict[str, Usage] = {}
+        for seat, need in job.expected().items():
+            price = price_of(job.models[seat])
+            self.usage[name_of(job.models[seat])] = replace(need, usd=price.cost(need) if price else 0.0)
+
+
+_forecasting = ContextVar("forecasting", default=False)
+
+
 def finish_job(job: Job, **options: Any) -> Any:
     """Run a job to its end and return its result. Raises a `CamelError` if something stopped it."""
+    if _forecasting.get():
+        raise _Expected(job)
     outcome = run_job(job, **options)
     if not outcome.complete:
         raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call resumes it")

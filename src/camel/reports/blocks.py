@@ -179,6 +179,14 @@ class Report(msgspec.Struct, frozen=True):
     """Name of the run. Empty if the report is about several runs or none."""
     warning: Inline = ""
 
+    def __post_init__(self) -> None:
+        from camel.models.local import ALIAS
+
+        if ALIAS in str(self.facts):
+            given: Any = [self.warning] if isinstance(self.warning, str | Span) else self.warning
+            note = TEXTS["small_model"]["warning"]
+            msgspec.structs.force_setattr(self, "warning", [*given, " ", note] if self.warning else note)
+
 
 def settings_block(config: Any) -> Details:
     """Return a folded block with the configuration that reproduces the figures."""

@@ -136,7 +136,9 @@ def bars(rows: Sequence[Spec], width: int) -> Spec:
 def lines(rows: Sequence[Spec], width: int, unit: str) -> Spec:
     """Return a line plot of shares. A row has the line's `name`, and `x` and `y`; `unit` is the title of the x-axis."""
     made = drawing("lines", rows, width)
-    made["encoding"]["x"]["title"] = unit
+    x = made["encoding"]["x"]
+    x["title"], places = unit, [row["x"] for row in rows]
+    x["axis"] = {**count_axis(max(places, default=1) - min(places, default=0)), **x["axis"]}
     return made
 
 

@@ -30,7 +30,7 @@ def choose_cast(name: str | Path, task: str, values: Mapping[str, str]) -> tuple
     end = scenario.end
     if not isinstance(end, RolePlay):
         raise InputError(
-            f"'{scenario.name}' is not a role play. Make it with `camel generate --scenario {shlex.quote(name)}`"
+            f"'{scenario.name}' is not a role play. Make it with `camel generate --scenario {shlex.quote(str(name))}`"
         )
     if scenario.requires_acknowledgement:
         raise InputError(

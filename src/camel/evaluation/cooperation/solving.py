@@ -220,6 +220,11 @@ class Cooperation(Job):
             write_report(run.root, report(made), made)
         return made
 
+    def expected(self) -> dict[str, Usage]:
+        """Return the expected usage of the methods with a budget. Two thirds of the tokens are usually input."""
+        total = (len(self.methods) - 1) * len(self.exercises) * self.tokens
+        return {"": Usage(total * 2 // 3, total // 3)}
+
     @property
     def title(self) -> str:
         """What is compared."""
