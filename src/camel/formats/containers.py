@@ -165,7 +165,10 @@ def _size(array: Any) -> int:
         total = arrow("pyarrow.compute").sum(sizes.take(array.indices)).as_py() or 0
     elif types.is_struct(kind):
         total = sum(map(_size, array.flatten()))
-    elif types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+    elif types.is_map(kind):  # its keys and items are those of all rows, also of a slice
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        total = sum(_size(one.slice(first, last - first)) for one in (array.keys, array.items))
+    elif types.is_list(kind) or types.is_large_list(kind):
         total = _size(array.flatten())
     else:
         total = array.nbytes
