@@ -115,7 +115,7 @@ def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint:
     assert "<TASK>" in listed
     plan = camel("ablate", "run", "--dry-run", cwd=folder).stdout
     assert "432 branches" in plan
-    assert "2,160 calls" in plan  # each conversation has five messages
+    assert "2.16k calls" in plan  # each conversation has five messages
     assert endpoint.ledger().requests == asked
 
 
@@ -152,3 +152,26 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
     asked = endpoint.ledger().requests
     assert camel(*command, cwd=folder).stdout.endswith(f"{before.split()[-1]}{said}{found}")
     assert endpoint.ledger().requests == asked
+
+
+@pytest.mark.slow
+def test_labeled_conversations_are_studied_only_when_acknowledged(endpoint: SimulatorProcess, tmp_path: Path):
+    text = CONFIG.format(url=endpoint.base_url).replace("ai_society", "misalignment")
+    (tmp_path / "config.toml").write_text('acknowledge = ["misalignment"]\n' + text)
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
+    asked = endpoint.ledger().requests
+    url = {"OPENAI_BASE_URL": endpoint.base_url}
+    for args in ((), ("--judge", "simulated"), ("--out", "elsewhere"), ("--json",)):
+        refused = camel("study", "run", *args, cwd=tmp_path, **url)
+        assert refused.status == 2
+        assert "--acknowledge misalignment" in refused.stderr
+        assert not refused.stdout
+    assert not (tmp_path / "run/study").exists()
+    assert not (tmp_path / "elsewhere").exists()
+    assert endpoint.ledger().requests == asked, "no labeled text was sent to a judge"
+    done = camel("study", "run", "--acknowledge", "misalignment", cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    figures = json.loads((tmp_path / "run/study/study.json").read_text())
+    assert figures["labels"] == ["misalignment"]
+    assert figures["canary"]
+    assert figures["canary"] in (tmp_path / "run/study/study.html").read_text()

@@ -116,7 +116,8 @@ def test_orders_differ_between_voters_and_stay_for_each(tmp_path: Path):
     booth = Booth(pairs(40), box)
     orders = {who: [booth.first(who, key) for key in booth.pairs] for who in ("Ada", "Ben", "Cleo")}
     assert len(set(map(tuple, orders.values()))) == 3
-    assert all(10 < order.count("a") < 30 for order in orders.values())
+    # The secret is random: fewer than four of 40 coins are equal in one of 10 million runs.
+    assert all(3 < order.count("a") < 37 for order in orders.values())
     again = Booth(pairs(40), box)
     assert [again.first("Ada", key) for key in again.pairs] == orders["Ada"]
     box._lock.close()  # pyright: ignore[reportPrivateUsage]

@@ -469,6 +469,7 @@ def test_restricted_rows_are_in_no_answer(world: World, query: Query, text: str,
         "notes": seen.notes,
         "restricted": lambda: None,  # returns only labels
         "runs": lambda: None,
+        "add": lambda: None,  # opens a run, and returns nothing of it
         "close": lambda: None,
         "keep_looking": lambda: None,
         "allowing": lambda: seen.allowing("fine", "Misalignment").page(asked, limit=limit),
@@ -904,9 +905,7 @@ def test_missing_runs_and_conversations_are_reported(
             Catalogue([name])
         snapshot("errors", refused.value, name)
         (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
-    with pytest.raises(InputError) as refused:
-        Catalogue([])
-    snapshot("errors", refused.value, "no run at all")
+    Catalogue([]).close()  # a public server may show nothing but its agents
 
 
 def test_two_runs_with_the_same_name_get_different_names(tmp_path: Path):

@@ -40,7 +40,7 @@ from camel.training.emergence.emergence_config import (
     EmergenceConfig,
     read_config,
 )
-from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, report, table
+from camel.training.emergence.emergence_report import report, table
 from camel.training.emergence.experiment import Emergence, find_place, lend, version_of
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.results import PAPER, Figures, figures
@@ -238,15 +238,15 @@ def test_the_report_contains_no_markup_of_a_model_and_no_path(tmp_path: Path):
     ended = run(study)
     assert ended.status == "complete"
     made: Figures = ended.result
-    page, text = (study.out / PAGE).read_text(), (study.out / MARKDOWN).read_text()
+    page, text = (study.out / "emergence.html").read_text(), (study.out / "emergence.md").read_text()
     assert page.count("<script") == 1, "the report's own script"
     assert "&lt;script&gt;alert(1)" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
     outside = "\n".join(part for number, part in enumerate(text.split("```")) if number % 2 == 0)
     assert "<script" not in outside.replace("\\<script", "")
-    for name in (PAGE, MARKDOWN, FIGURES):
+    for name in ("emergence.html", "emergence.md", "emergence.json"):
         assert str(tmp_path) not in (study.out / name).read_text()
-    assert msgspec.json.decode((study.out / FIGURES).read_bytes(), type=Figures) == made
+    assert msgspec.json.decode((study.out / "emergence.json").read_bytes(), type=Figures) == made
     assert (study.out / "plots" / "emergence.svg").read_text().startswith("<svg")
     head, rows = plain_table(table(made))
     assert all(len(row) == len(head) for row in rows)
@@ -255,10 +255,10 @@ def test_the_report_contains_no_markup_of_a_model_and_no_path(tmp_path: Path):
 @pytest.mark.slow
 def test_a_browser_shows_the_report_without_errors(tmp_path: Path):
     blocks = report(studied(small(tmp_path))[1])
-    (tmp_path / PAGE).write_text(
+    (tmp_path / "emergence.html").write_text(
         render_html(blocks, {plot.name: drawn(plot) for plot in blocks.plots}), "utf-8"
     )
-    browse(tmp_path / PAGE)
+    browse(tmp_path / "emergence.html")
 
 
 # ---------------------------------------------------------------- settings

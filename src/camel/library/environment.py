@@ -104,7 +104,7 @@ def environment(
             counted: dict[str, Model] = {name: _Counted(model, used) for name, model in others.items()}
             # verifiers records one choice per call.
             client = ChatModel(ctx.model, base_url=endpoint, api_key=secret, max_choices=1)
-            playing = play(data.row, {**counted, seat: _Policy(client, counted[""], seat)}, trace.id)
+            playing = play(data.row, {**counted, seat: _PolicyModel(client, counted[""], seat)}, trace.id)
             failure = ""
             try:
                 made = await playing.finish()
@@ -142,7 +142,7 @@ def _recorded(trace: Any) -> Transcript:
     return msgspec.convert(trace.info[RECORD], Transcript)
 
 
-class _Policy(WrappedModel):
+class _PolicyModel(WrappedModel):
     """The policy in its seat. Calls in other names, such as those of a task specifier, go to another model."""
 
     def __init__(self, policy: Model, other: Model, seat: str) -> None:

@@ -76,14 +76,14 @@ def forecast(study: Callable[..., Any], *arguments: Any, **given: Any) -> dict[s
     forecasting = _forecasting.set(True)
     try:
         study(*arguments, **given)
-    except _Expected as found:
+    except _Forecast as found:
         return found.usage
     finally:
         _forecasting.reset(forecasting)
     return {}
 
 
-class _Expected(Exception):
+class _Forecast(Exception):
     def __init__(self, job: Any) -> None:
         self.usage: dict[str, Usage] = {}
         for seat, need in job.expected().items():
@@ -97,7 +97,7 @@ _forecasting = ContextVar("forecasting", default=False)
 def finish_job(job: Job, **options: Any) -> Any:
     """Run a job to its end and return its result. Raises a `CamelError` if something stopped it."""
     if _forecasting.get():
-        raise _Expected(job)
+        raise _Forecast(job)
     outcome = run_job(job, **options)
     if not outcome.complete:
         raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call resumes it")

@@ -177,7 +177,9 @@ def test_row_4_known_hosts_of_a_key_and_this_machine_need_no_question(model: str
 
 def test_row_4_without_a_key_nothing_can_leak(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY")
-    from_file('base_url = "https://evil.example/v1"').model.open()
+    spec = from_file('base_url = "https://evil.example/v1"').model
+    assert spec.base_url == "https://evil.example/v1"
+    spec.open()
 
 
 @pytest.mark.parametrize("how", ["option", "settings", "--base-url", "environment", "python"])
@@ -232,7 +234,7 @@ def test_row_4_a_run_or_a_society_names_no_endpoint(name: str, home: Path):
     with pytest.raises(InputError, match="using="):
         recorded_spec([msgspec.convert(told, Transcript)])
     Path("society.toml").write_text(f'model = "{name}"\n[[members]]\nname = "A"\n[[members]]\nname = "B"\n')
-    with pytest.raises(InputError, match="model must not be"):
+    with pytest.raises(InputError, match="model"):
         load_society("society.toml")
     assert not Path("owned").exists()
 
@@ -341,7 +343,8 @@ def test_row_14_half_a_surrogate_pair_next_to_nan(kind: str, wrap: str, tmp_path
     text = '{"id": "a\\ud800", "odd": NaN, "task": {"text": "\\udfff"}, "messages": [{"role": "user", "content": "\\ud800"}]}'
     (tmp_path / "x.json").write_text(wrap.format(text) if wrap == "{}" else f"[{text}]")
     problems: list[InputError] = []
-    list(importers.IMPORTERS[kind](tmp_path / "x.json", on_error=problems.append))
+    made = list(importers.IMPORTERS[kind](tmp_path / "x.json", on_error=problems.append))
+    assert len(made) + len(problems) == 1
 
 
 # --- 8: damage in a journal (tests/integration/test_journal_damage.py resumes one) ------------------------------------
