@@ -86,6 +86,13 @@ def test_the_budgets_are_equal_by_the_models_own_count(tmp_path: Path):
         compared(again, tmp_path / "out", methods=[*ALL, duo], tokens=1600)
 
 
+def test_many_small_blocks_together_spend_what_one_would(tmp_path: Path):
+    """The last block spends what is left of the others, so that the totals do not differ by half an attempt per block."""
+    methods = ["self_consistency", "role_play", "society"]
+    made = compared(Adder(), tmp_path / "out", methods=methods, problems=sums(40), block=4)
+    assert made.spread <= 0.02
+
+
 def test_planted_differences_are_found_and_none_is_invented(tmp_path: Path):
     made = compared(
         Adder(0.2, 0.9), tmp_path / "helps", methods=["self_consistency", "role_play"], tokens=1200

@@ -38,7 +38,7 @@ from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 from camel.sandbox.process import Sandbox
 
-SOLUTIONS, CHECKED = "solutions", "checked-"
+SOLUTIONS, LAST, CHECKED = "solutions", "last", "checked-"
 BLOCK = 50
 """Number of problems in a block."""
 SAMPLING = Sampling(temperature=0.7, max_tokens=1024)
@@ -105,13 +105,24 @@ class Cooperation(Job):
             self.exercises[start : start + self.block] for start in range(0, len(self.exercises), self.block)
         ]
 
-    def _given(self, index: int) -> tuple[Method, Sequence[Exercise]]:
-        blocks = self.blocks
-        return self.methods[index // len(blocks)], blocks[index % len(blocks)]
+    def _given(self, stage: str, index: int) -> tuple[int, int]:
+        """Return the numbers of the method and the block of an item."""
+        count = len(self.blocks)
+        if stage == LAST:
+            return index, count - 1
+        return divmod(index, count - (stage == SOLUTIONS))
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
-        """Return the stage that solves the problems. It is the only one that calls a model."""
-        return [self._stage(SOLUTIONS, self._solve, SolvedBlock, attrgetter("error"), self._failed)]
+        """Return the stages that solve the problems. They are the only ones that call a model.
+
+        The last blocks wait for the others, because they spend what is left of these. So the totals of two methods differ by
+        at most one attempt.
+        """
+        stages = [LAST] if len(self.blocks) == 1 else [SOLUTIONS, LAST]
+        return [
+            self._stage(name, partial(self._solve, run, name), SolvedBlock, attrgetter("error"), self._failed)
+            for name in stages
+        ]
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """Yield the stage that solves the problems, then the one that checks the answers."""
@@ -127,8 +138,7 @@ class Cooperation(Job):
 
     def _checked(self, run: RunFolder) -> str:
         """Return the name of the stage that checks these answers: others, or another check, have another stage."""
-        given = [run.marker(SOLUTIONS, one).sha256 for one in range(len(self.methods) * len(self.blocks))]
-        whole = msgspec.json.encode([given, identity_of(self.check)])
+        whole = msgspec.json.encode([[one.sha256 for one in self._solutions(run)], identity_of(self.check)])
         return CHECKED + hashlib.sha256(whole).hexdigest()[:12]
 
     def _stage(
@@ -142,10 +152,10 @@ class Cooperation(Job):
         more: dict[str, Any] = {"failure": failure, "failed": failed} if failure else {}
         return Stage(
             name=name,
-            count=len(self.methods) * len(self.blocks),
+            count=len(self.methods) * {SOLUTIONS: len(self.blocks) - 1, LAST: 1}.get(name, len(self.blocks)),
             work=work,
             write=write_lines,
-            id=lambda index: f"{self._given(index)[0].name}-{index % len(self.blocks)}",
+            id=lambda index: self._id(*self._given(name, index)),
             read=partial(self._read, kind),
             suffix=".jsonl",
             shard_size=1,
@@ -153,19 +163,42 @@ class Cooperation(Job):
             **more,
         )
 
+    def _id(self, method: int, block: int) -> str:
+        return f"{self.methods[method].name}-{block}"
+
+    def _solutions(self, run: RunFolder) -> list[Marker]:
+        """Return the markers of all solved blocks, by method and block."""
+        rest = len(self.blocks) - 1
+        return [
+            run.marker(LAST, method) if block == rest else run.marker(SOLUTIONS, method * rest + block)
+            for method in range(len(self.methods))
+            for block in range(rest + 1)
+        ]
+
     def _read(self, kind: type[Any], marker: Marker) -> list[Any]:
         return msgspec.json.Decoder(kind).decode_lines(open_folder(self.place).read(marker.file))
 
     # --- solving --------------------------------------------------------------------------------------------------
 
-    async def _solve(self, item: Item) -> SolvedBlock:
-        method, exercises = self._given(item.index)
+    def _left(self, run: RunFolder, method: int) -> int:
+        """Return what is left of the budget of a method after all blocks but the last. It can be negative."""
+        rest, left = len(self.blocks) - 1, 0
+        for block, exercises in enumerate(self.blocks[:-1]):
+            made: SolvedBlock = self._read(SolvedBlock, run.marker(SOLUTIONS, method * rest + block))[0]
+            if not made.error:
+                left += self.tokens * len(exercises) - sum(one.usage.total for one in made.solutions)
+        return left
+
+    async def _solve(self, run: RunFolder, stage: str, item: Item) -> SolvedBlock:
+        number, block = self._given(stage, item.index)
+        method, exercises = self.methods[number], self.blocks[block]
         purse = Purse(CheckedModel(item.model(), "keep"), self.sampling.max_tokens)
-        left = attempts = paid = 0
+        carried = await asyncio.to_thread(self._left, run, number) if stage == LAST else 0
+        left, attempts, paid = 0.0, 0, 0
         solutions: list[ProblemSolution] = []
         for place, exercise in enumerate(exercises):
-            purse.usage, left = Usage(), left + self.tokens
-            seed = item_seed(self.seed, item.index * self.block + place)
+            purse.usage, left = Usage(), left + self.tokens + carried / len(exercises)
+            seed = item_seed(self.seed, (number * len(self.blocks) + block) * self.block + place)
             made = Attempts(exercise, purse, self.sampling, f"{item.id}-{place}", seed)
             spent: list[int] = []
             while not (method.once and made.texts):
@@ -185,12 +218,12 @@ class Cooperation(Job):
         return SolvedBlock(method.name, solutions)
 
     def _failed(self, item: Item, error: CamelError) -> SolvedBlock:
-        return SolvedBlock(self._given(item.index)[0].name, [], f"{type(error).__name__}: {error}"[:500])
+        return SolvedBlock(item.id.rpartition("-")[0], [], f"{type(error).__name__}: {error}"[:500])
 
     # --- checking -------------------------------------------------------------------------------------------------
 
     async def _check(self, run: RunFolder, judge: ProgramJudge | None, item: Item) -> CheckedBlock:
-        solved: SolvedBlock = self._read(SolvedBlock, run.marker(SOLUTIONS, item.index))[0]
+        solved: SolvedBlock = self._read(SolvedBlock, self._solutions(run)[item.index])[0]
         exercises, known = {one.name: one for one in self.exercises}, dict[tuple[str, str], bool]()
 
         def right(problem: str, key: str) -> bool:
@@ -206,9 +239,9 @@ class Cooperation(Job):
 
     def result(self, run: RunFolder) -> CooperationFigures:
         """Compute the figures, and write the report into the folder."""
-        blocks, checked = range(len(self.methods) * len(self.blocks)), self._checked(run)
-        solved: list[SolvedBlock] = [self._read(SolvedBlock, run.marker(SOLUTIONS, one))[0] for one in blocks]
-        marked: list[CheckedBlock] = [self._read(CheckedBlock, run.marker(checked, one))[0] for one in blocks]
+        markers, checked = self._solutions(run), self._checked(run)
+        solved: list[SolvedBlock] = [self._read(SolvedBlock, one)[0] for one in markers]
+        marked = [self._read(CheckedBlock, run.marker(checked, one))[0] for one in range(len(markers))]
         made = figures_of(
             [one.name for one in self.methods],
             self.tokens,
