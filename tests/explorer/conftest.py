@@ -15,6 +15,7 @@ from tests.support.browser import ARGUMENTS
 from tests.support.browser import chromium as chromium_path
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist puts the group into the names
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have all tests with a browser in one process (`--dist loadgroup`), so that browsers and pages are started once."""
     for item in items:
