@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 
@@ -33,11 +33,13 @@ def test_the_demo_ends_in_the_explorer(tmp_path: Path):
         try:
             for line in process.stdout:
                 said += line
-                if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
+                if found := re.search(r"(http://127\.0\.0\.1:\d+/)\S*", line):
                     break
             else:
                 pytest.fail(said)
-            with build_opener(ProxyHandler({})).open(found[0], timeout=60) as page:
+            browser = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+            browser.open(found[0], timeout=60).close()  # stores the token
+            with browser.open(found[1], timeout=60) as page:
                 shown = page.read().decode()
         finally:
             process.send_signal(signal.SIGINT)

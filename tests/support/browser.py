@@ -36,6 +36,7 @@ class Server:
             "explore",
             *map(str, runs),
             "--no-open",
+            "--no-token",
             "--port",
             str(port),
             *options,
