@@ -36,7 +36,7 @@ def a_finished_run(folder: Path) -> None:
 
 def a_run_with_prompts(folder: Path) -> None:
     play = RolePlaying("Help <name>", assistant="Agent", user="Customer", specify=False, max_messages=2)
-    rows = [{"name": name} for name in ("Ada", "Bob")]
+    rows = [{"name": name} for name in ("Ada", "Bob", "Cleo", "Dan", "Eve", "Fay")]
     generate(play, inputs=rows, model=ScriptedModel(lambda request: "Hi"), out=folder / "run", progress=False)
 
 
@@ -73,7 +73,7 @@ COMMANDS = {
             "--max-messages",
             "3",
             "--conversations",
-            "2",
+            "6",
         ),
         "ablated",
         a_run_with_prompts,
