@@ -34,6 +34,10 @@ def a_finished_run(folder: Path) -> None:
     a_run(folder / "run", numbers=range(8), size=3)
 
 
+def a_run_of_sixteen(folder: Path) -> None:
+    a_run(folder / "run", numbers=range(16), size=3)
+
+
 def a_run_with_prompts(folder: Path) -> None:
     play = RolePlaying("Help <name>", assistant="Agent", user="Customer", specify=False, max_messages=2)
     rows = [{"name": name} for name in ("Ada", "Bob", "Cleo", "Dan", "Eve", "Fay")]
@@ -78,7 +82,7 @@ COMMANDS = {
         "ablated",
         a_run_with_prompts,
     ),
-    "study": Command(("study", "run", "--judge", "gpt-4", "--sample", "8"), "run/study", a_finished_run),
+    "study": Command(("study", "run", "--judge", "gpt-4", "--sample", "16"), "run/study", a_run_of_sixteen),
     "agents": Command(
         (
             "evaluate",
