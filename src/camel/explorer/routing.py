@@ -162,13 +162,8 @@ class Site:
         self, app: FastAPI, catalogue: Catalogue, consent: Consent, *, plays: bool, control: bool = True
     ) -> None:
         """If `control` is false, as on a public server, nothing that belongs to all readers can be changed."""
-        self.app, self.catalogue, self.consent, self._plays, self.control = (
-            app,
-            catalogue,
-            consent,
-            plays,
-            control,
-        )
+        self.app, self.catalogue, self.consent = app, catalogue, consent
+        self._plays, self.control = plays, control
         self.pages = environment()
         for error in (Refused, HTTPException, CamelError):
             app.add_exception_handler(error, self._failure)
